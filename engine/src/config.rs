@@ -35,6 +35,17 @@ pub enum LaneUse {
     Always,
 }
 
+/// Whether short packets go by AF_XDP beside the UDP socket (spec/xdp.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpUse {
+    /// Never.
+    Off,
+    /// Where a helper (`weir xdpd`) gives a socket; nothing is said where none does.
+    Auto,
+    /// By the helper, or by this process where it has the rights and there is no helper; where neither can be, it is said why.
+    On,
+}
+
 /// Settings of one endpoint. `Default` is what suits a process of a parallel job on a cluster.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -114,6 +125,10 @@ pub struct EngineConfig {
     pub lanes: LaneUse,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
     pub offload: bool,
+    /// Whether short packets go by AF_XDP (`WEIR_XDP`: off, auto, on). Off: with a program attached, bulk TCP on the same interface is slower (docs/lab/2026-11-25-xdp.md).
+    pub xdp: XdpUse,
+    /// Where the helper for AF_XDP listens (`WEIR_XDP_SOCKET`).
+    pub xdp_socket: PathBuf,
     /// Closing waits this long for unacknowledged data (`WEIR_LINGER_MS`).
     pub linger: Duration,
     /// Write the counters there when the endpoint closes (`WEIR_STATS`; `%p` becomes the process id, `-` is standard error).
@@ -165,6 +180,8 @@ impl Default for EngineConfig {
             carrier: CarrierUse::Auto,
             lanes: LaneUse::Auto,
             offload: true,
+            xdp: XdpUse::Off,
+            xdp_socket: PathBuf::from(weir_xdp::helper::SOCKET),
             linger: Duration::from_secs(5),
             stats: None,
             trace: 0,
@@ -240,6 +257,14 @@ impl EngineConfig {
             &[("auto", LaneUse::Auto), ("always", LaneUse::Always), ("off", LaneUse::Off), ("0", LaneUse::Off)],
         )?;
         v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
+        v.one_of(
+            "WEIR_XDP",
+            &mut c.xdp,
+            &[("off", XdpUse::Off), ("0", XdpUse::Off), ("auto", XdpUse::Auto), ("on", XdpUse::On), ("1", XdpUse::On)],
+        )?;
+        if let Some(path) = v.file("WEIR_XDP_SOCKET", weir_xdp::helper::SOCKET)? {
+            c.xdp_socket = PathBuf::from(path);
+        }
         v.millis("WEIR_LINGER_MS", &mut c.linger, 0)?;
         // The provider's own, which reads it; here it is only judged, with all others.
         v.number(PROVIDERS, &mut 0, 0, INJECT_MOST_BYTES)?;

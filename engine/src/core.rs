@@ -18,6 +18,7 @@ use weir_message::{Messages, SendOp};
 use weir_net::{Datagrams, Faulty};
 use weir_session::Carrier;
 use weir_udp::UdpTransport;
+use weir_xdp::Pair;
 
 /// Datagram batches read in one progress call before sends get their turn.
 const RX_BATCHES: usize = 8;
@@ -45,7 +46,7 @@ const QUIET_GAP_NS: u64 = 30_000;
 const BLOCKED_NS: u64 = 1_000_000;
 
 /// What moves datagrams.
-pub type Device = Faulty<Captured<UdpTransport>>;
+pub type Device = Faulty<Captured<Pair<UdpTransport>>>;
 
 /// The state behind the endpoint's lock.
 pub struct Core {
@@ -301,7 +302,8 @@ impl Core {
 
     /// Somebody is about to sleep on the descriptors. False: there is something to do first.
     pub fn prepare_sleep(&mut self) -> bool {
-        self.asleep = self.shm.as_mut().is_none_or(SharedMemory::prepare_sleep);
+        // (What one of the two has prepared the next pass undoes.)
+        self.asleep = self.device.prepare_sleep() && self.shm.as_mut().is_none_or(SharedMemory::prepare_sleep);
         self.asleep
     }
 

@@ -28,10 +28,11 @@ mod traffic;
 mod waiting;
 mod watch;
 mod watchdog;
+pub mod xdp;
 
 pub use api::*;
 pub use broken::{after_panic, keep_panics};
-pub use config::{CarrierUse, EngineConfig, LaneUse, Level, SettingNames};
+pub use config::{CarrierUse, EngineConfig, LaneUse, Level, SettingNames, XdpUse};
 pub use counters::{Carried, EngineCounters, OwnCounters};
 pub use diagnostics::{Diagnostic, Diagnostics, silent};
 pub use event::EventFd;
@@ -98,7 +99,7 @@ struct Shared {
     #[cfg(test)]
     watchdog_panics: AtomicBool,
     /// The descriptors of the sockets, and of lanes and shared memory (-1: none), which live as long as `core`.
-    sockets: [RawFd; 2],
+    sockets: [RawFd; weir_net::WAKE_SOURCES],
     others: [RawFd; 2],
     /// Written when completions come while armed.
     notify: EventFd,

@@ -9,7 +9,7 @@ use crate::policy;
 use crate::shm::SharedMemory;
 use crate::telling::Telling;
 use crate::trace::{self, Trace};
-use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog};
+use crate::{Endpoint, EngineError, EventFd, NAME_BYTES, Shared, lock, stat, waiting, watch, watchdog, xdp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use weir_capture::Captured;
@@ -50,7 +50,11 @@ impl Endpoint {
             move |source| EngineError::Io { doing, source }
         };
         let (udp, lanes) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
-        let mut captured = Captured::new(udp);
+        let (pair, no_xdp) = xdp::beside(udp, &cfg);
+        if let Some(why) = &no_xdp {
+            diagnostics(&Diagnostic::Notice(&format!("WEIR_XDP=on, but packets go by UDP alone: {why}")));
+        }
+        let mut captured = Captured::new(pair);
         if let Some(path) = &cfg.capture {
             let path_here = own_file("WEIR_CAPTURE", path);
             let to = diagnostics.clone();
@@ -156,6 +160,11 @@ fn sockets(cfg: &EngineConfig) -> std::io::Result<(UdpTransport, Option<Lanes>)>
         (udp, lanes) = (other, there);
     }
     Ok((udp, lanes.ok()))
+}
+
+/// The datagram socket alone, to try what can be had beside it.
+pub fn socket_alone(cfg: &EngineConfig) -> std::io::Result<UdpTransport> {
+    UdpTransport::bind(&udp_config(cfg))
 }
 
 /// An interface or address that is not on this host is the fault of the setting that names it.

@@ -20,6 +20,7 @@ pub struct Numbers {
     matcher: weir_match::Stats,
     protocol: weir_link::Counters,
     transport: weir_udp::UdpCounters,
+    xdp: Option<(weir_xdp::XdpCounters, crate::xdp::Place)>,
     faults_injected: u64,
     peers: Vec<(u32, weir_link::PeerStats, weir_message::Streams, (&'static str, String))>,
     shm: Option<weir_shm::ShmCounters>,
@@ -39,7 +40,8 @@ pub fn numbers(core: &Core) -> Numbers {
         engine: crate::EngineCounters { messages: messages.counters().clone(), engine: st.counters },
         matcher: messages.matcher_stats(),
         protocol: st.proto().counters().clone(),
-        transport: *core.device.device().device().counters(),
+        transport: *core.device.device().device().device().counters(),
+        xdp: crate::xdp::told(&core.device),
         faults_injected: core.device.faults_injected(),
         peers: st
             .proto()
@@ -74,6 +76,11 @@ impl Numbers {
             .collect();
         let mut transport = serde_json::to_value(self.transport).unwrap_or_default();
         transport["faults_injected"] = self.faults_injected.into();
+        let xdp = self.xdp.as_ref().map(|(counters, place)| {
+            let mut v = serde_json::to_value(counters).unwrap_or_default();
+            v["place"] = serde_json::to_value(place).unwrap_or_default();
+            v
+        });
         serde_json::json!({
             "pid": std::process::id(),
             "endpoint": self.own_name.iter().skip(8).take(8).rev().map(|b| format!("{b:02x}")).collect::<String>(),
@@ -86,6 +93,7 @@ impl Numbers {
             },
             "protocol": self.protocol,
             "transport": transport,
+            "xdp": xdp,
             "shared_memory": self.shm,
             "peers": peers,
             "no_tcp_to": self.no_tcp_to.iter().map(ToString::to_string).collect::<Vec<_>>(),

@@ -18,6 +18,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use weir_link::Time;
+use weir_net::WAKE_SOURCES;
 
 /// A yield that took longer than this let somebody else run.
 const LONG_YIELD_NS: u64 = 20_000;
@@ -190,7 +191,7 @@ fn scheduling() -> Option<libc::sched_attr> {
 }
 
 /// What is waited for of an endpoint: the datagram sockets, the one of them that has no room, and the descriptors of lanes and of shared memory; -1 is none.
-pub type Descriptors = ([RawFd; 2], Option<RawFd>, [RawFd; 2]);
+pub type Descriptors = ([RawFd; WAKE_SOURCES], Option<RawFd>, [RawFd; 2]);
 
 /// Sleeps until one of them is readable, or has room again, or the time is over.
 pub fn wait_ready(endpoints: &[Descriptors], time: Duration) {
@@ -256,7 +257,7 @@ mod tests {
     }
 
     /// Nothing to wait for.
-    const NOTHING: Descriptors = ([-1; 2], None, [-1; 2]);
+    const NOTHING: Descriptors = ([-1; WAKE_SOURCES], None, [-1; 2]);
 
     /// How long a thread that polls in vain after a yield of `yield_ns` says that it will sleep at the most; none: it does not.
     fn sleeps(waiting: &Waiting, at: Time, yield_ns: u64) -> Option<u64> {

@@ -11,6 +11,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use weir_net::WAKE_SOURCES;
 
 /// The thread's sleeping place, shared with the program's threads.
 pub struct Watch {
@@ -18,7 +19,7 @@ pub struct Watch {
     timer: TimerFd,
     wake: EventFd,
     /// Open as long as anybody sleeps or comes back here: the endpoint's core owns it, and outlives the thread.
-    sockets: [RawFd; 2],
+    sockets: [RawFd; WAKE_SOURCES],
     /// The same of lanes and of shared memory. -1 is none.
     others: [RawFd; 2],
     /// The sockets are in the set, and the thread asleep or about to be.
@@ -37,7 +38,7 @@ impl Watch {
     ///
     /// # Errors
     /// The system's, when out of descriptors.
-    pub fn new(sockets: [RawFd; 2], others: [RawFd; 2]) -> std::io::Result<Watch> {
+    pub fn new(sockets: [RawFd; WAKE_SOURCES], others: [RawFd; 2]) -> std::io::Result<Watch> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
         let wake = EventFd::new()?;
@@ -190,7 +191,7 @@ mod tests {
     fn the_socket_wakes_the_thread_only_while_the_program_is_away() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
-        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], [-1; 2]).unwrap());
+        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1, -1], [-1; 2]).unwrap());
 
         watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));
@@ -214,7 +215,7 @@ mod tests {
     fn the_thread_looks_again_after_the_program_was_back() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let fd = socket.as_raw_fd();
-        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], [-1; 2]).unwrap());
+        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1, -1], [-1; 2]).unwrap());
         let over = asleep(&watch, move |w| w.sleep_on_sockets(Some(fd), LONG));
         // There is room in the socket at once; asked for again, the room is not asked about.
         over.recv_timeout(LONG).unwrap();
@@ -237,7 +238,7 @@ mod tests {
     fn who_is_in_a_hurry_moves_the_timer_of_a_long_sleep_once_whenever_it_was_set() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
-        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1], [-1; 2]).unwrap());
+        let watch = std::sync::Arc::new(Watch::new([socket.as_raw_fd(), -1, -1], [-1; 2]).unwrap());
         assert!(!watch.hurry(LONG), "nobody sleeps");
         watch.has_looked(LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG));

@@ -29,6 +29,7 @@ pub mod record;
 mod row;
 pub mod shm;
 pub mod upper;
+pub mod xdp;
 
 /// Where the matcher's reference model, borrowed from its tests, looks for its types.
 mod types {

@@ -243,6 +243,12 @@ fn shm_handshake() {
 }
 
 #[test]
+fn xdp() {
+    let read = each(20_000, 300, |input| u64::from(weir_fuzz::xdp::run(input)));
+    assert!(read > 1000, "only {read} frames or messages were read");
+}
+
+#[test]
 fn distribution() {
     let read = each(3000, 300, weir_fuzz::distribution::run);
     assert!(read > 1000, "only {read} cells and samples were read");

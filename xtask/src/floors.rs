@@ -23,7 +23,7 @@ fn floor_of(folder: &str) -> Option<u32> {
         ("transports" | "job", _) => Some(6),
         ("engine", _) => Some(7),
         ("faces", _) => Some(8),
-        ("tools", "put") => Some(8),
+        ("tools", "put" | "xdpd") => Some(8),
         ("tools", "emulate" | "distribution" | "mpi") => Some(9),
         ("tools", "bench" | "report" | "annotate" | "record") => Some(10),
         ("tools", "scene") => Some(11),

@@ -19,6 +19,9 @@ pub struct RxInfo {
     pub fresh: bool,
 }
 
+/// How many descriptors a device may have to be woken by: two sockets of one port, and what lies beside them.
+pub const WAKE_SOURCES: usize = 3;
+
 /// Where to, and from which of our addresses (`None`: the device's choice).
 pub type Route = (SocketAddr, Option<IpAddr>);
 
@@ -63,7 +66,16 @@ pub trait Datagrams {
     }
 
     /// Descriptors that are readable when something has arrived; -1 is none. They stay the same.
-    fn wake_sources(&self) -> [c_int; 2];
+    fn wake_sources(&self) -> [c_int; WAKE_SOURCES];
+
+    /// Somebody is about to sleep on the [`Datagrams::wake_sources`]. False: something is there to be received first.
+    fn prepare_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// A datagram from this peer, to this address of ours, came another way: for a device that treats who writes most better than others.
+    #[inline]
+    fn heard(&mut self, _remote: SocketAddr, _local: Option<IpAddr>) {}
 
     /// The addresses it serves, best first.
     fn local_addrs(&self) -> &[SocketAddr];

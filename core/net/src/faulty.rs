@@ -17,7 +17,7 @@ use core::ops::Deref;
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::{Chance, Datagrams, Loss, Offer, Pipe, PipeSpec, Reorder, Route, RxInfo, TimeNs, below};
+use crate::{Chance, Datagrams, Loss, Offer, Pipe, PipeSpec, Reorder, Route, RxInfo, TimeNs, WAKE_SOURCES, below};
 
 /// Most bytes held back at a time; what comes beyond is dropped, as by a router's full queue.
 const HELD_LIMIT_BYTES: usize = 64 << 20;
@@ -234,8 +234,12 @@ impl<D: Datagrams> Datagrams for Faulty<D> {
         held.into_iter().chain([self.device.next_due_ns()]).flatten().min()
     }
 
-    fn wake_sources(&self) -> [c_int; 2] {
+    fn wake_sources(&self) -> [c_int; WAKE_SOURCES] {
         self.device.wake_sources()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.device.prepare_sleep()
     }
 
     fn local_addrs(&self) -> &[SocketAddr] {

@@ -23,7 +23,7 @@ mod spec;
 mod switch;
 
 pub use chance::{Chance, below};
-pub use datagrams::{Datagrams, Route, RxInfo};
+pub use datagrams::{Datagrams, Route, RxInfo, WAKE_SOURCES};
 pub use events::Events;
 pub use faulty::Faulty;
 pub use pipe::{Counters, Harm, Offer, Pipe, Server, Why};

@@ -97,6 +97,11 @@ pub const PARAMS: &[Param] = &[
         "When large payload goes by TCP: auto (where nothing is lost, the round trip is short and the link fast), always or off (default: auto)",
     ),
     param("offload", "Segmentation offload of UDP: on or off (default: on, tested at start)"),
+    param(
+        "xdp",
+        "Short packets received past the kernel's UDP, by a ring buffer or an AF_XDP socket: off, auto (where weir xdpd gives one) or on (by this process itself where there is no weir xdpd and it has the rights; where neither can be it is said why) (default: off)",
+    ),
+    param("xdp_socket", "Where weir xdpd listens (default: /run/weir/xdpd.sock)"),
     param("linger_ms", "Closing an endpoint waits up to this long for unacknowledged messages (default: 5000)"),
     param(
         "stats",

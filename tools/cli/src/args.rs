@@ -184,6 +184,8 @@ Exit code 1 if nobody answers, or something else failed.")]
 
 weir-bsp(7) tells how such programs are written, compiled and run.")]
     Bsp(weir_bsp_tool::args::BspArgs),
+    /// Hand short packets on network interfaces to ranks past the kernel's UDP, by ring buffers or AF_XDP sockets
+    Xdpd(weir_xdpd::XdpdArgs),
     /// Print shell completions
     #[command(after_help = "Examples:
   weir completions bash > ~/.local/share/bash-completion/completions/weir

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use weir_engine::{EngineConfig, shares_memory, takes_bulk};
+use weir_engine::{EngineConfig, XdpUse, shares_memory, takes_bulk, xdp};
 use weir_job::Env;
 use weir_shm::{Config, Event, NoPull, Shm, Why};
 
@@ -24,6 +24,8 @@ pub struct Carriers {
     pub udp: Udp,
     /// Beside packets, for what is long.
     pub bulk_tcp: BulkTcp,
+    /// Beside the UDP socket, for what is short.
+    pub xdp: Xdp,
 }
 
 /// What two processes of this user found when they tried to share memory.
@@ -54,6 +56,17 @@ pub struct Udp {
     pub why: Option<String>,
 }
 
+/// AF_XDP sockets for short packets.
+#[derive(Clone, Debug, Serialize)]
+pub struct Xdp {
+    /// The settings ask for it.
+    pub wanted: bool,
+    /// An endpoint would have it now: interface and queue.
+    pub place: Option<String>,
+    /// Why not.
+    pub why: Option<String>,
+}
+
 /// TCP connections for large messages.
 #[derive(Clone, Debug, Serialize)]
 pub struct BulkTcp {
@@ -71,7 +84,7 @@ pub fn find(env: &Env) -> Carriers {
     if !shares_memory(&config) {
         shared_memory.left_out = Some(without_memory(env, &config));
     }
-    Carriers { shared_memory, udp: try_udp(), bulk_tcp: bulk_tcp(env, &config) }
+    Carriers { shared_memory, udp: try_udp(), bulk_tcp: bulk_tcp(env, &config), xdp: try_xdp(env, &config) }
 }
 
 /// Whether the kernel takes the socket options for cutting and for joining UDP packets.
@@ -86,6 +99,19 @@ fn try_udp() -> Udp {
             why: None,
         },
         Err(error) => Udp { usable: false, gso: false, gro: false, why: Some(error.to_string()) },
+    }
+}
+
+/// Asks for a socket as an endpoint would, and gives it back. Where none is wanted nothing is asked.
+fn try_xdp(env: &Env, config: &EngineConfig) -> Xdp {
+    if config.xdp == XdpUse::Off {
+        let name = settings::set_as(env, "WEIR_XDP");
+        let why = format!("{name} is off: short packets go by UDP too");
+        return Xdp { wanted: false, place: None, why: Some(why) };
+    }
+    match xdp::would_have(config) {
+        Ok(place) => Xdp { wanted: true, place: Some(place), why: None },
+        Err(why) => Xdp { wanted: true, place: None, why: Some(why) },
     }
 }
 
@@ -139,6 +165,17 @@ impl Udp {
             (true, true, false) => "usable; the kernel cuts packets (GSO), but joins none (GRO)".into(),
             (true, false, true) => "usable; the kernel joins packets (GRO), but cuts none (GSO)".into(),
             (true, false, false) => "usable; the kernel neither cuts nor joins packets (GSO, GRO)".into(),
+        }
+    }
+}
+
+impl Xdp {
+    /// One line for people.
+    pub fn describe(&self) -> String {
+        match (&self.place, &self.why) {
+            (Some(place), _) => format!("usable: {place}"),
+            (None, Some(why)) if self.wanted => format!("not usable: {why}"),
+            (None, why) => format!("not used: {}", why.as_deref().unwrap_or("for no known reason")),
         }
     }
 }

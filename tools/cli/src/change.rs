@@ -9,12 +9,13 @@ use serde_json::{Map, Value};
 
 /// The parts of an endpoint that count, and in each what does not count but holds now. Names that end in `_peak` are the most
 /// there ever was, wherever they stand. The documents are made in `engine/src/stat.rs`.
-const COUNTING: [(&str, &[&str]); 5] = [
+const COUNTING: [(&str, &[&str]); 6] = [
     ("engine", &["unexpected_bytes", "copied_bytes"]),
     ("census", &["posted", "unexpected", "behind_gap"]),
     ("protocol", &[]),
     ("transport", &[]),
     ("shared_memory", &[]),
+    ("xdp", &["place"]),
 ];
 /// What is counted of a peer, beside its streams; all else, its paths too, is its state now.
 const OF_A_PEER: [&str; 14] = [

@@ -51,6 +51,7 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Emulate(args) => weir_emulate::cli::run(*args),
         Command::Bmi(args) => bmi::run(&env, &args),
         Command::Bsp(args) => bsp::run(&env, args),
+        Command::Xdpd(args) => weir_xdpd::run(&args).map(|()| 0),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "weir", &mut text);
@@ -203,6 +204,7 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
     text += &format!("carrier     shared memory {}\n", carriers.shared_memory.describe());
     text += &format!("carrier     packets (UDP) {}\n", carriers.udp.describe());
     text += &format!("carrier     bulk TCP {}\n", carriers.bulk_tcp.describe());
+    text += &format!("carrier     short packets past UDP {}\n", carriers.xdp.describe());
     for one in &settings {
         text += &format!("settings    {one}\n");
     }

@@ -451,6 +451,7 @@ fn check_kernel(env: &Env, all: &mut Vec<Finding>) {
     let carriers = carriers::find(env);
     all.push(shared_memory(&carriers.shared_memory));
     all.push(offloads(&carriers.udp));
+    all.push(xdp(&carriers.xdp));
     if let Ok(name) = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control") {
         let text =
             format!("TCP's congestion control is {}; name it when you compare with stacks over TCP", name.trim());
@@ -475,6 +476,17 @@ fn shared_memory(found: &SharedMemory) -> Finding {
     let otherwise = if found.usable { "" } else { "; ranks of one host talk by packets" };
     let text = format!("between ranks of one host and user {}{otherwise}", found.describe());
     Finding { fix: found.fix.clone(), ..Finding::new("shared memory", severity, text) }
+}
+
+/// Short packets by AF_XDP: where it is asked for and cannot be had everything works, slower.
+fn xdp(xdp: &carriers::Xdp) -> Finding {
+    let text = xdp.describe();
+    match (&xdp.place, xdp.wanted) {
+        (Some(_), _) => Finding::new("xdp", Severity::Ok, text),
+        (None, false) => Finding::new("xdp", Severity::Info, text),
+        (None, true) => Finding::new("xdp", Severity::Warning, text)
+            .fixed_by("sudo weir xdpd --interface NAME --allow USER (weir-xdpd(1))"),
+    }
 }
 
 fn offloads(udp: &carriers::Udp) -> Finding {

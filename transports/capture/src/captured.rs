@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::path::Path;
-use weir_net::{Datagrams, Route, RxInfo, TimeNs};
+use weir_net::{Datagrams, Route, RxInfo, TimeNs, WAKE_SOURCES};
 
 /// A device of which everything sent and received may be written to a file; while nothing is, it costs a look whether it is.
 ///
@@ -115,8 +115,12 @@ impl<D: Datagrams> Datagrams for Captured<D> {
         self.device.next_due_ns()
     }
 
-    fn wake_sources(&self) -> [c_int; 2] {
+    fn wake_sources(&self) -> [c_int; WAKE_SOURCES] {
         self.device.wake_sources()
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        self.device.prepare_sleep()
     }
 
     fn local_addrs(&self) -> &[SocketAddr] {

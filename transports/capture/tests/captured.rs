@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use weir_capture::Captured;
-use weir_net::{Datagrams, Faulty, Route, RxInfo, TimeNs};
+use weir_net::{Datagrams, Faulty, Route, RxInfo, TimeNs, WAKE_SOURCES};
 
 /// What is pushed comes back.
 struct Mirror {
@@ -36,8 +36,8 @@ impl Datagrams for Mirror {
         None
     }
 
-    fn wake_sources(&self) -> [c_int; 2] {
-        [-1; 2]
+    fn wake_sources(&self) -> [c_int; WAKE_SOURCES] {
+        [-1; WAKE_SOURCES]
     }
 
     fn local_addrs(&self) -> &[SocketAddr] {

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
-use weir_net::{Datagrams, Route, RxInfo, TimeNs};
+use weir_net::{Datagrams, Route, RxInfo, TimeNs, WAKE_SOURCES};
 
 /// A destination that could not be reached, as the kernel or an ICMP message said. A hint only: ICMP can be forged, and the next
 /// datagram may get through.
@@ -95,6 +95,12 @@ impl UdpTransport {
     #[must_use]
     pub fn rx_buffer_bytes(&self) -> u64 {
         self.rcvbuf_bytes
+    }
+
+    /// Whether it tells which of its addresses a datagram came to: it serves several.
+    #[must_use]
+    pub fn tells_local(&self) -> bool {
+        self.tx.is_multi()
     }
 
     /// The descriptors, for poll(2); -1 is none. They stay the same.
@@ -263,8 +269,21 @@ impl Datagrams for UdpTransport {
         UdpTransport::blocked_at(self)
     }
 
-    fn wake_sources(&self) -> [RawFd; 2] {
-        self.fds()
+    fn wake_sources(&self) -> [RawFd; WAKE_SOURCES] {
+        let [first, second] = self.fds();
+        [first, second, -1]
+    }
+
+    #[inline]
+    fn heard(&mut self, remote: SocketAddr, local: Option<IpAddr>) {
+        if self.tx.is_connected_to((remote, local)) {
+            self.rx.candidate.interrupted();
+            return;
+        }
+        self.rx.candidate.heard(remote, local);
+        if self.rx.candidate.is_chosen() {
+            self.connect();
+        }
     }
 
     fn local_addrs(&self) -> &[SocketAddr] {

@@ -97,6 +97,11 @@ impl Tx {
         Tx { batch: Batch::new(), out }
     }
 
+    /// It is told which of our addresses to send from.
+    pub fn is_multi(&self) -> bool {
+        self.out.multi
+    }
+
     /// Something waits for room in a socket.
     pub fn blocked(&self) -> bool {
         self.out.blocked()
@@ -110,6 +115,13 @@ impl Tx {
     /// The connected socket, and to whom it is now.
     pub fn set_connected(&mut self, fd: RawFd, pair: Pair) {
         self.out.connected = Some((fd, pair));
+    }
+
+    /// Whether what goes this way goes by the connected socket.
+    #[inline]
+    pub fn is_connected_to(&self, (remote, local): Route) -> bool {
+        let route = (remote, local.filter(|_| self.out.multi));
+        self.out.connected.is_some() && self.out.way(route).to.is_none()
     }
 
     /// Datagrams a super-packet may hold now.

@@ -51,6 +51,8 @@ const AS_THEY_ARE: [(&str, &str); 12] = [
     ("tools/wireshark/weir.lua", DISSECTOR),
     ("packaging/modulefiles/weir.lua", "share/weir/modulefiles/weir.lua"),
     ("packaging/modulefiles/weir.tcl", "share/weir/modulefiles/weir"),
+    ("packaging/systemd/weir-xdpd.socket", "share/weir/systemd/weir-xdpd.socket"),
+    ("packaging/systemd/weir-xdpd.service", "share/weir/systemd/weir-xdpd.service"),
     ("README.md", "share/doc/weir/README.md"),
     ("CHANGELOG.md", "share/doc/weir/CHANGELOG.md"),
     ("SECURITY.md", "share/doc/weir/SECURITY.md"),

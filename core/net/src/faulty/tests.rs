@@ -38,8 +38,8 @@ impl Datagrams for Mirror {
         None
     }
 
-    fn wake_sources(&self) -> [c_int; 2] {
-        [-1; 2]
+    fn wake_sources(&self) -> [c_int; WAKE_SOURCES] {
+        [-1; WAKE_SOURCES]
     }
 
     fn local_addrs(&self) -> &[SocketAddr] {

@@ -1,0 +1,105 @@
+//! AF_XDP beside the UDP socket, where it is wanted and can be had (spec/xdp.md).
+
+use crate::config::{EngineConfig, XdpUse};
+use crate::core::Device;
+use std::os::fd::BorrowedFd;
+use weir_udp::UdpTransport;
+use weir_xdp::helper::NoHelp;
+use weir_xdp::{Ask, Broker, Holder, Layout, MOST, Mode, Pair, Port, XdpCounters, helper, interface_of};
+
+/// The socket, with XDP beside it if there is any; else, where it was asked for, why not.
+pub fn beside(udp: UdpTransport, cfg: &EngineConfig) -> (Pair<UdpTransport>, Option<String>) {
+    let mut pair = Pair::alone(udp);
+    let why = match cfg.xdp {
+        XdpUse::Off => None,
+        XdpUse::Auto | XdpUse::On => add(&mut pair, cfg).err().filter(|_| cfg.xdp == XdpUse::On),
+    };
+    (pair, why)
+}
+
+/// Adds XDP on the first interface of those whose addresses are served at which it can be had.
+fn add(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig) -> Result<(), String> {
+    let udp = pair.device();
+    let mut tried = Vec::new();
+    let mut first_why = None;
+    for ip in udp.local_addrs().iter().map(std::net::SocketAddr::ip).filter(|ip| !ip.is_loopback()).collect::<Vec<_>>()
+    {
+        let interface = match interface_of(ip) {
+            Ok(Some(interface)) => interface,
+            Ok(None) => continue,
+            Err(e) => return Err(format!("the interface of {ip} cannot be asked for: {e}")),
+        };
+        if tried.contains(&interface) {
+            continue;
+        }
+        tried.push(interface);
+        match add_on(pair, cfg, interface) {
+            Ok(()) => return Ok(()),
+            Err(why) => first_why = first_why.or(Some(why)),
+        }
+    }
+    Err(first_why.unwrap_or_else(|| "only loopback is served".into()))
+}
+
+fn add_on(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig, interface: u32) -> Result<(), String> {
+    let udp = pair.device();
+    let port =
+        Port { port: udp.local_addrs().first().map_or(0, std::net::SocketAddr::port), tells_local: udp.tells_local() };
+    let ask = Ask { interface, most: MOST };
+    let [socket, _] = udp.fds();
+    let (bound, holder) = match helper::ask(&cfg.xdp_socket, socket, ask) {
+        Ok((connection, bound)) => (bound, Holder::Helper(connection)),
+        Err(nobody @ NoHelp::Nobody { .. }) if cfg.xdp == XdpUse::On => {
+            // SAFETY: the first socket of a device that lives through this.
+            let udp = unsafe { BorrowedFd::borrow_raw(socket) }.try_clone_to_owned().map_err(|e| e.to_string())?;
+            let mut broker = Broker::new(Mode::Ring);
+            let (_, bound) = broker.grant(&udp, ask).map_err(|own| format!("{nobody}; without it: {own}"))?;
+            (bound, Holder::Own(Box::new(broker)))
+        }
+        Err(why) => return Err(why.to_string()),
+    };
+    pair.add(bound, holder, port).map_err(|e| format!("the socket cannot be used: {e}"))
+}
+
+/// Where XDP is, for people.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Place {
+    /// The interface, and its queue.
+    pub interface: String,
+    /// The same.
+    pub queue: u32,
+    /// `ring`: received from a ring buffer, sent by UDP. Else AF_XDP: `generic`, `native`, or `zero-copy` where the frames are the network card's.
+    pub mode: &'static str,
+    /// Whether it is in use still.
+    pub in_use: bool,
+}
+
+/// What there is to tell of it, if there is or was any.
+pub fn told(device: &Device) -> Option<(XdpCounters, Place)> {
+    let pair = device.device().device();
+    let (layout, link) = pair.place()?;
+    let mode = mode_of(&layout);
+    let place = Place { interface: link.name, queue: layout.queue, mode, in_use: pair.has_xdp() };
+    Some((pair.counters()?, place))
+}
+
+/// What `weir doctor` says: at which interface and queue an endpoint of this process would have XDP with these settings.
+///
+/// # Errors
+/// Why it would not.
+pub fn would_have(cfg: &EngineConfig) -> Result<String, String> {
+    let udp = crate::open::socket_alone(cfg).map_err(|e| e.to_string())?;
+    let mut pair = Pair::alone(udp);
+    add(&mut pair, cfg)?;
+    let (layout, link) = pair.place().ok_or("it went away at once")?;
+    Ok(format!("{} queue {}, {}", link.name, layout.queue, mode_of(&layout)))
+}
+
+fn mode_of(layout: &Layout) -> &'static str {
+    match (layout.ring, layout.native, layout.zero_copy) {
+        (true, ..) => "ring",
+        (_, _, true) => "zero-copy",
+        (_, true, false) => "native",
+        (_, false, false) => "generic",
+    }
+}

@@ -1,0 +1,126 @@
+//! `weir xdpd`: attaches the program to interfaces and gives ring buffers or AF_XDP sockets to the ranks of users on a list (spec/xdp.md 3).
+//!
+//! It has no state that outlives it: what it holds are descriptors, and the kernel takes back what they stand for however it ends.
+
+mod listener;
+mod rights;
+mod serve;
+mod sys;
+
+pub use serve::{Policy, Server};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What `weir xdpd` is told.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  weir xdpd --interface eth1 --allow alice        # short packets of alice's ranks with WEIR_XDP=auto
+  weir xdpd --interface eth1 --allow @mpi         # all members of the group mpi
+  systemctl enable --now weir-xdpd.socket         # the same by systemd, with its settings in /etc/default/weir-xdpd")]
+pub struct XdpdArgs {
+    /// Interface to serve; may be given several times. For an address on a VLAN name the VLAN's own interface (eth0.5)
+    #[arg(long, required = true, value_name = "NAME")]
+    pub interface: Vec<String>,
+    /// User (name or number) who may have ring buffers or sockets, or @GROUP; may be given several times. Root always may. With AF_XDP sockets who may can send any packet on the interface
+    #[arg(long, value_name = "USER")]
+    pub allow: Vec<String>,
+    /// Where to listen; systemd's socket goes before it
+    #[arg(long, default_value = weir_xdp::helper::SOCKET, value_name = "PATH")]
+    pub socket: PathBuf,
+    /// How packets reach ranks
+    #[arg(long, default_value = "ring", value_name = "MODE")]
+    pub mode: Mode,
+    /// Detach from an interface that no rank has used for so many seconds; 0: never
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    pub idle: u64,
+}
+
+/// How packets reach ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// By ring buffers that a program at tc's entry fills, for any number of ranks; they send by UDP, and others' traffic loses nothing (Linux 6.6)
+    Ring,
+    /// By AF_XDP sockets both ways, a rank for each queue, the program in the network stack
+    Generic,
+    /// The same with the program in the driver
+    Native,
+}
+
+impl From<Mode> for weir_xdp::Mode {
+    fn from(mode: Mode) -> weir_xdp::Mode {
+        match mode {
+            Mode::Ring => weir_xdp::Mode::Ring,
+            Mode::Generic => weir_xdp::Mode::Generic,
+            Mode::Native => weir_xdp::Mode::Native,
+        }
+    }
+}
+
+/// Serves until it is ended; started by systemd, until nobody has used it for a while.
+///
+/// # Errors
+/// One line: no rights, no such interface or user, the socket in use.
+pub fn run(args: &XdpdArgs) -> Result<()> {
+    for name in &args.interface {
+        if nix::net::if_::if_nametoindex(name.as_str()).is_err() {
+            bail!("no interface is named {}", name.escape_debug());
+        }
+    }
+    let policy = Policy {
+        interfaces: args.interface.clone(),
+        users: users(&args.allow)?,
+        idle: (args.idle > 0).then(|| Duration::from_secs(args.idle)),
+    };
+    let (listener, activated) = match listener::from_systemd()? {
+        Some(listener) => (listener, true),
+        None => (listener::listen(&args.socket)?, false),
+    };
+    rights::keep_few().context("cannot give up rights")?;
+    let mut server = Server::new(listener, policy, args.mode.into())?;
+    eprintln!("weir xdpd: serving {} at {}", args.interface.join(", "), args.socket.display());
+    loop {
+        server.turn()?;
+        if activated && server.is_idle() {
+            return Ok(());
+        }
+    }
+}
+
+/// The numbers of these users, and of the members of these groups.
+fn users(named: &[String]) -> Result<Vec<u32>> {
+    use nix::unistd::{Group, User};
+    let mut all = Vec::new();
+    for name in named {
+        let told = name.escape_debug();
+        if let Some(group) = name.strip_prefix('@') {
+            let found = Group::from_name(group).with_context(|| format!("cannot look up the group {told}"))?;
+            let found = found.with_context(|| format!("there is no group {told}"))?;
+            for member in found.mem {
+                all.extend(User::from_name(&member).ok().flatten().map(|user| user.uid.as_raw()));
+            }
+        } else if let Ok(number) = name.parse() {
+            all.push(number);
+        } else {
+            let found = User::from_name(name).with_context(|| format!("cannot look up the user {told}"))?;
+            all.push(found.with_context(|| format!("there is no user {told}"))?.uid.as_raw());
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name_and_number_and_nobody_else() {
+        assert_eq!(users(&["root".into(), "1234".into()]).expect("both"), [0, 1234]);
+        for wrong in ["no-such-user-here", "@no-such-group-here"] {
+            let e = users(&[wrong.into()]).expect_err("none");
+            assert!(e.to_string().contains(wrong), "{e}");
+        }
+    }
+}

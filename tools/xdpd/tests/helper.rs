@@ -1,0 +1,302 @@
+//! The helper and ranks without rights, in network namespaces. Needs root and AF_XDP; where one is missing the tests are reported as ignored.
+
+#[path = "../../../transports/xdp/tests/common/mod.rs"]
+mod common;
+
+use clap::Parser;
+use common::{Both, Host, LIMIT, by_xdp, exchange, hosts, hosts_with, until_by_xdp};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use weir_net::Datagrams;
+use weir_xdp::{Ask, Holder, MOST, Mode, Pair, Port, Refused, helper};
+use weir_xdpd::XdpdArgs;
+
+/// Tells the test program that it is the helper, and its arguments.
+const HELPER: &str = "WEIR_TEST_XDPD";
+/// Nobody: who has no rights at all.
+const NOBODY: u32 = 65534;
+
+/// The command line of the helper.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: XdpdArgs,
+}
+
+fn main() -> std::process::ExitCode {
+    if let Ok(line) = std::env::var(HELPER) {
+        let args = Line::parse_from(std::iter::once("xdpd").chain(line.split_whitespace())).args;
+        let e = weir_xdpd::run(&args).expect_err("it goes on until it is ended");
+        eprintln!("weir xdpd: {e:#}");
+        return std::process::ExitCode::FAILURE;
+    }
+    common::main(&[
+        ("a_rank_without_rights_gets_a_socket_and_who_is_not_on_the_list_none", a_rank_without_rights_gets_a_socket),
+        ("each_queue_serves_one_rank_and_the_next_one_goes_by_udp", each_queue_serves_one_rank),
+        ("a_helper_that_is_killed_costs_nothing_but_speed", a_helper_that_is_killed_costs_nothing_but_speed),
+        ("a_dead_rank_leaves_its_place_to_the_next", a_dead_rank_leaves_its_place_to_the_next),
+        ("the_program_is_detached_when_idle_and_attached_when_asked", the_program_is_detached_when_idle),
+        ("strangers_and_nonsense_harm_nobody", strangers_and_nonsense_harm_nobody),
+        ("ranks_without_rights_get_rings_and_a_killed_helper_costs_nothing_but_speed", ranks_without_rights_get_rings),
+    ])
+}
+
+/// A helper's process.
+struct Helper {
+    process: Child,
+    socket: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Helper {
+    /// Started on a host, and listening.
+    fn start(host: &Host, more: &str) -> Helper {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Others may go through it.
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("ours");
+        let socket = folder.path().join("s");
+        let line = format!("--interface {} --allow {NOBODY} --socket {} {more}", host.name, socket.display());
+        let line = if more.contains("--mode") { line } else { format!("{line} --mode generic") };
+        let process = host.run(move || {
+            let exe = std::env::current_exe().expect("this program");
+            Command::new(exe).env(HELPER, line).stdin(Stdio::null()).spawn().expect("the helper")
+        });
+        let helper = Helper { process, socket, _folder: folder };
+        helper.wait_until_listening();
+        helper
+    }
+
+    fn wait_until_listening(&self) {
+        wait_until("the helper listens", || {
+            let ask = Ask { interface: u32::MAX, most: MOST };
+            let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&udp);
+            !matches!(helper::ask(&self.socket, fd, ask), Err(helper::NoHelp::Nobody { .. }))
+        });
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().expect("ours");
+        self.process.wait().expect("ours");
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !done() {
+        assert!(Instant::now() < end, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Does something on a host as a user without rights.
+fn as_user<R: Send + 'static>(host: &Host, user: u32, work: impl FnOnce() -> R + Send + 'static) -> R {
+    host.run(move || {
+        std::thread::scope(|s| {
+            let thread = s.spawn(move || {
+                // SAFETY: no pointers. The system call changes this thread alone, which ends with what it does here.
+                let r = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
+                assert_eq!(r, 0, "to become user {user}");
+                work()
+            });
+            thread.join().unwrap_or_else(|e| std::panic::resume_unwind(e))
+        })
+    })
+}
+
+/// A rank's device as its user opens it.
+fn open(host: &Host, user: u32, socket: &Path) -> Result<Both, helper::NoHelp> {
+    let (ip, socket) = (host.ip, socket.to_owned());
+    as_user(host, user, move || {
+        let udp = common::udp(ip);
+        let ask = Ask { interface: weir_xdp::interface_of(ip).expect("asked").expect("there"), most: MOST };
+        let (connection, bound) = helper::ask(&socket, udp.fds()[0], ask)?;
+        let port = Port { port: udp.local_addrs()[0].port(), tells_local: udp.tells_local() };
+        let mut pair = Pair::alone(udp);
+        pair.add(bound, Holder::Helper(connection), port).expect("a socket that can be used");
+        Ok(pair)
+    })
+}
+
+fn refused(got: Result<Both, helper::NoHelp>) -> Refused {
+    match got {
+        Err(helper::NoHelp::Refused(why)) => why,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was given a socket"),
+    }
+}
+
+/// Whether a program is attached to the host's interface.
+fn is_attached(host: &Host) -> bool {
+    let name = host.name;
+    host.run(move || String::from_utf8_lossy(&common::ip(&format!("link show dev {name}")).stdout).contains("xdp"))
+}
+
+fn a_rank_without_rights_gets_a_socket() {
+    let [ha, hb] = hosts();
+    let helper = Helper::start(&ha, "");
+    assert_eq!(refused(open(&ha, 1234, &helper.socket)), Refused::User);
+    let mut a = open(&ha, NOBODY, &helper.socket).expect("a socket");
+    let mut b = hb.open(Mode::Generic);
+    until_by_xdp(&mut a, &mut b);
+    // What the rank holds does not let it do what the helper may.
+    let tried = as_user(&ha, NOBODY, || weir_xdp::Program::load(true).map(|_| ()));
+    assert!(tried.is_err(), "no rights for programs");
+}
+
+fn each_queue_serves_one_rank() {
+    let [ha, hb] = hosts_with("numrxqueues 2 numtxqueues 2");
+    let helper = Helper::start(&ha, "");
+    let mut first = open(&ha, NOBODY, &helper.socket).expect("the first queue");
+    let second = open(&ha, NOBODY, &helper.socket).expect("the second queue");
+    let queues = [&first, &second].map(|p| p.place().expect("XDP").0.queue);
+    assert_eq!(queues, [0, 1]);
+    assert_eq!(refused(open(&ha, NOBODY, &helper.socket)), Refused::Queues);
+    // A frame that comes to another queue than the rank's passes to its UDP socket: nothing is lost.
+    let (mut second, mut b) = (second, hb.open(Mode::Generic));
+    until_by_xdp(&mut first, &mut b);
+    for n in 0..200 {
+        exchange(&mut first, &mut b, n);
+        exchange(&mut second, &mut b, n);
+    }
+    assert!(by_xdp(&second).0 > 0, "it sends by its own queue");
+}
+
+fn a_helper_that_is_killed_costs_nothing_but_speed() {
+    let [ha, hb] = hosts();
+    let mut helper = Helper::start(&ha, "");
+    let mut a = open(&ha, NOBODY, &helper.socket).expect("a socket");
+    let mut b = hb.open(Mode::Generic);
+    until_by_xdp(&mut a, &mut b);
+    let sources = a.wake_sources();
+    helper.kill();
+    wait_until("the kernel detaches the program", || !is_attached(&ha));
+    let end = Instant::now() + LIMIT;
+    while a.has_xdp() {
+        exchange(&mut a, &mut b, 7);
+        assert!(Instant::now() < end, "the rank does not notice");
+    }
+    for n in 0..200 {
+        exchange(&mut a, &mut b, n);
+    }
+    assert_eq!(a.wake_sources(), sources, "who sleeps on them need not know");
+    assert_eq!(a.counters().map(|c| c.ended), Some(1));
+    // Another helper serves the next rank, at the same queue.
+    let again = Helper::start(&ha, "");
+    let mut next = open(&ha, NOBODY, &again.socket).expect("the queue is free");
+    until_by_xdp(&mut next, &mut b);
+}
+
+fn a_dead_rank_leaves_its_place_to_the_next() {
+    let [ha, hb] = hosts();
+    let helper = Helper::start(&ha, "");
+    let mut b = hb.open(Mode::Generic);
+    for n in 0..5 {
+        let mut a = open_when_free(&ha, &helper.socket);
+        until_by_xdp(&mut a, &mut b);
+        if n < 4 {
+            // With frames in flight.
+            let to = a.local_addrs()[0];
+            (0..100).for_each(|_| common::send(&mut b, to, b"in flight"));
+        }
+        assert_eq!(refused(open(&ha, NOBODY, &helper.socket)), Refused::Queues);
+    }
+}
+
+/// A rank's device, once the helper has heard that the one before it is gone.
+fn open_when_free(host: &Host, socket: &Path) -> Both {
+    let mut got = None;
+    wait_until("the queue is free", || {
+        got = open(host, NOBODY, socket).ok();
+        got.is_some()
+    });
+    got.expect("it is")
+}
+
+fn the_program_is_detached_when_idle() {
+    let [ha, hb] = hosts();
+    let helper = Helper::start(&ha, "--idle 1");
+    assert!(!is_attached(&ha), "nobody has asked");
+    for _ in 0..2 {
+        let mut a = open(&ha, NOBODY, &helper.socket).expect("a socket");
+        let mut b = hb.open(Mode::Generic);
+        assert!(is_attached(&ha));
+        until_by_xdp(&mut a, &mut b);
+        drop(a);
+        wait_until("it is detached", || !is_attached(&ha));
+    }
+}
+
+fn strangers_and_nonsense_harm_nobody() {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+    use std::os::fd::AsRawFd;
+    let [ha, hb] = hosts();
+    let helper = Helper::start(&ha, "");
+    let mut a = open(&ha, NOBODY, &helper.socket).expect("a socket");
+    let mut b = hb.open(Mode::Generic);
+    let connected = || {
+        let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+        connect(fd.as_raw_fd(), &UnixAddr::new(&helper.socket).expect("a path")).expect("the helper listens");
+        helper::wait_at_most(&fd).expect("an option");
+        fd
+    };
+    // More that say nothing than are borne.
+    let silent: Vec<_> = (0..100).map(|_| connected()).collect();
+    for message in [[0; 64], Ask { interface: 1, most: 1 }.encode(), Ask { interface: 1, most: 64 }.encode()] {
+        let fd = connected();
+        helper::send(&fd, &message, &[]).expect("sent");
+        let (answer, with) = helper::recv(&fd).expect("an answer");
+        assert!(with.is_empty() && matches!(weir_xdp::Answer::decode(&answer), Ok(weir_xdp::Answer::Refuse(_))));
+    }
+    // A descriptor that gives no right to a port: of another kind, and of another network.
+    let interface = ha.run(|| nix::net::if_::if_nametoindex("ve0").expect("there"));
+    let foreign = hb.plain();
+    let file = std::fs::File::open("/dev/null").expect("there");
+    for fd in [file.as_raw_fd(), foreign.device().fds()[0]] {
+        let got = helper::ask(&helper.socket, fd, Ask { interface, most: MOST });
+        assert!(matches!(got, Err(helper::NoHelp::Refused(Refused::Socket))), "{:?}", got.err());
+    }
+    drop(silent);
+    until_by_xdp(&mut a, &mut b);
+}
+
+fn ranks_without_rights_get_rings() {
+    let [ha, hb] = hosts();
+    let mut helper = Helper::start(&ha, "--mode ring");
+    assert_eq!(refused(open(&ha, 1234, &helper.socket)), Refused::User);
+    let mut all: Vec<Both> = (0..10).map(|_| open(&ha, NOBODY, &helper.socket).expect("a ring")).collect();
+    let mut b = hb.plain();
+    let by_ring = |a: &mut Both, b: &mut Both| {
+        let (before, end) = (by_xdp(a).1, Instant::now() + LIMIT);
+        while by_xdp(a).1 == before {
+            exchange(a, b, 1);
+            assert!(Instant::now() < end, "{:?}", a.counters());
+        }
+    };
+    all.iter_mut().for_each(|a| by_ring(a, &mut b));
+    // One dies, and another takes its place.
+    all.remove(4);
+    let mut next = open(&ha, NOBODY, &helper.socket).expect("a ring");
+    by_ring(&mut next, &mut b);
+    let sources = all[0].wake_sources();
+    helper.kill();
+    let end = Instant::now() + LIMIT;
+    for a in &mut all {
+        while a.has_xdp() {
+            exchange(a, &mut b, 7);
+            assert!(Instant::now() < end, "the rank does not notice");
+        }
+        (0..50).for_each(|n| exchange(a, &mut b, n));
+    }
+    assert_eq!(all[0].wake_sources(), sources);
+    let again = Helper::start(&ha, "--mode ring");
+    by_ring(&mut open(&ha, NOBODY, &again.socket).expect("a ring"), &mut b);
+}
