@@ -43,7 +43,7 @@ pub const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/weir.fish"),
 ];
 /// Files that are as they are in the project.
-const AS_THEY_ARE: [(&str, &str); 12] = [
+const AS_THEY_ARE: [(&str, &str); 14] = [
     ("include/bsp.h", BSP_HEADER),
     ("include/bmi-method.h", BMI_MODULES[0]),
     ("include/bmi-support.h", BMI_MODULES[1]),
