@@ -112,8 +112,8 @@ pub fn points(endpoint: &EndpointSpec) -> Vec<Point> {
     let delays = [10 * US, MS, 10 * MS];
     all.extend(table::ping_pong_points(e, &delays, &[0, 10_000, 20_000], &[8, 30_000, 300_000, 1 << 20], 50));
     all.extend(table::stream_points(e, &delays, &[0, 10_000, 20_000], &[16, 64, 1000], 8 << 20));
-    all.extend(table::exchange_points(e, &[2, 8], &[10 * US, MS], &[300_000, 1 << 20], &[0, 10_000], 3));
-    all.extend(table::exchange_points(e, &[2], &[10 * US, MS], &[4 << 20], &[0, 10_000], 3));
+    all.extend(table::exchange_points(e, 1000, &[2, 8], &[10 * US, MS], &[300_000, 1 << 20], &[0, 10_000], 3));
+    all.extend(table::exchange_points(e, 1000, &[2], &[10 * US, MS], &[4 << 20], &[0, 10_000], 3));
     all.extend(table::jitter_points(e, &delays, &[200 * US, MS, 5 * MS], &[0, 10_000], 16 << 20));
     all.extend(lossy(e));
     all.extend(collectives(e));

@@ -296,10 +296,11 @@ pub fn stream_points(
 }
 
 /// Processes that send each other long messages at once, over their number, delay, length and loss: acknowledgements and grants go the way of the other side's data. The best rate is that of
-/// all their wires.
+/// all their wires, of `megabits` a second each.
 #[must_use]
 pub fn exchange_points(
     endpoint: &EndpointSpec,
+    megabits: u64,
     hosts: &[u32],
     delays_ns: &[Ns],
     lens: &[u64],
@@ -311,9 +312,10 @@ pub fn exchange_points(
         for &delay_ns in delays_ns {
             for &len in lens {
                 for &loss_ppm in losses_ppm {
-                    let wire = Wire { delay_ns, loss_ppm, queue_packets: 1000, ..Wire::GIGABIT };
+                    let rate_bits_per_s = megabits * 1_000_000;
+                    let wire = Wire { delay_ns, loss_ppm, rate_bits_per_s, queue_packets: 1000, ..Wire::GIGABIT };
                     let (us, percent) = (delay_ns / US, f64::from(loss_ppm) / 1e4);
-                    let name = format!("exchange {n} x {:>6} {us:>5} us {percent:>4} %", size(len));
+                    let name = format!("exchange {n} x {:>6} {megabits:>4}M {us:>5} us {percent:>4} %", size(len));
                     let work = Workload::Superstep { steps, len: (len, len), compute_ns: 200 * US };
                     let mut point = point(name, wire, n, endpoint, work);
                     point.wire_bits_per_s *= f64::from(n);

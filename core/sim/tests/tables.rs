@@ -79,9 +79,9 @@ fn the_stall_of_a_table_is_the_longest_time_without_a_message() {
 #[test]
 fn exchange() {
     let e = EndpointSpec::default();
-    let points = table::exchange_points(&e, &[2, 8], &[10 * US, MS], &[300_000, 1 << 20], &[0, 10_000], 10);
+    let points = table::exchange_points(&e, 1000, &[2, 8], &[10 * US, MS], &[300_000, 1 << 20], &[0, 10_000], 10);
     let _ = snapshot("exchange", &points);
-    let point = table::exchange_points(&e, &[2], &[MS], &[4 << 20], &[0], 10).remove(0);
+    let point = table::exchange_points(&e, 1000, &[2], &[MS], &[4 << 20], &[0], 10).remove(0);
     let r = table::measure(&point);
     assert_eq!(r.violation, None);
     assert!(r.finished_ns < 10 * 50 * MS, "ten times 4 MiB each way took {} ms", r.finished_ns / MS);

@@ -91,6 +91,12 @@ enum Command {
         /// The seed of all chance.
         #[arg(long, default_value_t = 1)]
         seed: u64,
+        /// Only the rows in whose names this stands, such as "exchange 2 x     4M  100M".
+        #[arg(long)]
+        only: Option<String>,
+        /// Leave out a part of the congestion control, named as `weir-sim ablation` does.
+        #[arg(long)]
+        without: Option<String>,
     },
     /// What each part of the congestion control is worth: leaves one out at a time, on the networks of all tables, and prints what got worse and better.
     Ablation {
@@ -302,10 +308,17 @@ fn main() -> ExitCode {
         Command::Run { which, trace, show } => run_one(&which, trace, show),
         Command::Shrink { which } => shrink_one(&which),
         Command::Planted { names, seeds, json } => planted_defects(&names, &seeds, json),
-        Command::Table { what, reno, eager, no_parity, seed } => {
-            let e = EndpointSpec { reno, eager_max: eager, parity: !no_parity, ..EndpointSpec::default() };
-            tables(&what, &e, seed);
-            Ok(true)
+        Command::Table { what, reno, eager, no_parity, seed, only, without } => {
+            without.as_deref().map(part_named).transpose().map(|part| {
+                let left_out = part.into_iter().collect();
+                let e =
+                    EndpointSpec { reno, eager_max: eager, parity: !no_parity, left_out, ..EndpointSpec::default() };
+                tables(&what, &e, |p| {
+                    p.scenario.seed = seed;
+                    only.as_ref().is_none_or(|only| p.name.contains(only))
+                });
+                true
+            })
         }
         Command::Incast { senders, len, count, window, queue, reno, eager, show: show_only } => {
             let endpoint = EndpointSpec { reno, eager_max: eager, ..EndpointSpec::default() };
@@ -493,16 +506,21 @@ fn planted_defects(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -
     Ok(missed == 0)
 }
 
+fn part_named(name: &str) -> Result<ablation::Part, String> {
+    ablation::ALL.into_iter().find(|part| part.name() == name).ok_or_else(|| {
+        let known: Vec<_> = ablation::ALL.iter().map(|part| part.name()).collect();
+        format!("no part is named {name}; there are {}", known.join(", "))
+    })
+}
+
 fn ablations(names: &[String], seeds: &std::ops::Range<u64>, json: bool) -> Result<bool, String> {
-    let known = || ablation::ALL.iter().map(|part| part.name()).collect::<Vec<_>>().join(", ");
-    if let Some(n) = names.iter().find(|n| !ablation::ALL.iter().any(|part| part.name() == n.as_str())) {
-        return Err(format!("no part is named {n}; there are {}", known()));
-    }
     if seeds.is_empty() {
         return Err("no seeds".into());
     }
-    let chosen = ablation::ALL.into_iter().filter(|part| names.is_empty() || names.iter().any(|n| n == part.name()));
-    let parts: Vec<ablation::Part> = chosen.collect();
+    let mut parts = names.iter().map(|name| part_named(name)).collect::<Result<Vec<_>, _>>()?;
+    if parts.is_empty() {
+        parts.extend(ablation::ALL);
+    }
     let seeds: Vec<u64> = seeds.clone().collect();
     let cells = ablation::points(&EndpointSpec::default()).len();
     let bar = ProgressBar::new((cells * seeds.len() * (parts.len() + 1)) as u64);
@@ -615,10 +633,13 @@ fn show(points: &[Point]) -> Vec<Report> {
     reports
 }
 
-fn tables(what: &str, e: &EndpointSpec, seed: u64) {
+/// Prints tables of the points that `wanted` keeps, which it may change before.
+fn tables(what: &str, e: &EndpointSpec, wanted: impl Fn(&mut Point) -> bool) {
     let show = |mut points: Vec<Point>| {
-        points.iter_mut().for_each(|p| p.scenario.seed = seed);
-        show(&points);
+        points.retain_mut(&wanted);
+        if !points.is_empty() {
+            show(&points);
+        }
     };
     if what == "all" || what == "incast" {
         show(table::incast_points(e, &[8, 32], &[64 << 10, 1 << 20], &[64, 256, 1000], 4 << 20));
@@ -637,17 +658,18 @@ fn tables(what: &str, e: &EndpointSpec, seed: u64) {
     }
     if what == "all" || what == "exchange" {
         let (delays, lens) = ([10 * US, MS, 10 * MS], [300_000, 1 << 20, 4 << 20]);
-        show(table::exchange_points(e, &[2, 8], &delays, &lens, &[0, 10_000], 10));
+        show(table::exchange_points(e, 1000, &[2, 8], &delays, &lens, &[0, 10_000], 10));
+        show(table::exchange_points(e, 100, &[2, 8], &[50 * US], &lens, &[0, 10_000], 10));
     }
     if what == "all" || what == "supersteps" {
         let mut points = step_table::points(e, 12);
-        points.iter_mut().for_each(|p| p.scenario.seed = seed);
+        points.retain_mut(&wanted);
         let measured: Vec<_> = points.par_iter().map(step_table::measure).collect();
         say!("{}", step_table::table(&points, &measured).trim_end());
     }
     if what == "all" || what == "service" {
         let mut points = service_table::points(&[64, 256, 1000], &[32, 64, 256], &[0, 10_000], 10_000, 4);
-        points.iter_mut().for_each(|p| p.scenario.seed = seed);
+        points.retain_mut(&wanted);
         let measured: Vec<_> = points.par_iter().map(service_table::measure).collect();
         say!("{}", service_table::table(&points, &measured).trim_end());
     }
