@@ -35,7 +35,7 @@ pub enum LaneUse {
     Always,
 }
 
-/// Whether short packets go by AF_XDP beside the UDP socket (spec/xdp.md).
+/// Whether short packets go past the kernel's UDP, by a BPF ring buffer or AF_XDP, beside the UDP socket (spec/xdp.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpUse {
     /// Never.
@@ -125,9 +125,9 @@ pub struct EngineConfig {
     pub lanes: LaneUse,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
     pub offload: bool,
-    /// Whether short packets go by AF_XDP (`WEIR_XDP`: off, auto, on). Off: with a program attached, bulk TCP on the same interface is slower (docs/lab/2026-11-25-xdp.md).
+    /// Whether short packets go past the kernel's UDP (`WEIR_XDP`: off, auto, on). Off: the tail of the times has not been measured on a quiet machine yet (docs/lab/2026-11-25-xdp.md).
     pub xdp: XdpUse,
-    /// Where the helper for AF_XDP listens (`WEIR_XDP_SOCKET`).
+    /// Where the helper (`weir xdpd`) listens (`WEIR_XDP_SOCKET`).
     pub xdp_socket: PathBuf,
     /// Closing waits this long for unacknowledged data (`WEIR_LINGER_MS`).
     pub linger: Duration,
