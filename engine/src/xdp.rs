@@ -1,4 +1,4 @@
-//! AF_XDP beside the UDP socket, where it is wanted and can be had (spec/xdp.md).
+//! A way past the kernel's UDP beside the socket, where it is wanted and can be had (spec/xdp.md).
 
 use crate::config::{EngineConfig, XdpUse};
 use crate::core::Device;
@@ -64,9 +64,9 @@ fn add_on(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig, interface: u32) -> 
 /// Where XDP is, for people.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Place {
-    /// The interface, and its queue.
+    /// The interface.
     pub interface: String,
-    /// The same.
+    /// Its queue; of a ring, which serves all queues, its number.
     pub queue: u32,
     /// `ring`: received from a ring buffer, sent by UDP. Else AF_XDP: `generic`, `native`, or `zero-copy` where the frames are the network card's.
     pub mode: &'static str,

@@ -191,8 +191,11 @@ fn half<M: Machine, E: Exchange<M>>(
 trait Exchange<M: Machine> {
     /// One repetition, at the rank that begins.
     fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()>;
-    /// The same, at its partner.
-    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()>;
+    /// The same, at its partner; where both do the same, it is not written again.
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        Self::lead(m, p, begin, end)
+    }
     /// Whether all pairs make each repetition together anyway.
     const TOGETHER: bool = false;
     /// What is left to do when all repetitions are made.
@@ -308,11 +311,6 @@ impl<M: Machine> Exchange<M> for BothWays {
         (*begin, *end) = (start, stop);
         Ok(())
     }
-
-    #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        Self::lead(m, p, begin, end)
-    }
 }
 
 struct Duplex;
@@ -324,11 +322,6 @@ impl<M: Machine> Exchange<M> for Duplex {
         let stop = m.duplex(p.out, p.into, p.part.peer, TAG_DATA)?;
         (*begin, *end) = (start, stop);
         Ok(())
-    }
-
-    #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        Self::lead(m, p, begin, end)
     }
 }
 
@@ -346,11 +339,6 @@ impl<M: Machine> Exchange<M> for AtOnce {
         (*begin, *end) = (start, stop);
         Ok(())
     }
-
-    #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        Self::lead(m, p, begin, end)
-    }
 }
 
 /// The same by requests that were set up before.
@@ -365,11 +353,6 @@ impl<M: Machine> Exchange<M> for Again {
         let stop = m.ticks();
         (*begin, *end) = (start, stop);
         Ok(())
-    }
-
-    #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        Self::lead(m, p, begin, end)
     }
 }
 

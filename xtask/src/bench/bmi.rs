@@ -2,21 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use super::beside::{Common, Told, about_json, bar, failures, head, launches_json, spread, wanted};
 use super::measure::Spread;
-use super::{machine, today, write};
 use crate::lab::{self, Lab, Wire};
 use crate::paths::Paths;
-use crate::process::{run_limited, run_quiet, run_shown};
+use crate::process::{run_limited, run_quiet};
 
 /// What to measure, and how much.
 #[derive(Debug, clap::Args)]
@@ -34,24 +32,11 @@ pub struct Options {
     /// Where OrangeFS was built (src/io/bmi/bmi.h, lib/libpvfs2.a): a rival more
     #[arg(long, value_name = "FOLDER")]
     orangefs: Option<PathBuf>,
-    /// Launches of each cell on each side
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    launches: u32,
-    /// How long a program measures
-    #[arg(long, default_value_t = 1.0)]
-    seconds: f64,
     /// Name of the report in docs/lab
     #[arg(long, default_value = "bmi")]
     name: String,
-    /// Print the results as JSON
-    #[arg(long)]
-    json: bool,
-    /// Write no report
-    #[arg(long)]
-    no_report: bool,
-    /// Measure the library that is there, without building
-    #[arg(long)]
-    no_build: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Requests of so many clients, each with so many under way.
@@ -122,7 +107,6 @@ impl Side {
     }
 }
 
-type Told = Result<Value, String>;
 type Results = BTreeMap<(&'static str, &'static str), Vec<Told>>;
 
 /// Measures and reports.
@@ -130,44 +114,22 @@ type Results = BTreeMap<(&'static str, &'static str), Vec<Told>>;
 /// # Errors
 /// If something cannot be built, or the report cannot be written. A launch that fails is told in its row.
 pub fn run(paths: &Paths, options: &Options) -> Result<()> {
-    let wanted =
-        |cell: &&Cell| options.only.is_empty() || options.only.iter().any(|name| cell.id.starts_with(name.as_str()));
-    let cells: Vec<Cell> = CELLS.iter().filter(wanted).copied().collect();
+    let cells: Vec<Cell> = CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
     if cells.is_empty() {
         bail!("no cell has such a name; there are {}", CELLS.map(|cell| cell.id).join(", "));
     }
     let how = lab::acquire()?;
     let programs = build(paths, options)?;
-    let mut about = machine(paths);
-    about.push(("hosts".into(), how.into()));
-    about.push(("launches of each".into(), format!("{}, the sides in turn", options.launches)));
+    let about = options.common.about(paths, how);
     let sides: Vec<Side> = SIDES.into_iter().filter(|side| programs.contains_key(&side.build)).collect();
     let results = measure(options, &cells, &sides, &programs)?;
     let page = page(&results, &cells, &sides, &about);
-    if options.json {
-        println!("{:#}", to_json(&results, &about));
-    } else {
-        println!("{page}");
-    }
-    if !options.no_report {
-        let file = paths.root.join("docs/lab").join(format!("{}-{}.md", today(), options.name));
-        write(&file, &page)?;
-        eprintln!("written to {}", file.display());
-    }
-    Ok(())
+    options.common.publish(paths, &options.name, &page, &to_json(&results, &about))
 }
 
 /// The program, for each library that is there.
 fn build(paths: &Paths, options: &Options) -> Result<BTreeMap<Build, PathBuf>> {
-    let folder = paths.target.join("bmi");
-    fs::create_dir_all(&folder)?;
-    let library = folder.join("libweir-bmi.so");
-    if !options.no_build || !library.exists() {
-        run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bmi"]))?;
-        let fresh = library.with_extension("new");
-        fs::copy(paths.target.join("release/libweir_bmi.so"), &fresh).context("no libweir_bmi.so was built")?;
-        fs::rename(&fresh, &library)?;
-    }
+    let folder = options.common.library(paths, "bmi")?;
     let source = paths.root.join("tests/bmi/exchange.c");
     let compile = |name: &str, flags: &[String]| -> Result<PathBuf> {
         let program = folder.join(name);
@@ -212,17 +174,16 @@ fn build(paths: &Paths, options: &Options) -> Result<BTreeMap<Build, PathBuf>> {
 
 fn measure(options: &Options, cells: &[Cell], sides: &[Side], programs: &BTreeMap<Build, PathBuf>) -> Result<Results> {
     let mut results = Results::new();
-    let all = cells.len() * sides.len() * options.launches as usize;
-    let bar = ProgressBar::new(all as u64);
-    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)")?);
+    let each = |cell: &Cell| sides.iter().filter(|side| side.is_of(cell)).count();
+    let bar = bar(cells.iter().map(each).sum::<usize>() * options.common.launches as usize)?;
     let mut port = FIRST_PORT;
     for cell in cells {
         let lab = cell.veth.then(|| Lab::start(2, &Wire::default())).transpose()?;
-        for _ in 0..options.launches {
+        for _ in 0..options.common.launches {
             for side in sides.iter().filter(|side| side.is_of(cell)) {
                 bar.set_message(format!("{} {}", cell.id, side.name));
                 port += 1;
-                let told = launch(cell, side, &programs[&side.build], lab.as_ref(), port, options.seconds);
+                let told = launch(cell, side, &programs[&side.build], lab.as_ref(), port, options.common.seconds);
                 let told = told.map_err(|cause| format!("{cause:#}"));
                 results.entry((cell.id, side.name)).or_default().push(told);
                 bar.inc(1);
@@ -280,18 +241,14 @@ fn launch(cell: &Cell, side: &Side, program: &Path, lab: Option<&Lab>, port: u16
     serde_json::from_str(outcome.stdout.trim()).context("it told no result")
 }
 
-fn spread(results: &Results, cell: &Cell, side: &Side, key: &str) -> Option<Spread> {
-    let launches = results.get(&(cell.id, side.name))?;
-    Spread::of(launches.iter().filter_map(|told| told.as_ref().ok()?.get(key)?.as_f64()).collect())
+fn of(results: &Results, cell: &Cell, side: &Side, key: &str) -> Option<Spread> {
+    spread(results.get(&(cell.id, side.name)), key)
 }
 
 fn page(results: &Results, cells: &[Cell], sides: &[Side], about: &[(String, String)]) -> String {
-    let mut text = String::from("# BMI: requests and answers\n\n");
-    text += "A request is an unexpected message, its answer has as many bytes (`tests/bmi/exchange.c`). Raw TCP: blocking clients with TCP_NODELAY, a server with epoll.\n";
-    text += "Raw UDP: a datagram each way, nothing looked after. BMI programs test with an idle time of 10 ms, as the originals' own do.\n\n";
-    for (key, value) in about {
-        let _ = writeln!(text, "- {key}: {value}");
-    }
+    let intro = "A request is an unexpected message, its answer has as many bytes (`tests/bmi/exchange.c`). Raw TCP: blocking clients with TCP_NODELAY, a server with epoll.\n\
+        Raw UDP: a datagram each way, nothing looked after. BMI programs test with an idle time of 10 ms, as the originals' own do.\n";
+    let mut text = head("BMI: requests and answers", intro, about);
     for cell in cells {
         let (key, unit) = cell.metric();
         let _ = writeln!(text, "\n## {}: {}\n", cell.id, cell.describe());
@@ -299,7 +256,7 @@ fn page(results: &Results, cells: &[Cell], sides: &[Side], about: &[(String, Str
             text,
             "| | median of launches (least to most), {unit} | p99, us | times raw TCP's |\n|---|---|---|---|"
         );
-        let raw = SIDES.iter().find(|side| side.name == "raw TCP").and_then(|side| spread(results, cell, side, key));
+        let raw = SIDES.iter().find(|side| side.name == "raw TCP").and_then(|side| of(results, cell, side, key));
         for side in sides.iter().filter(|side| side.is_of(cell)) {
             text += &row(results, cell, side, raw);
         }
@@ -309,14 +266,11 @@ fn page(results: &Results, cells: &[Cell], sides: &[Side], about: &[(String, Str
 
 fn row(results: &Results, cell: &Cell, side: &Side, raw: Option<Spread>) -> String {
     let key = cell.metric().0;
-    let all = results.get(&(cell.id, side.name)).map_or(&[][..], Vec::as_slice);
-    let why = all.iter().find_map(|told| told.as_ref().err()).map(|why| why.replace(['|', '\n'], "/"));
-    let failed = all.iter().filter(|told| told.is_err()).count();
-    let failed = why.map_or_else(String::new, |why| format!(" ({failed} of {} failed: {why})", all.len()));
-    let Some(s) = spread(results, cell, side, key) else {
+    let failed = failures(results.get(&(cell.id, side.name)));
+    let Some(s) = of(results, cell, side, key) else {
         return format!("| {}{failed} | - | - | - |\n", side.name);
     };
-    let p99 = spread(results, cell, side, "p99_us").map_or_else(|| "-".to_owned(), |s| format!("{:.1}", s.median));
+    let p99 = of(results, cell, side, "p99_us").map_or_else(|| "-".to_owned(), |s| format!("{:.1}", s.median));
     let times = raw.map_or_else(|| "-".to_owned(), |raw| format!("{:.2}", s.median / raw.median));
     let number = |value: f64| if cell.window == 1 { format!("{value:.2}") } else { format!("{value:.0}") };
     let (median, min, max) = (number(s.median), number(s.min), number(s.max));
@@ -324,16 +278,10 @@ fn row(results: &Results, cell: &Cell, side: &Side, raw: Option<Spread>) -> Stri
 }
 
 fn to_json(results: &Results, about: &[(String, String)]) -> Value {
-    let about: serde_json::Map<String, Value> =
-        about.iter().map(|(k, v)| (k.clone(), Value::from(v.clone()))).collect();
-    let launches: Vec<Value> = results
+    let sides = results
         .iter()
-        .map(|((cell, side), all)| {
-            let told = |told: &Told| told.clone().unwrap_or_else(|cause| json!({ "error": cause }));
-            json!({ "cell": cell, "side": side, "launches": all.iter().map(told).collect::<Vec<_>>() })
-        })
-        .collect();
-    json!({ "about": about, "cells": launches })
+        .map(|((cell, side), all)| json!({ "cell": cell, "side": side, "launches": launches_json(Some(all)) }));
+    json!({ "about": about_json(about), "cells": sides.collect::<Vec<_>>() })
 }
 
 #[cfg(test)]

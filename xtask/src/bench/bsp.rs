@@ -4,22 +4,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use super::beside::{Common, Told, about_json, bar, failures, head, launches_json, spread, wanted};
 use super::measure::Spread;
-use super::{machine, today, write};
 use crate::lab::{self, Lab, Wire};
 use crate::launch::{Job, result_of};
 use crate::mpi::{self, Mpi};
 use crate::paths::Paths;
-use crate::process::{run_quiet, run_shown};
+use crate::process::run_quiet;
 use crate::stack::{Carrier, Stack};
 
 /// What to measure, and how much.
@@ -33,27 +31,14 @@ pub struct Options {
     /// hundred lost), slow (the star at a tenth of the rate); or only cells whose names start so: host/2/puts
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Launches of each cell on each side
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    launches: u32,
-    /// How long a program measures
-    #[arg(long, default_value_t = 1.0)]
-    seconds: f64,
     /// Name of the report in docs/lab
     #[arg(long, default_value = "bsp")]
     name: String,
-    /// Print the results as JSON
-    #[arg(long)]
-    json: bool,
-    /// Write no report
-    #[arg(long)]
-    no_report: bool,
     /// Only list the cells
     #[arg(long)]
     list: bool,
-    /// Measure the libraries that are there, without building
-    #[arg(long)]
-    no_build: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// What is done in each superstep. The number is what `tests/mpi/relation.c` calls it.
@@ -173,9 +158,6 @@ fn sides(cell: &Cell) -> Vec<Side> {
     ]
 }
 
-/// What a launch told, or why it told nothing.
-type Told = Result<Value, String>;
-
 /// Launches by cell and side.
 type Results = BTreeMap<(String, &'static str), Vec<Told>>;
 
@@ -184,9 +166,7 @@ type Results = BTreeMap<(String, &'static str), Vec<Told>>;
 /// # Errors
 /// If something cannot be built, or the report cannot be written. A launch that fails is told in its row.
 pub fn run(paths: &Paths, options: &Options) -> Result<()> {
-    let wanted =
-        |cell: &Cell| options.only.is_empty() || options.only.iter().any(|name| cell.id.starts_with(name.as_str()));
-    let cells: Vec<Cell> = cells().into_iter().filter(wanted).collect();
+    let cells: Vec<Cell> = cells().into_iter().filter(|cell| wanted(&options.only, &cell.id)).collect();
     if cells.is_empty() {
         bail!("no group or cell has such a name; --list lists them");
     }
@@ -198,23 +178,11 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     }
     let how = lab::acquire()?;
     mpi::set_up(paths)?;
-    let programs = Programs::build(paths, !options.no_build)?;
-    let mut about = machine(paths);
-    about.push(("hosts".into(), how.into()));
-    about.push(("launches of each".into(), format!("{}, the sides in turn", options.launches)));
+    let programs = Programs::build(paths, &options.common)?;
+    let about = options.common.about(paths, how);
     let results = measure(paths, options, &cells, &programs)?;
     let page = page(&results, &cells, &about);
-    if options.json {
-        println!("{:#}", to_json(&results, &cells, &about));
-    } else {
-        println!("{page}");
-    }
-    if !options.no_report {
-        let file = paths.root.join("docs/lab").join(format!("{}-{}.md", today(), options.name));
-        write(&file, &page)?;
-        eprintln!("written to {}", file.display());
-    }
-    Ok(())
+    options.common.publish(paths, &options.name, &page, &to_json(&results, &cells, &about))
 }
 
 /// The compiled programs.
@@ -223,17 +191,8 @@ struct Programs {
 }
 
 impl Programs {
-    fn build(paths: &Paths, library_too: bool) -> Result<Self> {
-        let folder = paths.target.join("bsp");
-        fs::create_dir_all(&folder)?;
-        let library = folder.join("libweir-bsp.so");
-        if library_too || !library.exists() {
-            run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bsp"]))?;
-            // A new file under the old name: running programs keep the one they have mapped.
-            let fresh = library.with_extension("new");
-            fs::copy(paths.target.join("release/libweir_bsp.so"), &fresh).context("no libweir_bsp.so was built")?;
-            fs::rename(&fresh, &library)?;
-        }
+    fn build(paths: &Paths, common: &Common) -> Result<Self> {
+        let folder = common.library(paths, "bsp")?;
         let bsp = folder.join("relation");
         let source = paths.root.join("tests/bsp/relation.c");
         let mut cc = Command::new("cc");
@@ -269,19 +228,18 @@ fn arguments(cell: &Cell, side: &Side, seconds: f64) -> Vec<String> {
 
 fn measure(paths: &Paths, options: &Options, cells: &[Cell], programs: &Programs) -> Result<Results> {
     let mut results = Results::new();
-    let all: usize = cells.iter().map(|cell| sides(cell).len() * options.launches as usize).sum();
-    let bar = ProgressBar::new(all as u64);
-    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)")?);
-    let limit = Duration::from_secs_f64(options.seconds * 4.0 + 60.0);
+    let all: usize = cells.iter().map(|cell| sides(cell).len() * options.common.launches as usize).sum();
+    let bar = bar(all)?;
+    let limit = Duration::from_secs_f64(options.common.seconds * 4.0 + 60.0);
     for cell in cells {
         let lab = cell.wire.as_ref().map(|wire| Lab::start(cell.ranks, wire)).transpose()?;
-        for _ in 0..options.launches {
+        for _ in 0..options.common.launches {
             for side in sides(cell) {
                 bar.set_message(format!("{} {}", cell.id, side.name));
                 if let Some(lab) = &lab {
                     lab.set_congestion(side.stack.congestion.as_deref())?;
                 }
-                let (program, args) = (programs.of(paths, &side), arguments(cell, &side, options.seconds));
+                let (program, args) = (programs.of(paths, &side), arguments(cell, &side, options.common.seconds));
                 let job =
                     Job { stack: &side.stack, ranks: cell.ranks, program: &program, args: &args, limit, env: &[] };
                 let told = told(&job, paths, lab.as_ref())?;
@@ -303,9 +261,8 @@ fn network(cell: &Cell) -> String {
     cell.wire.as_ref().map_or_else(|| "one host".to_owned(), Wire::describe)
 }
 
-fn spread(results: &Results, cell: &Cell, side: &'static str, key: &str) -> Option<Spread> {
-    let launches = results.get(&(cell.id.clone(), side))?;
-    Spread::of(launches.iter().filter_map(|told| told.as_ref().ok()?.get(key)?.as_f64()).collect())
+fn of(results: &Results, cell: &Cell, side: &'static str, key: &str) -> Option<Spread> {
+    spread(results.get(&(cell.id.clone(), side)), key)
 }
 
 /// Payload that arrives at each process, as a share of what its link carries meanwhile.
@@ -320,16 +277,13 @@ fn share_of_wire(cell: &Cell, median_us: f64) -> Option<f64> {
 }
 
 fn page(results: &Results, cells: &[Cell], about: &[(String, String)]) -> String {
-    let mut text = String::from("# Supersteps: BSPlib over Weir beside MPI\n\n");
-    text += "Each program does the same superstep again and again and checks what comes. `alltoallv`: MPI_Alltoallv of sizes that all know, and MPI_Barrier\n";
-    text += "(10 000 puts are packed and unpacked by the program). `fence`: MPI_Put between two MPI_Win_fence. Times are those of process 0.\n\n";
-    for (key, value) in about {
-        let _ = writeln!(text, "- {key}: {value}");
-    }
+    let intro = "Each program does the same superstep again and again and checks what comes. `alltoallv`: MPI_Alltoallv of sizes that all know, and MPI_Barrier\n\
+        (10 000 puts are packed and unpacked by the program). `fence`: MPI_Put between two MPI_Win_fence. Times are those of process 0.\n";
+    let mut text = head("Supersteps: BSPlib over Weir beside MPI", intro, about);
     for cell in cells {
         let _ = writeln!(text, "\n## {}: {} ranks, {}\n", cell.id, cell.ranks, network(cell));
         text += "| | median of launches (least to most), us | p99, us | deviation / mean | of the wire | times Weir's |\n|---|---|---|---|---|---|\n";
-        let ours = spread(results, cell, "weir-bsp", "median_us");
+        let ours = of(results, cell, "weir-bsp", "median_us");
         for side in sides(cell) {
             text += &row(results, cell, &side, ours);
         }
@@ -338,41 +292,36 @@ fn page(results: &Results, cells: &[Cell], about: &[(String, String)]) -> String
 }
 
 fn row(results: &Results, cell: &Cell, side: &Side, ours: Option<Spread>) -> String {
-    let Some(median) = spread(results, cell, side.name, "median_us") else {
-        let why = results.get(&(cell.id.clone(), side.name)).and_then(|all| all.first()?.as_ref().err());
-        return format!("| {} | - | - | - | - | {} |\n", side.name, why.map_or("", String::as_str).replace('|', "/"));
+    let failed = failures(results.get(&(cell.id.clone(), side.name)));
+    let Some(median) = of(results, cell, side.name, "median_us") else {
+        return format!("| {}{failed} | - | - | - | - | - |\n", side.name);
     };
-    let of = |key| spread(results, cell, side.name, key).map_or(f64::NAN, |s| s.median);
+    let middle = |key| of(results, cell, side.name, key).map_or(f64::NAN, |s| s.median);
     let wire =
         share_of_wire(cell, median.median).map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
     format!(
-        "| {} | {:.2} ({:.2} to {:.2}) | {:.2} | {:.3} | {wire} | {:.2} |\n",
+        "| {}{failed} | {:.2} ({:.2} to {:.2}) | {:.2} | {:.3} | {wire} | {:.2} |\n",
         side.name,
         median.median,
         median.min,
         median.max,
-        of("p99_us"),
-        of("sd_us") / of("mean_us"),
+        middle("p99_us"),
+        middle("sd_us") / middle("mean_us"),
         median.median / ours.map_or(f64::NAN, |s| s.median)
     )
 }
 
 fn to_json(results: &Results, cells: &[Cell], about: &[(String, String)]) -> Value {
-    let about: serde_json::Map<String, Value> =
-        about.iter().map(|(k, v)| (k.clone(), Value::from(v.clone()))).collect();
-    let launches = |cell: &Cell, side: &Side| -> Vec<Value> {
-        let all = results.get(&(cell.id.clone(), side.name)).map_or(&[][..], Vec::as_slice);
-        all.iter().map(|told| told.clone().unwrap_or_else(|cause| json!({ "error": cause }))).collect()
-    };
+    let launches = |cell: &Cell, side: &Side| launches_json(results.get(&(cell.id.clone(), side.name)));
     let cells: Vec<Value> = cells
         .iter()
         .map(|cell| {
             let sides: serde_json::Map<String, Value> =
-                sides(cell).iter().map(|side| (side.name.to_owned(), Value::from(launches(cell, side)))).collect();
+                sides(cell).iter().map(|side| (side.name.to_owned(), launches(cell, side))).collect();
             json!({ "cell": cell.id, "ranks": cell.ranks, "network": network(cell), "launches": sides })
         })
         .collect();
-    json!({ "about": about, "cells": cells })
+    json!({ "about": about_json(about), "cells": cells })
 }
 
 #[cfg(test)]

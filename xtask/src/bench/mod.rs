@@ -1,5 +1,6 @@
 //! `cargo xtask bench mpi`: Weir and its rivals side by side, written down in `docs/lab`.
 
+pub mod beside;
 pub mod bmi;
 pub mod bsp;
 pub mod cells;

@@ -84,11 +84,16 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let env = pairs.collect::<Result<Vec<_>>>()?;
     let lab = Lab::start(options.hosts as usize, &Wire::plain(0.0))?;
     let mut rows = Vec::new();
+    let stacks: Vec<&Stack> = options.stacks.iter().filter_map(find).collect();
     for ranks in &options.ranks {
-        for stack in options.stacks.iter().filter_map(find) {
-            let launches = (0..options.launches).map(|_| launch(paths, &lab, stack, *ranks, options.limit, &env));
-            rows.push((*ranks, stack.name.clone(), middle(launches.collect())));
+        let mut launches: Vec<Vec<Told>> = vec![Vec::new(); stacks.len()];
+        for _ in 0..options.launches {
+            for (stack, told) in stacks.iter().zip(&mut launches) {
+                told.push(launch(paths, &lab, stack, *ranks, options.limit, &env));
+            }
         }
+        let of_each = stacks.iter().zip(launches);
+        rows.extend(of_each.map(|(stack, told)| (*ranks, stack.name.clone(), middle(told))));
     }
     if options.json {
         let rows: Vec<Value> = rows
@@ -139,7 +144,7 @@ fn table(hosts: u32, rows: &[(u32, String, Told)]) -> String {
                     text += &value.map_or_else(|| " - |".to_owned(), |value| format!(" {value:.digits$} |"));
                 }
             }
-            Err(why) => text += &format!(" {} |", why.lines().next().unwrap_or_default()),
+            Err(why) => text += &format!(" {} |", why.lines().next().unwrap_or_default().replace('|', "/")),
         }
         text += "\n";
     }

@@ -14,18 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define IS(call, expected)                                                                          \
-    do {                                                                                            \
-        long long got_ = (long long)(call), want_ = (long long)(expected);                           \
-        if (got_ != want_) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: %s is %lld (%s), not %lld\n", __FILE__, __LINE__, the_case,   \
-                    #call, got_, bmi_status_string((int)got_), want_);                               \
-            exit(1);                                                                                \
-        }                                                                                           \
-    } while (0)
-#define CHECK(what) IS(!!(what), 1)
+#include "check.h"
 
-static const char *the_case;
 static bmi_context_id ctx;
 
 static int finish_sized(bmi_op_id_t id, bmi_size_t *size, void **user)

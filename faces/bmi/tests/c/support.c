@@ -10,13 +10,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                  \
-    do {                                                                             \
-        if (!(what)) {                                                               \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);        \
-            exit(1);                                                                 \
-        }                                                                            \
-    } while (0)
+#include "check.h"
 
 /* The system log of this program: the library's calls come here. */
 static char logged[4096], logged_as[64];

@@ -1,0 +1,134 @@
+//! What the benches share that run one kind of program over Weir beside its rivals (`bench bsp`, `bench bmi`): their options, what launches
+//! told, and the page.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value, json};
+
+use super::measure::Spread;
+use super::{machine, today, write};
+use crate::paths::Paths;
+use crate::process::run_shown;
+
+/// How much to measure, and where it is told.
+#[derive(Debug, clap::Args)]
+pub struct Common {
+    /// Launches of each cell on each side
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub launches: u32,
+    /// How long a program measures
+    #[arg(long, default_value_t = 1.0)]
+    pub seconds: f64,
+    /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write no report
+    #[arg(long)]
+    pub no_report: bool,
+    /// Measure the library that is there, without building
+    #[arg(long)]
+    pub no_build: bool,
+}
+
+impl Common {
+    /// The facts that stand above the tables: the machine, what the hosts are (`how`), and how often each was launched.
+    pub fn about(&self, paths: &Paths, how: &str) -> Vec<(String, String)> {
+        let mut about = machine(paths);
+        about.push(("hosts".into(), how.into()));
+        about.push(("launches of each".into(), format!("{}, the sides in turn", self.launches)));
+        about
+    }
+
+    /// The folder with this face's library as it is now (`bsp`: `libweir-bsp.so` in `target/bsp`), built if it is to be.
+    ///
+    /// # Errors
+    /// If it does not build.
+    pub fn library(&self, paths: &Paths, face: &str) -> Result<PathBuf> {
+        let folder = paths.target.join(face);
+        fs::create_dir_all(&folder)?;
+        let library = folder.join(format!("libweir-{face}.so"));
+        if !self.no_build || !library.exists() {
+            run_shown(paths.cargo().args(["build", "--release", "-p", &format!("weir-{face}")]))?;
+            // A new file under the old name: running programs keep the one they have mapped.
+            let (fresh, name) = (library.with_extension("new"), format!("libweir_{face}.so"));
+            fs::copy(paths.target.join("release").join(&name), &fresh)
+                .with_context(|| format!("no {name} was built"))?;
+            fs::rename(&fresh, &library)?;
+        }
+        Ok(folder)
+    }
+
+    /// Prints the results, and writes the page `docs/lab/DATE-NAME.md` unless none is wanted.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn publish(&self, paths: &Paths, name: &str, page: &str, json: &Value) -> Result<()> {
+        if self.json {
+            println!("{json:#}");
+        } else {
+            println!("{page}");
+        }
+        if !self.no_report {
+            let file = paths.root.join("docs/lab").join(format!("{}-{name}.md", today()));
+            write(&file, page)?;
+            eprintln!("written to {}", file.display());
+        }
+        Ok(())
+    }
+}
+
+/// Whether a cell is among those asked for by how its name starts.
+pub fn wanted(only: &[String], id: &str) -> bool {
+    only.is_empty() || only.iter().any(|start| id.starts_with(start.as_str()))
+}
+
+/// What a launch told, or why it told nothing.
+pub type Told = Result<Value, String>;
+
+/// A progress bar over so many launches.
+///
+/// # Errors
+/// If its template were malformed.
+pub fn bar(launches: usize) -> Result<ProgressBar> {
+    let bar = ProgressBar::new(launches as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)")?);
+    Ok(bar)
+}
+
+/// A number over the launches that told it.
+pub fn spread(launches: Option<&Vec<Told>>, key: &str) -> Option<Spread> {
+    Spread::of(launches?.iter().filter_map(|told| told.as_ref().ok()?.get(key)?.as_f64()).collect())
+}
+
+/// Why some launches of a side told nothing, fit for a cell of a table: how many, and the first cause. Empty if all told.
+pub fn failures(launches: Option<&Vec<Told>>) -> String {
+    let all = launches.map_or(&[][..], Vec::as_slice);
+    let causes: Vec<&String> = all.iter().filter_map(|told| told.as_ref().err()).collect();
+    causes.first().map_or_else(String::new, |why| {
+        format!(" ({} of {} failed: {})", causes.len(), all.len(), why.replace(['|', '\n'], "/"))
+    })
+}
+
+/// The page's beginning: what was done, and the facts about it.
+pub fn head(title: &str, intro: &str, about: &[(String, String)]) -> String {
+    let mut text = format!("# {title}\n\n{intro}\n");
+    for (key, value) in about {
+        let _ = writeln!(text, "- {key}: {value}");
+    }
+    text
+}
+
+/// The facts as JSON.
+pub fn about_json(about: &[(String, String)]) -> Value {
+    about.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect::<Map<_, _>>().into()
+}
+
+/// All launches of a side as JSON.
+pub fn launches_json(launches: Option<&Vec<Told>>) -> Value {
+    let one = |told: &Told| told.clone().unwrap_or_else(|cause| json!({ "error": cause }));
+    launches.map_or(&[][..], Vec::as_slice).iter().map(one).collect::<Vec<_>>().into()
+}
