@@ -125,7 +125,7 @@ pub struct EngineConfig {
     pub lanes: LaneUse,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
     pub offload: bool,
-    /// Whether short packets go past the kernel's UDP (`WEIR_XDP`: off, auto, on). Off: the tail of the times has not been measured on a quiet machine yet (docs/lab/2026-11-25-xdp.md).
+    /// Whether short packets go past the kernel's UDP (`WEIR_XDP`: off, auto, on). Off: it was not tried on real network cards yet (docs/lab/2026-11-25-xdp.md).
     pub xdp: XdpUse,
     /// Where the helper (`weir xdpd`) listens (`WEIR_XDP_SOCKET`).
     pub xdp_socket: PathBuf,
