@@ -53,7 +53,7 @@ pub fn collect(process: &mut Process, ledger: &Ledger) {
                 to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
                 events.iter().try_for_each(|text| to.write_all(text))?;
                 to.write_all(
-                    b"{\"ph\":\"M\",\"pid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":0}}\n]}\n",
+                    b"{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"supersteps\"}}\n]}\n",
                 )
             }),
         );

@@ -9,6 +9,10 @@ const KEPT_MAX: usize = 1 << 19;
 /// One process keeps so many at least.
 const KEPT_MIN: usize = 1 << 10;
 
+/// What the time at which all processes had met first is called in a trace, microseconds: viewers leave out what is below 0, and
+/// show times from the first event on.
+const ORIGIN_US: f64 = 1e12;
+
 /// A superstep of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Entry {
@@ -119,15 +123,19 @@ impl Ledger {
         out
     }
 
-    /// The events of this process in a trace for viewers (the JSON of Chrome's, which Perfetto opens), each with a comma behind it. Times of processes are told from when all had met first.
+    /// The events of this process in a trace for viewers (the JSON of Chrome's, which Perfetto opens), each with a comma behind it:
+    /// a track for each process, all in one group. All processes had met first at [`ORIGIN_US`].
     #[must_use]
     pub fn events(&self, pid: usize) -> String {
         let zero = self.entries.first().map_or(0, |e| e.met_ns) as i128;
-        let us = |ns: u64| (i128::from(ns) - zero) as f64 / 1000.0;
+        let us = |ns: u64| (i128::from(ns) - zero) as f64 / 1000.0 + ORIGIN_US;
+        // Viewers take the number 0 for the processor's idle time.
+        let tid = pid + 1;
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "{{\"ph\":\"M\",\"pid\":{pid},\"tid\":0,\"name\":\"process_name\",\"args\":{{\"name\":\"process {pid}\"}}}},"
+            "{{\"ph\":\"M\",\"pid\":1,\"tid\":{tid},\"name\":\"thread_name\",\"args\":{{\"name\":\"process {pid}\"}}}},\n\
+             {{\"ph\":\"M\",\"pid\":1,\"tid\":{tid},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{pid}}}}},"
         );
         for (nth, e) in self.entries.iter().enumerate() {
             let place = quoted(self.places.get(e.place as usize).map_or("", String::as_str));
@@ -138,7 +146,7 @@ impl Ledger {
             ] {
                 let _ = writeln!(
                     out,
-                    "{{\"ph\":\"X\",\"pid\":{pid},\"tid\":0,\"name\":\"{name}\",\"ts\":{:.3},\"dur\":{:.3},\"args\":{{\"superstep\":{nth},\"place\":{place},\"out_bytes\":{},\"in_bytes\":{}}}}},",
+                    "{{\"ph\":\"X\",\"pid\":1,\"tid\":{tid},\"name\":\"{name}\",\"ts\":{:.3},\"dur\":{:.3},\"args\":{{\"superstep\":{nth},\"place\":{place},\"out_bytes\":{},\"in_bytes\":{}}}}},",
                     us(from),
                     to.saturating_sub(from) as f64 / 1000.0,
                     e.out_bytes,
@@ -187,7 +195,7 @@ mod tests {
         assert_eq!(lines.lines().count(), 2);
         assert!(lines.starts_with("{\"superstep\":0,\"pid\":1,\"place\":\"x.c:3\",\"begun_ns\":5,"), "{lines}");
         let events = ledger.events(1);
-        assert!(events.contains("\"name\":\"communicate\",\"ts\":0.000,\"dur\":2.000"), "{events}");
+        assert!(events.contains("\"name\":\"communicate\",\"ts\":1000000000000.000,\"dur\":2.000"), "{events}");
         assert!(events.lines().all(|line| line.ends_with("},")), "{events}");
     }
 }
