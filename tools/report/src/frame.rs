@@ -441,9 +441,17 @@ impl Panel {
         canvas.line("axis", (self.left, self.bottom), (self.right, self.bottom));
     }
 
-    /// Lines at ticks of the vertical axis, with words to their left.
+    /// Lines at ticks of the vertical axis, with words to their left; as many as have room, powers of ten first.
     pub fn y_ticks(&self, canvas: &mut Canvas, ticks: &[Tick]) {
-        for tick in ticks {
+        let is_power = |tick: &&Tick| tick.text.starts_with('1') && !tick.text.contains('.') && !tick.text.contains('5');
+        let (powers, others): (Vec<&Tick>, Vec<&Tick>) = ticks.iter().partition(is_power);
+        let mut placed: Vec<&Tick> = Vec::new();
+        for tick in powers.into_iter().chain(others) {
+            if placed.iter().all(|p| (p.at - tick.at).abs() >= LETTER + 2.0) {
+                placed.push(tick);
+            }
+        }
+        for tick in placed {
             canvas.line("grid", (self.left, tick.at), (self.right, tick.at));
             canvas.text("small muted", self.left - 6.0, tick.at + 4.0, Anchor::End, &tick.text);
         }

@@ -228,7 +228,7 @@ impl Table {
     /// About how wide the table is on a page, in the page's letters: where there is less room, each row becomes lines of its own.
     fn width_rem(&self) -> f64 {
         const LETTER: f64 = 0.92;
-        const PADDING: f64 = 1.4;
+        const PADDING: f64 = 1.1;
         let width = |i: usize| {
             let words = self.head[i].0.split(' ').map(width_em);
             let cells = self.rows.iter().map(|r| width_em(&r.1[i]));
@@ -280,7 +280,7 @@ fn class(side: Side, verdict: &str) -> String {
 }
 
 /// Widths at which the page's style turns tables into lines, in its letters.
-const ROOM_REM: [u32; 5] = [40, 56, 72, 88, 104];
+const ROOM_REM: [u32; 9] = [40, 48, 56, 64, 72, 80, 88, 96, 104];
 
 /// What a reader of an operation's tables must know.
 fn notes_of(profile: &Profile) -> Vec<String> {

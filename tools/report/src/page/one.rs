@@ -1,7 +1,7 @@
 //! The page of one run.
 
 use super::facts::facts;
-use super::parts::{contents, controls, figure, folded, footer, ids, level_choice, operation, overview};
+use super::parts::{contents, controls, figure, figures, folded, footer, ids, level_choice, operation, overview};
 use crate::digest::{Digest, Point, Profile};
 use crate::frame::Plot;
 use crate::plots::{
@@ -81,20 +81,14 @@ fn header(digest: &Digest) -> String {
 fn inside(profile: &Profile, detail: &Detail) -> String {
     let mut out = format!("<p class=\"lead\">{}.</p>\n", escape(&sentence(&profile.key.qualities())));
     out += &level_choice(&profile.levels, &profile.cells());
-    out += &Table::of_profile(profile).html();
-    out += "<div class=\"figures\">\n";
-    if profile.sizes.len() == 1 && profile.levels.len() > 1 {
-        for kind in [Kind::Log, Kind::Linear] {
-            out += &figure(&sizes::against_level(profile, kind, detail), Some(kind.word()), None);
-        }
-    }
     let levels = drawn_levels(profile, detail);
-    for &level in &levels {
-        out += &of_level(profile, level, detail);
-    }
+    // What is asked first: how long, how fast. Then the numbers, then the forms.
+    out += &figures(&against(profile, &levels, detail));
+    out += &Table::of_profile(profile).html();
+    let mut forms: String = levels.iter().map(|level| of_level(profile, *level, detail)).collect();
     let rest = [surface::surface(profile), strays::of_profile(profile, detail), fits::parameters(profile, detail)];
-    out += &rest.into_iter().flatten().map(|p| figure(&p, None, None)).collect::<String>();
-    out += "</div>\n";
+    forms += &rest.into_iter().flatten().map(|p| figure(&p, None, None)).collect::<String>();
+    out += &figures(&forms);
     out += &Table::of_fits(profile).map_or_else(String::new, |t| t.html());
     if levels.len() < profile.levels.len() {
         out += &format!(
@@ -106,15 +100,34 @@ fn inside(profile: &Profile, detail: &Detail) -> String {
     out
 }
 
+/// Time, bandwidth and span against size, or time against level.
+fn against(profile: &Profile, levels: &[usize], detail: &Detail) -> String {
+    let mut out = String::new();
+    if profile.sizes.len() == 1 && profile.levels.len() > 1 {
+        for kind in [Kind::Log, Kind::Linear] {
+            out += &figure(&sizes::against_level(profile, kind, detail), Some(kind.word()), None);
+        }
+    }
+    for &level in levels {
+        for kind in [Kind::Log, Kind::Linear] {
+            let time = || sizes::against_size(profile, level, kind, detail);
+            let plots = [
+                (profile.at_level(level).count() > 1).then(time),
+                bandwidth::against_size(profile, level, kind),
+                between::span_against_size(profile, level, kind),
+            ];
+            let plots = plots.iter().flatten();
+            out += &plots.map(|p| figure(p, Some(kind.word()), Some(level))).collect::<String>();
+        }
+    }
+    out
+}
+
+/// The forms of distributions at a level.
 fn of_level(profile: &Profile, level: usize, detail: &Detail) -> String {
     let mut out = String::new();
     for kind in [Kind::Log, Kind::Linear] {
         let mut plots = Vec::new();
-        if profile.at_level(level).count() > 1 {
-            plots.push(sizes::against_size(profile, level, kind, detail));
-            plots.extend(bandwidth::against_size(profile, level, kind));
-            plots.extend(between::span_against_size(profile, level, kind));
-        }
         if profile.at_level(level).any(|p| !p.curve.is_empty()) {
             if profile.at_level(level).any(Point::has_form) {
                 plots.push(ridgeline::ridgeline(profile, level, kind, detail));

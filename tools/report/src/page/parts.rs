@@ -28,6 +28,11 @@ pub fn figure(plot: &Plot, scale: Option<&str>, level: Option<usize>) -> String 
     )
 }
 
+/// Drawings side by side, as many as there is room for.
+pub fn figures(all: &str) -> String {
+    if all.is_empty() { String::new() } else { format!("<div class=\"figures\">\n{all}</div>\n") }
+}
+
 /// The bar that stays in sight: which operation, which scale.
 pub fn controls(operations: &[(String, String)]) -> String {
     let mut out = String::from("<nav class=\"controls\" aria-label=\"What is shown\"><div>");
@@ -36,7 +41,7 @@ pub fn controls(operations: &[(String, String)]) -> String {
         out += &format!("<option value=\"{}\">{}</option>", escape(id), escape(title));
     }
     out += "</select></label>";
-    out += "<fieldset><legend>Scale of times</legend><label><input type=\"radio\" name=\"scale\" value=\"log\" checked> logarithmic</label><label><input type=\"radio\" name=\"scale\" value=\"linear\"> linear</label></fieldset>";
+    out += "<fieldset><legend>Scale</legend><label><input type=\"radio\" name=\"scale\" value=\"log\" checked> logarithmic</label><label><input type=\"radio\" name=\"scale\" value=\"linear\"> linear</label></fieldset>";
     out += "<button type=\"button\" class=\"pick\" id=\"open\">open all</button>";
     out + "</div></nav>\n"
 }
@@ -70,6 +75,9 @@ pub fn ids(titles: impl Iterator<Item = String>) -> Vec<String> {
 /// Operations from which on all are closed at first: more would bury the overview.
 const MANY: usize = 4;
 
+/// Least width of a small picture with the gap beside it, as the style has it.
+const TILE_PX: usize = 180;
+
 /// The small pictures of all operations; each leads to its own.
 pub fn overview(overview: &Overview, ids: &[String]) -> String {
     if overview.groups.is_empty() {
@@ -80,8 +88,15 @@ pub fn overview(overview: &Overview, ids: &[String]) -> String {
         "<p class=\"muted\">{} A picture leads to its operation.</p>\n",
         escape(overview.explanation)
     );
+    out += "<div class=\"groups\">\n";
     for group in &overview.groups {
-        out += &format!("<h3>{}</h3>\n<div class=\"tiles\">\n", escape(group.title));
+        // Small groups stand side by side, each as wide as its pictures ask for.
+        let n = group.tiles.len();
+        out += &format!(
+            "<div class=\"group\" style=\"flex:{n} 1 {}px\"><h3>{}</h3>\n<div class=\"tiles\">\n",
+            n * TILE_PX,
+            escape(group.title)
+        );
         for tile in &group.tiles {
             let Some(id) = ids.get(tile.index) else { continue };
             out += &format!(
@@ -91,9 +106,9 @@ pub fn overview(overview: &Overview, ids: &[String]) -> String {
                 tile.svg()
             );
         }
-        out += "</div>\n";
+        out += "</div></div>\n";
     }
-    out + "</section>\n"
+    out + "</div></section>\n"
 }
 
 /// The list of contents: each operation with its numbers in few words, and `more` sections by id and title.

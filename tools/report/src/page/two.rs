@@ -3,7 +3,7 @@
 use weir_distribution::Warning;
 
 use super::facts::{Fact, facts};
-use super::parts::{contents, controls, figure, folded, footer, ids, level_choice, operation, overview};
+use super::parts::{contents, controls, figure, figures, folded, footer, ids, level_choice, operation, overview};
 use crate::compare::{Comparison, Match};
 use crate::digest::Digest;
 use crate::order::{count_levels, drawn_levels};
@@ -74,10 +74,9 @@ fn inside(digests: (&Digest, &Digest), matched: &Match, detail: &Detail) -> Stri
     let mut out = format!("<p class=\"lead\">{}.</p>\n", escape(&sentence(&matched.key.qualities())));
     let cells = count_levels(&matched.levels, matched.pairs.iter().map(|p| p.level));
     out += &level_choice(&matched.levels, &cells);
-    out += &Table::of_match(matched).html();
-    out += "<div class=\"figures\">\n";
-    out += &figure(&ratios::ratios(matched), None, None);
-    for level in drawn_levels(&cells, detail.levels) {
+    let levels = drawn_levels(&cells, detail.levels);
+    let mut first = figure(&ratios::ratios(matched), None, None);
+    for &level in &levels {
         for kind in [Kind::Log, Kind::Linear] {
             let plots = [
                 compare::sizes(digests, matched, level, kind),
@@ -85,10 +84,11 @@ fn inside(digests: (&Digest, &Digest), matched: &Match, detail: &Detail) -> Stri
                 compare::spans(matched, level, kind),
             ];
             let plots = plots.iter().flatten();
-            out += &plots.map(|p| figure(p, Some(kind.word()), Some(level))).collect::<String>();
+            first += &plots.map(|p| figure(p, Some(kind.word()), Some(level))).collect::<String>();
         }
-        out +=
-            &compare::cdfs(digests, matched, level, detail).map_or_else(String::new, |p| figure(&p, None, Some(level)));
     }
-    out + "</div>\n"
+    out += &figures(&first);
+    out += &Table::of_match(matched).html();
+    let forms = levels.iter().filter_map(|level| Some((*level, compare::cdfs(digests, matched, *level, detail)?)));
+    out + &figures(&forms.map(|(level, p)| figure(&p, None, Some(level))).collect::<String>())
 }

@@ -3,7 +3,8 @@
 use super::parts::stretches;
 use crate::frame::{Frame, Margins, Mark, mark};
 use crate::scale::{Kind, Scale, Sizes};
-use crate::svg::Path;
+use crate::style::LETTER;
+use crate::svg::{Path, width_em};
 
 /// What is on the sheet beside its lines.
 pub struct Sheet<'a> {
@@ -43,7 +44,6 @@ pub struct Band {
 
 /// The sheet with axes that hold all lines, drawn in their order, the bands behind them; nothing if no line has a value.
 pub fn lines(sheet: &Sheet<'_>, lines: &[Line], bands: &[Band]) -> Option<Frame> {
-    let mut frame = Frame::new(sheet.title, sheet.explanation, 220.0, Margins { left: 68.0, right: sheet.right });
     let values = || lines.iter().flat_map(|l| &l.values);
     let numbers = || {
         let ends = bands.iter().flat_map(|b| &b.values).flat_map(|v| [v.1, v.2]);
@@ -53,13 +53,18 @@ pub fn lines(sheet: &Sheet<'_>, lines: &[Line], bands: &[Band]) -> Option<Frame>
     let mut sizes: Vec<u64> = values().map(|v| v.0).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let axis = Sizes::new(&sizes, frame.left + 14.0, frame.right - 14.0);
     let low = numbers().filter(|v| *v > 0.0 || sheet.kind == Kind::Linear).fold(f64::INFINITY, f64::min);
     let high = numbers().fold(f64::NEG_INFINITY, f64::max);
-    let scale = match sheet.kind {
-        Kind::Log => Scale::new(Kind::Log, low / 1.2, high * 1.2, frame.bottom, frame.top),
-        Kind::Linear => Scale::new(Kind::Linear, low.min(0.0), high * 1.05, frame.bottom, frame.top),
+    let scale_of = |from: f64, to: f64| match sheet.kind {
+        Kind::Log => Scale::new(Kind::Log, low / 1.2, high * 1.2, from, to),
+        Kind::Linear => Scale::new(Kind::Linear, low.min(0.0), high * 1.05, from, to),
     };
+    // Room for the ticks' words beside the axis' own.
+    let widest = scale_of(0.0, 1.0).ticks(6, sheet.axis.1).iter().map(|t| width_em(&t.text)).fold(0.0, f64::max);
+    let margins = Margins { left: 32.0 + widest * LETTER, right: sheet.right };
+    let mut frame = Frame::new(sheet.title, sheet.explanation, 220.0, margins);
+    let scale = scale_of(frame.bottom, frame.top);
+    let axis = Sizes::new(&sizes, frame.left + 14.0, frame.right - 14.0);
     frame.x_axis(&axis.ticks(8), "message size");
     frame.y_axis(&scale.ticks(6, sheet.axis.1), sheet.axis.0);
     for band in bands {

@@ -7,7 +7,7 @@ use crate::scale::{Kind, Scale};
 use crate::svg::Path;
 use crate::units;
 
-const MARGINS: Margins = Margins { left: 68.0, right: 20.0 };
+const MARGINS: Margins = Margins { left: 74.0, right: 20.0 };
 /// Most cells drawn one by one; of more, equal parts of the time line are.
 const MOST: usize = 600;
 

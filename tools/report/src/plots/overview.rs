@@ -13,8 +13,8 @@ use crate::units;
 /// Size of a picture in user units; two fit beside each other on a phone.
 const WIDE: f64 = 190.0;
 const HIGH: f64 = 182.0;
-const UPPER: Panel = Panel { left: 56.0, right: 184.0, top: 10.0, bottom: 88.0 };
-const LOWER: Panel = Panel { left: 56.0, right: 184.0, top: 102.0, bottom: 160.0 };
+const UPPER: Panel = Panel { left: 56.0, right: 174.0, top: 8.0, bottom: 90.0 };
+const LOWER: Panel = Panel { left: 56.0, right: 174.0, top: 102.0, bottom: 160.0 };
 /// Pictures in a row of a sheet.
 const COLUMNS: usize = 4;
 /// Height of a picture's title on a sheet, and the gap between pictures.
@@ -123,7 +123,7 @@ impl Axes {
         sizes.dedup();
         let (low, high) = ends(times);
         let time = Scale::new(Kind::Log, low / 1.3, high * 1.3, UPPER.bottom, UPPER.top);
-        Self { sizes: Sizes::new(&sizes, UPPER.left + 6.0, UPPER.right - 6.0), time, lower }
+        Self { sizes: Sizes::new(&sizes, UPPER.left + 6.0, UPPER.right - 4.0), time, lower }
     }
 
     /// The empty picture: axes of both panels; `why` is said where there is nothing below.

@@ -8,7 +8,7 @@ use crate::style::CATEGORY_COUNT;
 use crate::svg::Path;
 use crate::units;
 
-const MARGINS: Margins = Margins { left: 68.0, right: 24.0 };
+const MARGINS: Margins = Margins { left: 74.0, right: 24.0 };
 
 /// Ratio of times, second over first, with its interval against size; a line for each level.
 #[must_use]

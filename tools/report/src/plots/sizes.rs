@@ -10,7 +10,7 @@ use crate::style::SHADE_COUNT;
 use crate::svg::Path;
 use crate::units;
 
-const MARGINS: Margins = Margins { left: 68.0, right: 72.0 };
+const MARGINS: Margins = Margins { left: 74.0, right: 70.0 };
 const HEIGHT: f64 = 240.0;
 /// Widest column of density.
 const WIDEST: f64 = 24.0;
