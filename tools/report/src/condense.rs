@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use weir_distribution::{
-    Bandwidth, Cell, HistogramRecord, Moved, Run, Sample, Skew, SummaryRecord, Warning, flags,
-};
+use weir_distribution::{Bandwidth, Cell, HistogramRecord, Moved, Run, Sample, Skew, SummaryRecord, Warning, flags};
 use weir_stats::independence::{Tally, effective_count};
 use weir_stats::{CONFIDENCE, Interval};
 

@@ -326,4 +326,3 @@ impl Profile {
         self.strays.sort_by(|a, b| b.duration_ns.total_cmp(&a.duration_ns));
     }
 }
-

@@ -443,7 +443,8 @@ impl Panel {
 
     /// Lines at ticks of the vertical axis, with words to their left; as many as have room, powers of ten first.
     pub fn y_ticks(&self, canvas: &mut Canvas, ticks: &[Tick]) {
-        let is_power = |tick: &&Tick| tick.text.starts_with('1') && !tick.text.contains('.') && !tick.text.contains('5');
+        let is_power =
+            |tick: &&Tick| tick.text.starts_with('1') && !tick.text.contains('.') && !tick.text.contains('5');
         let (powers, others): (Vec<&Tick>, Vec<&Tick>) = ticks.iter().partition(is_power);
         let mut placed: Vec<&Tick> = Vec::new();
         for tick in powers.into_iter().chain(others) {

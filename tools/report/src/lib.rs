@@ -36,9 +36,7 @@ use weir_distribution::Reader;
 use crate::compare::Comparison;
 use crate::digest::Digest;
 use crate::frame::Plot;
-use crate::plots::{
-    Detail, bandwidth, between, clock, cumulative, fits, overview, ridgeline, sizes, strays, surface,
-};
+use crate::plots::{Detail, bandwidth, between, clock, cumulative, fits, overview, ridgeline, sizes, strays, surface};
 use crate::scale::Kind;
 
 /// What can go wrong; each is one line for people.

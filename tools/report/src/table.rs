@@ -97,10 +97,8 @@ impl Table {
             ("95 % interval", Side::Right),
             ("p corrected", Side::Right),
         ];
-        let (bandwidths, spans) = (
-            matched.pairs.iter().any(|p| p.bandwidths.is_some()),
-            matched.pairs.iter().any(|p| p.spans_ns.is_some()),
-        );
+        let (bandwidths, spans) =
+            (matched.pairs.iter().any(|p| p.bandwidths.is_some()), matched.pairs.iter().any(|p| p.spans_ns.is_some()));
         for (shown, names) in
             [(bandwidths, ["first bandwidth", "second bandwidth"]), (spans, ["first span", "second span"])]
         {
@@ -257,7 +255,12 @@ impl Table {
             for (_, cells, verdict) in self.rows.iter().filter(|r| r.0 == level) {
                 out += "<tr>";
                 for &i in &columns {
-                    let (cell, side) = (escape(&cells[i]), &self.head[i].1);
+                    let side = &self.head[i].1;
+                    // A number keeps its unit where a line ends; a list may break.
+                    let cell = match (side, cells[i].chars().count()) {
+                        (Side::Right, 0..UNBROKEN) => escape(&cells[i]).replace(' ', "\u{a0}"),
+                        _ => escape(&cells[i]),
+                    };
                     out += &match i {
                         0 => format!("<th scope=\"row\"{}>{cell}</th>", class(*side, "")),
                         // Where there is no room for columns each value has its name before it.
@@ -278,6 +281,9 @@ fn class(side: Side, verdict: &str) -> String {
         Side::Left => format!(" class=\"left {verdict}\""),
     }
 }
+
+/// Cells of numbers with fewer letters are not broken.
+const UNBROKEN: usize = 24;
 
 /// Widths at which the page's style turns tables into lines, in its letters.
 const ROOM_REM: [u32; 9] = [40, 48, 56, 64, 72, 80, 88, 96, 104];

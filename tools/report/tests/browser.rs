@@ -205,7 +205,8 @@ fn used(said: &serde_json::Value, width: u32, case: &str) {
     assert_eq!(number("width"), u64::from(width), "{case}: the window");
     assert!(number("log") > 0 && number("linear") == 0, "{case}: {said}");
     assert!(number("logAfter") == 0 && number("linearAfter") == number("log"), "{case}: {said}");
-    assert_eq!(said["caption"], "send, 1 pair, 4 × 1", "{case}");
+    let caption = said["caption"].as_str().unwrap_or_default();
+    assert!(caption.ends_with("send, 1 pair, 4 × 1"), "{case}: the level that was chosen: {caption}");
     assert_eq!(number("operationsAfter"), 1, "{case}");
     let keys = said["keys"].as_array().expect("a list");
     assert!(keys.len() > 3 && keys.iter().all(|k| k.as_str().is_some_and(|k| k.contains("B: "))), "{case}: {keys:?}");

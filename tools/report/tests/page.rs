@@ -72,7 +72,14 @@ fn a_run_becomes_a_page_with_everything() {
         assert!(page.contains(plot), "no plot: {plot}");
     }
     let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is not on the page"));
-    let order = ["<details class=\"warnings\">", "id=\"overview\"", "id=\"contents\"", "data-operation", "<table", "id=\"whole\""];
+    let order = [
+        "<details class=\"warnings\">",
+        "id=\"overview\"",
+        "id=\"contents\"",
+        "data-operation",
+        "<table",
+        "id=\"whole\"",
+    ];
     assert!(order.windows(2).all(|two| at(two[0]) < at(two[1])), "warnings, overview, contents, operations, the whole");
 }
 

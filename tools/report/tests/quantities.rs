@@ -4,7 +4,8 @@
 mod common;
 
 use weir_distribution::{
-    Bandwidth, Cell, Configuration, HistogramRecord, Moved, Outliers, Run, Sample, SamplesFile, Skew, SummaryRecord, flags,
+    Bandwidth, Cell, Configuration, HistogramRecord, Moved, Outliers, Run, Sample, SamplesFile, Skew, SummaryRecord,
+    flags,
 };
 use weir_report::compare::compare;
 use weir_report::condense::digest;
@@ -179,7 +180,8 @@ fn an_outlier_in_a_batch_in_which_its_rank_moved_is_marked_on_the_time_line() {
         cell.outliers = Some(Outliers { percentile: 0.99, multiplier: 5.0, boundary_ns: 5000.0, count: 2 });
         let mut run = Run::new("m");
         run.cells = vec![cell];
-        let sample = |i: u32| Sample { repetition: i, start_ns: i64::from(i) * 1000, duration_ns: 1000.0, ..Sample::default() };
+        let sample =
+            |i: u32| Sample { repetition: i, start_ns: i64::from(i) * 1000, duration_ns: 1000.0, ..Sample::default() };
         let mut all: Vec<Sample> = (0..200).map(sample).collect();
         for (k, flag) in [(50, moved), (120, 0)] {
             (all[k].duration_ns, all[k].flags) = (1e6, flags::OUTLIER | flag);
@@ -216,10 +218,13 @@ fn two_runs_have_their_spans_and_bandwidths_beside_each_other() {
     let stream = of("stream");
     assert_eq!((stream["first_bytes_per_s"].as_f64(), stream["second_bytes_per_s"].as_f64()), (Some(1e9), Some(5e8)));
     assert!(stream["first_span_ns"].is_null() && of("barrier")["first_bytes_per_s"].is_null());
-    let text = |operation: &str| {
-        Table::of_match(comparison.matches.iter().find(|m| m.title == operation).unwrap()).text()
-    };
-    assert!(text("bcast").contains("second span") && row(&text("bcast"), "8 B").contains("5.00 µs      10.0 µs"), "{}", text("bcast"));
+    let text =
+        |operation: &str| Table::of_match(comparison.matches.iter().find(|m| m.title == operation).unwrap()).text();
+    assert!(
+        text("bcast").contains("second span") && row(&text("bcast"), "8 B").contains("5.00 µs      10.0 µs"),
+        "{}",
+        text("bcast")
+    );
     assert!(row(&text("stream"), "1 KiB").contains("1 GB/s") && row(&text("stream"), "1 KiB").contains("500 MB/s"));
     assert!(!text("barrier").contains("span") && !text("barrier").contains("bandwidth"));
     let plots = comparison_plots(&first, &second, &comparison);

@@ -5,8 +5,8 @@ use super::parts::{contents, controls, figure, figures, folded, footer, ids, lev
 use crate::digest::{Digest, Point, Profile};
 use crate::frame::Plot;
 use crate::plots::{
-    Detail, bandwidth, between, clock, cumulative, drawn_levels, fits, overview as pictures, ridgeline, sentence, sizes,
-    strays, surface,
+    Detail, bandwidth, between, clock, cumulative, drawn_levels, fits, overview as pictures, ridgeline, sentence,
+    sizes, strays, surface,
 };
 use crate::scale::Kind;
 use crate::svg::escape;

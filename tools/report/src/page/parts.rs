@@ -84,10 +84,7 @@ pub fn overview(overview: &Overview, ids: &[String]) -> String {
         return String::new();
     }
     let mut out = String::from("<section id=\"overview\"><h2>Overview</h2>\n");
-    out += &format!(
-        "<p class=\"muted\">{} A picture leads to its operation.</p>\n",
-        escape(overview.explanation)
-    );
+    out += &format!("<p class=\"muted\">{} A picture leads to its operation.</p>\n", escape(overview.explanation));
     out += "<div class=\"groups\">\n";
     for group in &overview.groups {
         // Small groups stand side by side, each as wide as its pictures ask for.
@@ -114,16 +111,17 @@ pub fn overview(overview: &Overview, ids: &[String]) -> String {
 /// The list of contents: each operation with its numbers in few words, and `more` sections by id and title.
 pub fn contents(overview: &Overview, ids: &[String], more: &[(&str, &str)]) -> String {
     let item = |id: &str, title: &str, words: &str| {
-        format!("<li><a href=\"#{id}\">{}</a> <span class=\"muted\">{}</span></li>\n", escape(title), escape(words))
+        format!("<li><a href=\"#{id}\">{}</a> <span class=\"muted\">{}</span></li>\n", escape(title), unbroken(words))
     };
     let tiles = overview.groups.iter().flat_map(|g| &g.tiles);
-    let mut items: String =
-        tiles.filter_map(|t| Some(item(ids.get(t.index)?, &t.title, &t.words))).collect();
+    let mut items: String = tiles.filter_map(|t| Some(item(ids.get(t.index)?, &t.title, &t.words))).collect();
     if items.is_empty() {
         return String::new();
     }
     items += &more.iter().map(|(id, title)| item(id, title, "")).collect::<String>();
-    format!("<nav class=\"contents\" aria-labelledby=\"contents\"><h2 id=\"contents\">Contents</h2>\n<ul>\n{items}</ul></nav>\n")
+    format!(
+        "<nav class=\"contents\" aria-labelledby=\"contents\"><h2 id=\"contents\">Contents</h2>\n<ul>\n{items}</ul></nav>\n"
+    )
 }
 
 /// An operation that opens and closes, with its numbers in few words beside its name; `number` of them are on the page.
@@ -132,8 +130,14 @@ pub fn operation(id: &str, title: &str, words: &str, number: usize, inside: &str
     format!(
         "<details class=\"operation\" data-operation id=\"{id}\"{open}><summary><h2>{}</h2> <span class=\"muted\">{}</span></summary>\n{inside}</details>\n",
         escape(title),
-        escape(words)
+        unbroken(words)
     )
+}
+
+/// A list of numbers with their units, of which none breaks over a line's end.
+fn unbroken(words: &str) -> String {
+    let one = |item: &str| format!("<span class=\"one\">{}</span>", escape(item));
+    if words.is_empty() { String::new() } else { words.split(", ").map(one).collect::<Vec<_>>().join(", ") }
 }
 
 /// Warnings behind one line that says in plain words what they are about.

@@ -61,7 +61,7 @@ pub fn lines(sheet: &Sheet<'_>, lines: &[Line], bands: &[Band]) -> Option<Frame>
     };
     // Room for the ticks' words beside the axis' own.
     let widest = scale_of(0.0, 1.0).ticks(6, sheet.axis.1).iter().map(|t| width_em(&t.text)).fold(0.0, f64::max);
-    let margins = Margins { left: 32.0 + widest * LETTER, right: sheet.right };
+    let margins = Margins { left: 34.0 + widest * LETTER * 1.06, right: sheet.right };
     let mut frame = Frame::new(sheet.title, sheet.explanation, 220.0, margins);
     let scale = scale_of(frame.bottom, frame.top);
     let axis = Sizes::new(&sizes, frame.left + 14.0, frame.right - 14.0);

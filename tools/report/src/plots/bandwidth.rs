@@ -32,8 +32,7 @@ pub fn against_size(profile: &Profile, level: usize, kind: Kind) -> Option<Plot>
     let band =
         Band { colour: 0, values: sure.map(|(p, b)| (p.size_bytes, b.p1_bytes_per_s, b.p99_bytes_per_s)).collect() };
     let title = title(profile, "bandwidth against size");
-    let sheet =
-        Sheet { title: &title, explanation: &explanation, axis: ("bandwidth", units::rate), kind, right: 64.0 };
+    let sheet = Sheet { title: &title, explanation: &explanation, axis: ("bandwidth", units::rate), kind, right: 64.0 };
     let frame = lines(&sheet, &[line], &[band])?;
     let note = best(&known);
     Some(frame.finish(&name(profile, &format!("bandwidth {}", kind.word()), level), note.clone(), &note))

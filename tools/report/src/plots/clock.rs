@@ -46,7 +46,8 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
     line.borders(&mut frame, &scale);
     let (mut errors, mut skews) = (Path::new(), Path::new());
     for period in &periods {
-        let (from, to) = (scale.at(line.at(period.launch, period.from_ns)), scale.at(line.at(period.launch, period.to_ns)));
+        let (from, to) =
+            (scale.at(line.at(period.launch, period.from_ns)), scale.at(line.at(period.launch, period.to_ns)));
         let y = height.at(period.error_ns.0);
         errors.to(from, y).across((to - from).max(1.5));
         if let Some((median, p99)) = period.skew_ns {
@@ -56,8 +57,9 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
                 skews.to(x, height.at(median)).line(x, height.at(p99));
             }
         }
-        let skew =
-            period.skew_ns.map_or_else(String::new, |s| format!("; starts {} apart{}", units::time(s.0), p99_words(s.1)));
+        let skew = period
+            .skew_ns
+            .map_or_else(String::new, |s| format!("; starts {} apart{}", units::time(s.0), p99_words(s.1)));
         let text = format!("clock error at most {}{skew}", units::time(period.error_ns.0));
         frame.canvas.hint(f64::midpoint(from, to), y, &text);
     }
@@ -81,7 +83,10 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
             units::time(worst)
         )
     } else {
-        format!("{}; no sample depends on how well the clocks agree.", units::plural(digest.periods.len() as u64, "cell"))
+        format!(
+            "{}; no sample depends on how well the clocks agree.",
+            units::plural(digest.periods.len() as u64, "cell")
+        )
     };
     let note = format!("{description}{exact}");
     Some(frame.finish("clock", description, &note))

@@ -136,7 +136,7 @@ pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: K
         Line { label: format!("{run}, {word}"), class, colour: i, mark, values: both.iter().map(value).collect() }
     };
     let all = [line(0, false), line(0, true), line(1, false), line(1, true)];
-    let sheet = Sheet { title: &title, explanation: &explanation, axis: ("time", units::time), kind, right: 108.0 };
+    let sheet = Sheet { title: &title, explanation: &explanation, axis: ("time", units::time), kind, right: 122.0 };
     let frame = lines(&sheet, &all, &[])?;
     let left_out = both.iter().flat_map(|p| p.1).filter(|r| r.1.is_none()).count();
     let few = match left_out {

@@ -1,8 +1,6 @@
 //! Cumulative distributions, and their tails on logarithmic axes.
 
-use super::parts::{
-    Detail, MAX_LINES, name, pooled, pooled_value, setting, share_ticks, size_legend, title, words,
-};
+use super::parts::{Detail, MAX_LINES, name, pooled, pooled_value, setting, share_ticks, size_legend, title, words};
 use crate::digest::{Point, Profile};
 use crate::frame::{Frame, Margins, Plot};
 use crate::order::spread_out;

@@ -13,8 +13,10 @@ use crate::units;
 /// Size of a picture in user units; two fit beside each other on a phone.
 const WIDE: f64 = 190.0;
 const HIGH: f64 = 182.0;
-const UPPER: Panel = Panel { left: 56.0, right: 174.0, top: 8.0, bottom: 90.0 };
-const LOWER: Panel = Panel { left: 56.0, right: 174.0, top: 102.0, bottom: 160.0 };
+const UPPER: Panel = Panel { left: 64.0, right: 176.0, top: 8.0, bottom: 90.0 };
+const LOWER: Panel = Panel { left: 64.0, right: 176.0, top: 102.0, bottom: 160.0 };
+/// The only panel where nothing in a family has anything for the lower one.
+const WHOLE: Panel = Panel { bottom: LOWER.bottom, ..UPPER };
 /// Pictures in a row of a sheet.
 const COLUMNS: usize = 4;
 /// Height of a picture's title on a sheet, and the gap between pictures.
@@ -112,6 +114,7 @@ fn family_title(family: Family) -> &'static str {
 /// What the pictures of a family share.
 struct Axes {
     sizes: Sizes,
+    upper: Panel,
     time: Scale,
     /// The lower panel's, if any picture has something in it; and how its values are written.
     lower: Option<(Scale, fn(f64) -> String)>,
@@ -122,23 +125,24 @@ impl Axes {
         sizes.sort_unstable();
         sizes.dedup();
         let (low, high) = ends(times);
-        let time = Scale::new(Kind::Log, low / 1.3, high * 1.3, UPPER.bottom, UPPER.top);
-        Self { sizes: Sizes::new(&sizes, UPPER.left + 6.0, UPPER.right - 4.0), time, lower }
+        let upper = if lower.is_some() { UPPER } else { WHOLE };
+        let time = Scale::new(Kind::Log, low / 1.3, high * 1.3, upper.bottom, upper.top);
+        Self { sizes: Sizes::new(&sizes, upper.left + 6.0, upper.right - 4.0), upper, time, lower }
     }
 
     /// The empty picture: axes of both panels; `why` is said where there is nothing below.
     fn canvas(&self, why: Option<&str>) -> Canvas {
         let mut canvas = Canvas::new();
-        UPPER.y_ticks(&mut canvas, &self.time.ticks(3, units::time));
+        self.upper.y_ticks(&mut canvas, &self.time.ticks(3, units::time));
         let sizes = self.sizes.ticks(4);
         match (&self.lower, why) {
             (Some((scale, words)), None) => {
-                UPPER.x_ticks(&mut canvas, &[]);
+                self.upper.x_ticks(&mut canvas, &[]);
                 LOWER.y_ticks(&mut canvas, &scale.ticks(2, *words));
                 LOWER.x_ticks(&mut canvas, &sizes);
             }
             (lower, why) => {
-                UPPER.x_ticks(&mut canvas, &sizes);
+                self.upper.x_ticks(&mut canvas, &sizes);
                 if let Some(why) = why.filter(|_| lower.is_some()) {
                     let y = f64::midpoint(LOWER.top, LOWER.bottom) + 8.0;
                     canvas.text("small muted", f64::midpoint(LOWER.left, LOWER.right), y, Anchor::Middle, why);
@@ -287,8 +291,7 @@ fn tile_of_two(index: usize, matched: &Match, axes: &Axes) -> Tile {
     for (i, class) in ["line", "line dash"].into_iter().enumerate() {
         let centre = |p: &&Pair| if i == 0 { p.centres_ns.0 } else { p.centres_ns.1 };
         let known = pairs.iter().filter(|p| centre(p) > 0.0);
-        let places: Vec<(f64, f64)> =
-            known.map(|p| (axes.sizes.at(p.size_bytes), axes.time.at(centre(p)))).collect();
+        let places: Vec<(f64, f64)> = known.map(|p| (axes.sizes.at(p.size_bytes), axes.time.at(centre(p)))).collect();
         line(&mut canvas, class, i, &places);
     }
     if let Some((scale, _)) = &axes.lower {
@@ -317,11 +320,8 @@ fn tile_of_two(index: usize, matched: &Match, axes: &Axes) -> Tile {
 pub fn words_of_two(matched: &Match) -> String {
     let count = |verdict: Verdict| matched.pairs.iter().filter(|p| p.verdict == verdict).count();
     let n = matched.pairs.len();
-    let told = [
-        (Verdict::Faster, "faster in"),
-        (Verdict::Slower, "slower in"),
-        (Verdict::LaunchesDiffer, "undecided in"),
-    ];
+    let told =
+        [(Verdict::Faster, "faster in"), (Verdict::Slower, "slower in"), (Verdict::LaunchesDiffer, "undecided in")];
     let found: Vec<String> =
         told.into_iter().filter(|t| count(t.0) > 0).map(|t| format!("{} {}", t.1, count(t.0))).collect();
     let of = units::plural(n as u64, "cell");

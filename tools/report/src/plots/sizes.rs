@@ -10,7 +10,7 @@ use crate::style::SHADE_COUNT;
 use crate::svg::Path;
 use crate::units;
 
-const MARGINS: Margins = Margins { left: 74.0, right: 70.0 };
+const MARGINS: Margins = Margins { left: 74.0, right: 76.0 };
 const HEIGHT: f64 = 240.0;
 /// Widest column of density.
 const WIDEST: f64 = 24.0;
@@ -185,7 +185,10 @@ fn moved(frame: &mut Frame, columns: &[Column]) -> String {
     frame.canvas.path("f3", &marks);
     match some.len() {
         0 => String::new(),
-        n => format!(" Triangles at the upper edge: {} in which ranks changed their processor.", units::plural(n as u64, "cell")),
+        n => format!(
+            " Triangles at the upper edge: {} in which ranks changed their processor.",
+            units::plural(n as u64, "cell")
+        ),
     }
 }
 

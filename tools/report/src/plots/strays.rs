@@ -108,7 +108,14 @@ const CLASSES: [(f64, &str, f64, &str); 3] = [
     (0.0, "f0", 2.0, "below"),
 ];
 
-fn draw(name: &str, title: &str, periods: &[Period], mut strays: Vec<Stray>, all: u64, detail: &Detail) -> Option<Plot> {
+fn draw(
+    name: &str,
+    title: &str,
+    periods: &[Period],
+    mut strays: Vec<Stray>,
+    all: u64,
+    detail: &Detail,
+) -> Option<Plot> {
     if strays.is_empty() {
         return None;
     }
