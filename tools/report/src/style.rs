@@ -46,7 +46,7 @@ const SHADES: [f64; 5] = [0.16, 0.28, 0.42, 0.6, 0.85];
 pub const SHADE_COUNT: usize = SHADES.len();
 
 /// Size of most letters in drawings, in user units.
-pub const LETTER: f64 = 12.0;
+pub const LETTER: f64 = 12.4;
 
 /// Letters in drawings; the last two are on any machine, the first is what pixels are drawn with.
 pub const FONTS: &str = "'Noto Sans',system-ui,'DejaVu Sans',Arial,sans-serif";

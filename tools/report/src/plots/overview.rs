@@ -13,8 +13,8 @@ use crate::units;
 /// Size of a picture in user units; two fit beside each other on a phone.
 const WIDE: f64 = 190.0;
 const HIGH: f64 = 182.0;
-const UPPER: Panel = Panel { left: 64.0, right: 176.0, top: 8.0, bottom: 90.0 };
-const LOWER: Panel = Panel { left: 64.0, right: 176.0, top: 102.0, bottom: 160.0 };
+const UPPER: Panel = Panel { left: 66.0, right: 176.0, top: 8.0, bottom: 90.0 };
+const LOWER: Panel = Panel { left: 66.0, right: 176.0, top: 102.0, bottom: 160.0 };
 /// The only panel where nothing in a family has anything for the lower one.
 const WHOLE: Panel = Panel { bottom: LOWER.bottom, ..UPPER };
 /// Pictures in a row of a sheet.
