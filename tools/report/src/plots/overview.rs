@@ -111,17 +111,20 @@ fn family_title(family: Family) -> &'static str {
     }
 }
 
+/// A vertical axis and how its values are written.
+type Lower = (Scale, fn(f64) -> String);
+
 /// What the pictures of a family share.
 struct Axes {
     sizes: Sizes,
     upper: Panel,
     time: Scale,
     /// The lower panel's, if any picture has something in it; and how its values are written.
-    lower: Option<(Scale, fn(f64) -> String)>,
+    lower: Option<Lower>,
 }
 
 impl Axes {
-    fn new(mut sizes: Vec<u64>, times: impl Iterator<Item = f64>, lower: Option<(Scale, fn(f64) -> String)>) -> Self {
+    fn new(mut sizes: Vec<u64>, times: impl Iterator<Item = f64>, lower: Option<Lower>) -> Self {
         sizes.sort_unstable();
         sizes.dedup();
         let (low, high) = ends(times);
