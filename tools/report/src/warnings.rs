@@ -32,6 +32,7 @@ pub fn of_run(digest: &Digest) -> Vec<Warning> {
     out.extend(notes::far_apart(digest));
     out.extend(notes::few_samples(digest));
     out.extend(dependence_warning(digest));
+    out.extend(moved_warning(digest));
     out.extend(digest.warnings.iter().cloned());
     out
 }
@@ -96,6 +97,25 @@ fn worth<'a>(cells: impl Iterator<Item = (&'a Profile, &'a Point)>) -> String {
         Some(_) => "For a median, the samples of each are worth as much as independent ones: it lies between the times of some ranks and those of others, whatever the repetition.".to_owned(),
         None => String::new(),
     }
+}
+
+/// That ranks changed their processor, where the writer did not come to say so, as it does at the end of a launch.
+fn moved_warning(digest: &Digest) -> Option<Warning> {
+    const MOVED: &str = "moved-ranks";
+    if digest.warnings.iter().any(|w| w.code == MOVED) {
+        return None;
+    }
+    let points = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
+    let batches = |p: &Point| p.moved.iter().map(|m| m.batches).fold(0, u64::saturating_add);
+    let (profile, worst) = points().filter(|(_, p)| !p.moved.is_empty()).max_by_key(|(_, p)| batches(p))?;
+    let message = format!(
+        "Ranks moved: in {} ranks changed their processor during a batch of repetitions; most in {} at {} ({}).",
+        units::of_cells(points().filter(|(_, p)| !p.moved.is_empty()).count(), points().count()),
+        profile.title,
+        units::size(worst.size_bytes),
+        notes::moved_ranks(worst)?,
+    );
+    Some(warning(MOVED, message, Some("weir bench --bind, or mpiexec -bind-to core".to_owned())))
 }
 
 /// Where the clocks' error is more than a tenth of the least time.

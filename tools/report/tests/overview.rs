@@ -113,6 +113,10 @@ fn warnings_are_one_line_in_plain_words_with_the_rest_behind_it() {
         assert!(rest.contains(words), "{words}: {rest}");
     }
     assert_eq!(rest.matches("<li>").count(), 3, "one for each class");
+    let many = ["moved-ranks", "overhead", "a", "b", "c"].map(|code| warning(code, "told")).to_vec();
+    let line = page::of_run(&run(&FIVE, many));
+    let line = between(&line, "<details class=\"warnings\"><summary>", "</summary>");
+    assert!(line.starts_with("6 warnings: ") && line.ends_with("; a; and 2 more"), "{line}");
     assert!(!page.contains("<details class=\"warnings\" open"), "folded");
 }
 

@@ -160,6 +160,16 @@ fn ranks_that_moved_are_named_in_the_table_in_plots_and_for_programs() {
     assert!(row(&text, "8 B").contains("ranks 1, 3") && !row(&text, "64 B").contains("rank"), "{text}");
     assert!(text.contains("Moved: ranks whose processor was another one"), "{text}");
     let json = run_json(&digest);
+    let told = |digest: &Digest| {
+        let all = weir_report::warnings::of_run(digest).into_iter();
+        all.filter(|w| w.code == "moved-ranks").map(|w| w.message).collect::<Vec<_>>()
+    };
+    let expected = "Ranks moved: in 1 of 2 cells ranks changed their processor during a batch of repetitions; most in send at 8 B (ranks 1, 3).";
+    assert_eq!(told(&digest), [expected]);
+    // Where the writer said so itself it is said once, in its words.
+    let mut said = digest.clone();
+    said.warnings.push(weir_report::notes::warning("moved-ranks", "rank 3 moved".into(), None));
+    assert_eq!(told(&said), ["rank 3 moved"]);
     let points = &json["operations"][0]["points"];
     let expected = serde_json::json!([{"rank": 1, "batches": 4}, {"rank": 3, "batches": 3}]);
     assert_eq!((&points[0]["moved"], &points[1]["moved"]), (&expected, &serde_json::json!([])));

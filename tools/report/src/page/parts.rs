@@ -140,13 +140,19 @@ fn unbroken(words: &str) -> String {
     if words.is_empty() { String::new() } else { words.split(", ").map(one).collect::<Vec<_>>().join(", ") }
 }
 
+/// What the line of warnings names, so that it stays one.
+const NAMED: usize = 4;
+
 /// Warnings behind one line that says in plain words what they are about.
 pub fn folded(all: &[Warning]) -> String {
     if all.is_empty() {
         return String::new();
     }
     let classes = warnings::classes(all);
-    let about: Vec<&str> = classes.iter().map(|c| c.0.as_str()).collect();
+    let mut about: Vec<String> = classes.iter().take(NAMED).map(|c| c.0.clone()).collect();
+    if classes.len() > NAMED {
+        about.push(format!("and {} more", classes.len() - NAMED));
+    }
     let mut out = format!(
         "<details class=\"warnings\"><summary>{}: {}</summary><ul>\n",
         units::plural(all.len() as u64, "warning"),
