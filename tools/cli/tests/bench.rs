@@ -120,7 +120,7 @@ fn halves(operation: &str, (low, high): (f64, f64), step_ns: Option<f64>) -> (St
     run.cells = vec![cell];
     let table = weir_bench::show::tables(&run, 0);
     let row = table.lines().nth(3).expect("a row").split_whitespace().nth(5).expect("a column").to_owned();
-    let digest = weir_report::digest::digest(run, "m", &|_| Ok(Vec::new()));
+    let digest = weir_report::condense::digest(run, "m", &|_| Ok(Vec::new()));
     let shown = digest.profiles[0].points.values().next().and_then(|point| point.interval()).expect("an interval");
     (row, format!("{:.3}", (shown.high_ns - shown.low_ns) / 2000.0))
 }

@@ -11,8 +11,9 @@ use weir_distribution::{Label, Reader, Warning};
 use crate::compare::{self, Comparison};
 use crate::digest::Digest;
 use crate::frame::{Plot, Sheet};
-use crate::table::{Table, clean, comparison_json, run_json};
-use crate::{Error, load, notes, page, png, units};
+use crate::json::{comparison_json, run_json};
+use crate::table::{Table, clean};
+use crate::{Error, load, notes, page, png, units, warnings};
 
 /// What to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -295,7 +296,7 @@ impl Subject {
             Self::One(digest) => {
                 let mut out = format!("{}\n", clean(&digest.run.machine));
                 out += &facts_text(digest);
-                out += &warnings_text(&page::run_warnings(digest));
+                out += &warnings_text(&warnings::of_run(digest));
                 out.push('\n');
                 out += &digest.profiles.iter().map(|p| Table::of_profile(p).text()).collect::<String>();
                 if digest.profiles.is_empty() {
@@ -313,7 +314,7 @@ impl Subject {
                 out.push('\n');
                 out += &comparison.matches.iter().map(|m| Table::of_match(m).text()).collect::<String>();
                 // On a terminal what comes last is what is read first.
-                let told = page::comparison_warnings((first, second), comparison);
+                let told = warnings::of_two((first, second), comparison);
                 out += &warnings_text(&told.into_iter().map(|told| told.warning).collect::<Vec<_>>());
                 let _ = writeln!(out, "{}", comparison.summary());
                 out

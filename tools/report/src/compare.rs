@@ -83,6 +83,10 @@ pub struct Pair {
     pub by_launches: bool,
     /// How much of a difference the clocks of both runs may have made.
     pub clock_error_ns: f64,
+    /// Medians of the spans of both runs, where both have one.
+    pub spans_ns: Option<(f64, f64)>,
+    /// Bytes a second of both runs, medians, where both have a bandwidth.
+    pub bandwidths: Option<(f64, f64)>,
     /// What is said.
     pub verdict: Verdict,
 }
@@ -318,7 +322,10 @@ fn match_profiles(one: &Profile, other: &Profile, profiles: (usize, usize)) -> M
             if out.levels.last() != Some(level) {
                 out.levels.push(*level);
             }
-            out.pairs.push(judge(out.levels.len() - 1, point, partner));
+            let mut pair = judge(out.levels.len() - 1, point, partner);
+            let both = one.bandwidth_of(point).zip(other.bandwidth_of(partner));
+            pair.bandwidths = both.map(|(a, b)| (a.p50_bytes_per_s, b.p50_bytes_per_s));
+            out.pairs.push(pair);
         }
     }
     out
@@ -338,6 +345,8 @@ fn judge(level: usize, a: &Point, b: &Point) -> Pair {
         p_corrected: 1.0,
         by_launches: launches.0.min(launches.1) >= BY_LAUNCHES,
         clock_error_ns: a.clock_error_ns + b.clock_error_ns,
+        spans_ns: a.span.row.as_ref().zip(b.span.row.as_ref()).map(|(a, b)| (a.p50_ns, b.p50_ns)),
+        bandwidths: None,
         verdict: Verdict::TooFew,
     };
     if launches.0.min(launches.1) == 0 {
@@ -457,6 +466,8 @@ mod tests {
             p_corrected: 0.0,
             by_launches,
             clock_error_ns: 60.0,
+            spans_ns: None,
+            bandwidths: None,
             verdict,
         }
     }

@@ -80,6 +80,14 @@ impl Curve {
         self.points.iter().map(|p| p.0).find(|v| *v > 0.0)
     }
 
+    /// Where a logarithmic axis may begin: at the least value above 0, but no more than a decade below the 1st percentile. What a
+    /// clock made nearly nothing of would take decades else, and leave all others a rest of the axis.
+    #[must_use]
+    pub fn log_floor(&self) -> Option<f64> {
+        let least = self.least_positive()?;
+        Some(self.quantile(0.01).filter(|p| *p > 0.0).map_or(least, |p1| least.max(p1 / 10.0)))
+    }
+
     /// The value below which the share `p` (0..=1) of samples lies, between points by interpolation.
     #[must_use]
     pub fn quantile(&self, p: f64) -> Option<f64> {
@@ -214,7 +222,7 @@ pub fn common_scale<'a>(
     from: f64,
     to: f64,
 ) -> Scale {
-    let least = |curve: &Curve| if kind == Kind::Log { curve.least_positive() } else { curve.range().map(|r| r.0) };
+    let least = |curve: &Curve| if kind == Kind::Log { curve.log_floor() } else { curve.range().map(|r| r.0) };
     let low = curves.clone().filter_map(least).fold(f64::INFINITY, f64::min);
     let high = curves.filter_map(|c| c.quantile(upper)).fold(f64::NEG_INFINITY, f64::max);
     let room = if kind == Kind::Log { 1.0 } else { 0.02 * (high - low).max(0.0) };
@@ -315,6 +323,20 @@ mod tests {
         assert_eq!(curve.quantile(0.3), Some(15.0));
         let bins = curve.histogram(&Scale::new(Kind::Linear, 0.0, 60.0, 0.0, 1.0), 6);
         assert_eq!(bins, [0.0, 30.0, 10.0, 0.0, 0.0, 10.0]);
+    }
+
+    #[test]
+    fn a_value_near_nothing_does_not_stretch_a_logarithmic_axis() {
+        let mut values = ramp(1000).into_iter().map(|v| 5000.0 + v).collect::<Vec<f64>>();
+        assert_eq!(Curve::of(&values).log_floor(), Some(5001.0));
+        values.insert(0, 1e-3);
+        let floor = Curve::of(&values).log_floor().unwrap();
+        assert!((500.0..502.0).contains(&floor), "a decade below the 1st percentile: {floor}");
+        values[0] = -3.0;
+        assert_eq!(Curve::of(&values).log_floor(), Some(5001.0), "what is below nothing has no place at all");
+        assert_eq!(Curve::of(&[2.0, 3.0]).log_floor(), Some(2.0));
+        let scale = common_scale([&Curve::of(&[1e-3; 1]), &Curve::of(&values)].into_iter(), Kind::Log, 1.0, 0.0, 1.0);
+        assert!(scale.range().0 < 1e-3, "a size of which all is near nothing is held");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What all plots share: the sheet with its title and note, axes, legends; and a finished plot.
 
 use crate::scale::Tick;
-use crate::style;
+use crate::style::{self, LETTER};
 use crate::svg::{Anchor, Canvas, Path, escape, width_em, wrap};
 
 /// A finished drawing.
@@ -73,12 +73,12 @@ impl Plot {
     /// Title, explanation and note as SVG elements.
     fn words(&self) -> String {
         let mut canvas = Canvas::new();
-        let titles = title_lines(&self.title);
+        let titles = title_lines(&self.title, self.width);
         let explanation = explanation_from(titles.len());
         for (class, first, pitch, lines) in [
             ("title", TITLE, TITLE_LINE, titles),
-            ("small muted", explanation, LINE, lines_of(&self.explanation)),
-            ("small muted", self.area.1 + NOTE, LINE, lines_of(&self.note)),
+            ("small muted", explanation, LINE, lines_of(&self.explanation, self.width)),
+            ("small muted", self.area.1 + NOTE, LINE, lines_of(&self.note, self.width)),
         ] {
             for (i, line) in lines.iter().enumerate() {
                 canvas.text(class, SIDE, first + i as f64 * pitch, Anchor::Start, line);
@@ -94,15 +94,15 @@ const SIDE: f64 = 12.0;
 const TITLE: f64 = 24.0;
 const TITLE_LINE: f64 = 18.0;
 /// From one line of the explanation or the note to the next.
-const LINE: f64 = 15.0;
+const LINE: f64 = 16.0;
 /// From the last baseline of the words above to the upper edge of the drawing.
 const BELOW_WORDS: f64 = 7.0;
 /// From the drawing's lower edge to the baseline of the note's first line.
 const NOTE: f64 = 10.0;
 
 /// A title in lines that fit a sheet.
-fn title_lines(title: &str) -> Vec<String> {
-    wrap(title, (WIDTH - 2.0 * SIDE) / 16.5)
+fn title_lines(title: &str, width: f64) -> Vec<String> {
+    wrap(title, (width - 2.0 * SIDE) / 16.5)
 }
 
 /// Baseline of the explanation's first line below a title of so many lines.
@@ -111,8 +111,8 @@ fn explanation_from(title_lines: usize) -> f64 {
 }
 
 /// An explanation or a note in lines that fit a sheet.
-fn lines_of(text: &str) -> Vec<String> {
-    wrap(text, (WIDTH - 2.0 * SIDE) / 12.8)
+fn lines_of(text: &str, width: f64) -> Vec<String> {
+    wrap(text, (width - 2.0 * SIDE) / (LETTER * 1.16))
 }
 
 /// A name made of lower-case letters, digits and single `-`, whatever it is made from.
@@ -162,22 +162,29 @@ pub struct Margins {
     pub right: f64,
 }
 
-/// Width of all plots.
-pub const WIDTH: f64 = 720.0;
+/// Width of all plots: a phone shows it whole with letters that can be read, a wide window several side by side.
+pub const WIDTH: f64 = 430.0;
 
 impl Frame {
     /// A sheet whose area is `inner` high, below a title and a line or two of explanation.
     #[must_use]
     pub fn new(title: &str, explanation: &str, inner: f64, margins: Margins) -> Self {
-        let (first, lines) = (explanation_from(title_lines(title).len()), lines_of(explanation).len() as f64);
+        Self::wide(WIDTH, title, explanation, inner, margins)
+    }
+
+    /// The same of another width.
+    #[must_use]
+    pub fn wide(width: f64, title: &str, explanation: &str, inner: f64, margins: Margins) -> Self {
+        let first = explanation_from(title_lines(title, width).len());
+        let lines = lines_of(explanation, width).len() as f64;
         let top = first + lines * LINE + 6.0;
         Self {
             canvas: Canvas::new(),
             left: margins.left,
-            right: WIDTH - margins.right,
+            right: width - margins.right,
             top,
             bottom: top + inner,
-            width: WIDTH,
+            width,
             height: top + inner + 42.0,
             title: title.to_owned(),
             explanation: explanation.to_owned(),
@@ -194,14 +201,14 @@ impl Frame {
         self.canvas.path("grid", &lines);
         let mut free_from = f64::MIN;
         for tick in ticks {
-            let half = width_em(&tick.text) * 5.8;
+            let half = width_em(&tick.text) * LETTER * 0.53;
             if tick.at - half >= free_from {
                 self.canvas.text("small muted", tick.at, self.bottom + 16.0, Anchor::Middle, &tick.text);
                 free_from = tick.at + half + 4.0;
             }
         }
         self.canvas.line("axis", (self.left, self.bottom), (self.right, self.bottom));
-        self.canvas.text("small", (self.left + self.right) / 2.0, self.bottom + 36.0, Anchor::Middle, label);
+        self.canvas.text("small", (self.left + self.right) / 2.0, self.bottom + 35.0, Anchor::Middle, label);
     }
 
     /// Draws the vertical axis with lines through the area at its ticks.
@@ -220,7 +227,7 @@ impl Frame {
     /// Writes labels to the right of the area at their heights, moved apart where they would overlap; each has the class
     /// of its line's colour as text.
     pub fn end_labels(&mut self, labels: Vec<(f64, String, String)>) {
-        const PITCH: f64 = 14.0;
+        const PITCH: f64 = 15.0;
         let mut labels: Vec<_> = labels.into_iter().filter(|l| l.0.is_finite()).collect();
         labels.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut places: Vec<f64> = Vec::with_capacity(labels.len());
@@ -244,7 +251,7 @@ impl Frame {
         const ROW: f64 = 17.0;
         let (mut x, mut y) = (self.left, self.top + 10.0);
         for entry in entries {
-            if x > self.left && x + entry.width() > WIDTH - SIDE {
+            if x > self.left && x + entry.width() > self.width - SIDE {
                 (x, y) = (self.left, y + ROW);
             }
             entry.draw(&mut self.canvas, x, y);
@@ -264,7 +271,7 @@ impl Frame {
     /// Ends the sheet with a note below the axis: what was drawn, what was left out.
     #[must_use]
     pub fn finish(self, name: &str, description: String, note: &str) -> Plot {
-        let lines = lines_of(note).len() as f64;
+        let lines = lines_of(note, self.width).len() as f64;
         Plot {
             name: slug(name),
             title: self.title,
@@ -318,7 +325,7 @@ impl Entry {
     }
 
     fn width(&self) -> f64 {
-        23.0 + width_em(&self.text) * 12.5 + 14.0
+        23.0 + width_em(&self.text) * LETTER * 1.13 + 14.0
     }
 
     fn draw(&self, canvas: &mut Canvas, x: f64, y: f64) {
@@ -335,7 +342,7 @@ impl Entry {
 }
 
 /// As much of a text as is at most `limit_em` wide.
-fn fitting(text: &str, limit_em: f64) -> String {
+pub(crate) fn fitting(text: &str, limit_em: f64) -> String {
     if width_em(text) <= limit_em {
         return text.to_owned();
     }
@@ -346,7 +353,7 @@ fn fitting(text: &str, limit_em: f64) -> String {
 
 /// A name that may have any length, as it fits a legend.
 fn shortened(text: &str) -> String {
-    const MOST: usize = 64;
+    const MOST: usize = 46;
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -417,15 +424,15 @@ impl Panel {
     /// Heading in two lines: what it is, and something about it.
     pub fn heading(&self, canvas: &mut Canvas, text: &str, more: &str) {
         let width = self.right - self.left + 8.0;
-        canvas.text("small strong", self.left, self.top - 20.0, Anchor::Start, &fitting(text, width / 12.5));
-        canvas.text("small muted", self.left, self.top - 6.0, Anchor::Start, &fitting(more, width / 12.0));
+        canvas.text("small strong", self.left, self.top - 20.0, Anchor::Start, &fitting(text, width / (LETTER * 1.13)));
+        canvas.text("small muted", self.left, self.top - 6.0, Anchor::Start, &fitting(more, width / (LETTER * 1.08)));
     }
 
     /// Ticks below.
     pub fn x_ticks(&self, canvas: &mut Canvas, ticks: &[Tick]) {
         let mut free_from = self.left - 30.0;
         for tick in ticks {
-            let half = width_em(&tick.text) * 5.8;
+            let half = width_em(&tick.text) * LETTER * 0.53;
             if tick.at - half >= free_from && tick.at + half <= self.right + 14.0 {
                 canvas.text("small muted", tick.at, self.bottom + 14.0, Anchor::Middle, &tick.text);
                 free_from = tick.at + half + 4.0;
@@ -434,9 +441,18 @@ impl Panel {
         canvas.line("axis", (self.left, self.bottom), (self.right, self.bottom));
     }
 
-    /// Lines at ticks of the vertical axis, with words to their left.
+    /// Lines at ticks of the vertical axis, with words to their left; as many as have room, powers of ten first.
     pub fn y_ticks(&self, canvas: &mut Canvas, ticks: &[Tick]) {
-        for tick in ticks {
+        let is_power =
+            |tick: &&Tick| tick.text.starts_with('1') && !tick.text.contains('.') && !tick.text.contains('5');
+        let (powers, others): (Vec<&Tick>, Vec<&Tick>) = ticks.iter().partition(is_power);
+        let mut placed: Vec<&Tick> = Vec::new();
+        for tick in powers.into_iter().chain(others) {
+            if placed.iter().all(|p| (p.at - tick.at).abs() >= LETTER + 2.0) {
+                placed.push(tick);
+            }
+        }
+        for tick in placed {
             canvas.line("grid", (self.left, tick.at), (self.right, tick.at));
             canvas.text("small muted", self.left - 6.0, tick.at + 4.0, Anchor::End, &tick.text);
         }
@@ -468,7 +484,7 @@ mod tests {
             .collect();
         places.sort_by(f64::total_cmp);
         assert_eq!(places.len(), 5);
-        assert!(places.windows(2).all(|w| w[1] - w[0] >= 13.9) && places[4] <= bottom + 4.1, "{places:?}");
+        assert!(places.windows(2).all(|w| w[1] - w[0] >= 14.9) && places[4] <= bottom + 4.1, "{places:?}");
     }
 
     #[test]
@@ -491,7 +507,7 @@ mod tests {
         assert_eq!(texts.len(), 10);
         for line in texts {
             let words = line.split('>').nth(1).unwrap().split('<').next().unwrap();
-            assert!(number(line, "x") + width_em(words) * 11.0 <= WIDTH, "{line}");
+            assert!(number(line, "x") + width_em(words) * LETTER <= WIDTH, "{line}");
             assert!(number(line, "y") < from, "{line}");
         }
     }

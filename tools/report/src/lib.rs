@@ -9,11 +9,13 @@
 mod again;
 pub mod cli;
 pub mod compare;
+pub mod condense;
 pub mod curve;
 pub mod digest;
 pub mod families;
 pub mod frame;
 pub mod goodness;
+pub mod json;
 pub mod notes;
 pub mod order;
 pub mod page;
@@ -25,6 +27,7 @@ pub mod style;
 pub mod svg;
 pub mod table;
 pub mod units;
+pub mod warnings;
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +36,7 @@ use weir_distribution::Reader;
 use crate::compare::Comparison;
 use crate::digest::Digest;
 use crate::frame::Plot;
-use crate::plots::{Detail, clock, cumulative, fits, ridgeline, sizes, skew, strays, surface};
+use crate::plots::{Detail, bandwidth, between, clock, cumulative, fits, overview, ridgeline, sizes, strays, surface};
 use crate::scale::Kind;
 
 /// What can go wrong; each is one line for people.
@@ -94,7 +97,7 @@ pub enum Error {
 pub fn load(path: &Path) -> Result<Digest, Error> {
     let reader = Reader::open(path)?;
     let read = |cell: &weir_distribution::Cell| reader.read_samples(cell).map_err(|e| e.to_string());
-    let mut digest = digest::digest(reader.run().clone(), &name_of(reader.dir()), &read);
+    let mut digest = condense::digest(reader.run().clone(), &name_of(reader.dir()), &read);
     digest.folder = Some(reader.dir().to_owned());
     let cut_off = cut_off(&digest, reader.is_being_written());
     digest.warnings.extend(cut_off);
@@ -156,7 +159,7 @@ fn name_of(dir: &Path) -> String {
 #[must_use]
 pub fn run_plots(digest: &Digest) -> Vec<Plot> {
     let detail = &Detail::STEPS[0];
-    let mut out = Vec::new();
+    let mut out: Vec<Plot> = overview::of_run(digest).sheet().into_iter().collect();
     for profile in &digest.profiles {
         for kind in [Kind::Log, Kind::Linear] {
             if profile.sizes.len() == 1 && profile.levels.len() > 1 {
@@ -164,13 +167,16 @@ pub fn run_plots(digest: &Digest) -> Vec<Plot> {
             }
             for level in 0..profile.levels.len() {
                 out.push(sizes::against_size(profile, level, kind, detail));
+                out.extend(bandwidth::against_size(profile, level, kind));
+                out.extend(between::span_against_size(profile, level, kind));
                 out.push(ridgeline::ridgeline(profile, level, kind, detail));
                 out.push(cumulative::cdf(profile, level, kind, detail));
             }
         }
         for level in 0..profile.levels.len() {
             out.push(cumulative::tail(profile, level, detail));
-            out.extend(skew::skew(profile, level, detail));
+            out.extend(between::histograms(profile, level, between::SKEW, detail));
+            out.extend(between::histograms(profile, level, between::SPAN, detail));
             out.extend(fits::overlay(profile, level, detail));
         }
         out.extend(surface::surface(profile));
@@ -186,15 +192,15 @@ pub fn run_plots(digest: &Digest) -> Vec<Plot> {
 #[must_use]
 pub fn comparison_plots(first: &Digest, second: &Digest, comparison: &Comparison) -> Vec<Plot> {
     let detail = &Detail::STEPS[0];
-    let mut out = Vec::new();
+    let mut out: Vec<Plot> = overview::of_two((first, second), comparison).sheet().into_iter().collect();
     for matched in &comparison.matches {
-        out.push(plots::compare::ratios(matched));
+        out.push(plots::ratios::ratios(matched));
         for level in 0..matched.levels.len() {
-            out.extend(
-                [Kind::Log, Kind::Linear]
-                    .into_iter()
-                    .filter_map(|k| plots::compare::sizes((first, second), matched, level, k)),
-            );
+            for kind in [Kind::Log, Kind::Linear] {
+                out.extend(plots::compare::sizes((first, second), matched, level, kind));
+                out.extend(plots::compare::bandwidths(matched, level, kind));
+                out.extend(plots::compare::spans(matched, level, kind));
+            }
             out.extend(plots::compare::cdfs((first, second), matched, level, detail));
         }
     }

@@ -147,6 +147,19 @@ pub fn far_apart(digest: &Digest) -> Option<Warning> {
     Some(warning("launches-apart", message, Some(advice)))
 }
 
+/// Ranks that changed their processor while a point was measured: `rank 3`, `ranks 0, 3`; at most eight by number.
+#[must_use]
+pub fn moved_ranks(point: &Point) -> Option<String> {
+    const SHOWN: usize = 8;
+    let numbers: Vec<String> = point.moved.iter().take(SHOWN).map(|m| m.rank.to_string()).collect();
+    let more = match point.moved.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    let word = if point.moved.len() == 1 { "rank" } else { "ranks" };
+    (!numbers.is_empty()).then(|| format!("{word} {}{more}", numbers.join(", ")))
+}
+
 /// Whether a cell of this operation has too few samples for a quantile or a form, which its tables and plots say.
 #[must_use]
 pub fn has_few(profile: &Profile) -> bool {
@@ -159,7 +172,9 @@ pub fn damaged_histograms(run: &Run) -> Vec<(String, String)> {
     let mut out = Vec::new();
     for (i, cell) in run.cells.iter().enumerate() {
         let of_skew = cell.skew.as_ref().and_then(|s| s.histogram.as_ref());
-        for (at, histogram) in [("histogram", cell.histogram.as_ref()), ("skew.histogram", of_skew)] {
+        let of_span = cell.span.as_ref().and_then(|s| s.histogram.as_ref());
+        let all = [("histogram", cell.histogram.as_ref()), ("skew.histogram", of_skew), ("span.histogram", of_span)];
+        for (at, histogram) in all {
             let Some(HistogramRecord::Hdr(hdr)) = histogram else { continue };
             if let Err(problem) = check(hdr) {
                 let c = &cell.configuration;

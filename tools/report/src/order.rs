@@ -4,9 +4,9 @@
 
 use std::cmp::Reverse;
 
-use weir_distribution::{Operation, Run};
+use weir_distribution::{Bandwidth, Operation, Run};
 
-use crate::digest::{Key, Level, Profile};
+use crate::digest::{Key, Level, Point, Profile};
 
 /// Kinds of operations, in the order in which they are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,6 +48,12 @@ impl Profile {
         family(&self.key.operation, self.levels.iter().any(|l| l.pairs > 0))
     }
 
+    /// The bandwidth at one of its points; none of an application, of whose time with its size nothing is transferred at a rate.
+    #[must_use]
+    pub fn bandwidth_of(&self, point: &Point) -> Option<Bandwidth> {
+        point.bandwidth().filter(|b| self.family() != Family::Kernel && b.p50_bytes_per_s.is_finite())
+    }
+
     /// Cells at a level, each launch counted.
     #[must_use]
     pub fn cells_at(&self, level: usize) -> usize {
@@ -81,7 +87,7 @@ pub fn level_order(cells: &[usize]) -> Vec<usize> {
 #[must_use]
 pub fn drawn_levels(cells: &[usize], limit: usize) -> Vec<usize> {
     let main = main_level(cells);
-    let mut chosen = crate::plots::spread_out((0..cells.len()).collect(), limit);
+    let mut chosen = spread_out((0..cells.len()).collect(), limit);
     if !chosen.contains(&main) && !chosen.is_empty() {
         // The ends stay, if there is room for more than they.
         let place = if chosen.len() > 2 { 1 } else { 0 };
@@ -89,6 +95,17 @@ pub fn drawn_levels(cells: &[usize], limit: usize) -> Vec<usize> {
         chosen.sort_unstable();
     }
     chosen
+}
+
+/// At most `limit` things, evenly spread, the first and the last among them.
+pub fn spread_out<T>(all: Vec<T>, limit: usize) -> Vec<T> {
+    let n = all.len();
+    if n <= limit || limit < 2 {
+        return all.into_iter().take(limit).collect();
+    }
+    let mut wanted: Vec<usize> = (0..limit).map(|i| i * (n - 1) / (limit - 1)).collect();
+    wanted.dedup();
+    all.into_iter().enumerate().filter(|(i, _)| wanted.binary_search(i).is_ok()).map(|(_, t)| t).collect()
 }
 
 /// Puts operations in order and tells each of its points how finely the clock ticked.
@@ -159,5 +176,13 @@ mod tests {
         }
         assert_eq!(drawn_levels(&[4; 6], 2), [0, 5]);
         assert!(drawn_levels(&[], 4).is_empty());
+    }
+
+    #[test]
+    fn ends_are_kept_when_some_are_chosen() {
+        assert_eq!(spread_out((0..10).collect(), 4), [0, 3, 6, 9]);
+        assert_eq!(spread_out((0..3).collect(), 9), [0, 1, 2]);
+        assert_eq!(spread_out((0..3).collect(), 1), [0]);
+        assert!(spread_out(Vec::<u8>::new(), 4).is_empty());
     }
 }

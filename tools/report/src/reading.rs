@@ -30,6 +30,13 @@ impl Point {
         self.row.count / u64::from(self.launches.max(1)) >= ENOUGH
     }
 
+    /// The 99th percentile of its span, where each launch has [`ENOUGH`] repetitions.
+    #[must_use]
+    pub fn span_p99(&self) -> Option<f64> {
+        let row = self.span.row.as_ref()?;
+        (row.count / u64::from(self.launches.max(1)) >= ENOUGH).then_some(row.p99_ns)
+    }
+
     /// Whether several launches measured it, so that its statistics are medians of theirs.
     #[must_use]
     pub fn has_launches(&self) -> bool {
@@ -103,7 +110,7 @@ mod tests {
         cell.samples = Some(weir_distribution::SamplesFile::default());
         run.cells = vec![cell];
         let all: Vec<_> = samples.collect();
-        let digest = crate::digest::digest(run, "m", &|_| Ok(all.clone()));
+        let digest = crate::condense::digest(run, "m", &|_| Ok(all.clone()));
         let mut point = digest.profiles[0].points.values().next().expect("a point").clone();
         let interval = SummaryRecord { median_low_ns: Some(low), median_high_ns: Some(high), ..point.row.clone() };
         (point.row, point.tick_ns) = (interval, tick_ns);

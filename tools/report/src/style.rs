@@ -45,6 +45,9 @@ const SHADES: [f64; 5] = [0.16, 0.28, 0.42, 0.6, 0.85];
 /// How many shades of density there are.
 pub const SHADE_COUNT: usize = SHADES.len();
 
+/// Size of most letters in drawings, in user units.
+pub const LETTER: f64 = 12.4;
+
 /// Letters in drawings; the last two are on any machine, the first is what pixels are drawn with.
 pub const FONTS: &str = "'Noto Sans',system-ui,'DejaVu Sans',Arial,sans-serif";
 
@@ -92,16 +95,17 @@ fn shapes(prefix: &str) -> String {
     let mut rule = |selector: &str, body: &str| {
         let _ = writeln!(css, "{prefix}{selector}{{{body}}}");
     };
-    rule("text", &format!("font-family:{FONTS};font-size:12px"));
+    rule("text", &format!("font-family:{FONTS};font-size:13px"));
+    rule(".small", &format!("font-size:{LETTER}px"));
     rule(".title", "font-size:15px;font-weight:600");
-    rule(".small", "font-size:11px");
     rule(".strong", "font-weight:600");
-    rule(".line", "fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round");
+    rule(".line", "fill:none;stroke-width:1.7;stroke-linejoin:round;stroke-linecap:round");
     rule(".thick", "stroke-width:2.6");
     rule(".thin", "fill:none;stroke-width:1.2;stroke-linejoin:round");
     rule(".bar", "fill:none;stroke-width:5;stroke-linecap:butt");
     rule(".dash", "stroke-dasharray:6 4");
     rule(".dot", "stroke-dasharray:1.5 3.5");
+    rule(".ring", "fill:none;stroke-width:1.4");
     rule(".grid", "fill:none;stroke-width:1");
     rule(".axis", "fill:none;stroke-width:1");
     // How thick its strokes are, each plot says: neighbours meet, and must not blend where they do.

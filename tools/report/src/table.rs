@@ -1,15 +1,13 @@
-//! Tables: of a run, and of a comparison; as text for a terminal, as HTML, as JSON.
+//! Tables: of a run, and of a comparison; as text for a terminal, and as HTML.
 
-use serde_json::{Value, json};
-use weir_distribution::Warning;
+use weir_distribution::Bandwidth;
 
-use crate::compare::{Comparison, Match, Pair};
-use crate::digest::{Digest, Level, Point, Profile};
-use crate::notes::has_few;
-use crate::order::{Family, count_levels, is_halved, level_order};
-use crate::page::{comparison_warnings, run_warnings};
+use crate::compare::Match;
+use crate::digest::{Level, Point, Profile};
+use crate::notes::{self, has_few};
+use crate::order::{count_levels, is_halved, level_order};
 use crate::reading::{APART, ENOUGH};
-use crate::svg::escape;
+use crate::svg::{escape, width_em};
 use crate::{families, goodness, units};
 
 /// How a column is set.
@@ -36,10 +34,17 @@ impl Table {
     /// The table of an operation.
     #[must_use]
     pub fn of_profile(profile: &Profile) -> Self {
-        let rates = profile.family() != Family::Kernel && profile.points.values().any(|p| p.rate().is_some());
-        let errors = profile.points.values().any(|p| p.clock_error_ns > 0.0);
-        let launches = profile.points.values().any(Point::has_launches);
-        let worth = profile.points.values().any(Point::is_dependent);
+        let any = |has: &dyn Fn(&Point) -> bool| profile.points.values().any(has);
+        let launches = any(&Point::has_launches);
+        let shown = Columns {
+            bandwidth: any(&|p| profile.bandwidth_of(p).is_some()),
+            recorded: any(&|p| p.recorded_bandwidth.is_some()),
+            span: any(&|p| p.span.row.is_some()),
+            worth: any(&Point::is_dependent),
+            errors: any(&|p| p.clock_error_ns > 0.0),
+            moved: any(&|p| !p.moved.is_empty()),
+            launches,
+        };
         let mut head = vec![
             ("size", Side::Right),
             ("minimum", Side::Right),
@@ -48,21 +53,23 @@ impl Table {
             (if launches { "median of p99s" } else { "p99" }, Side::Right),
             ("maximum", Side::Right),
         ];
-        for (shown, name) in [
-            (rates, "rate"),
+        for (is_shown, name) in [
+            (shown.bandwidth, "bandwidth"),
+            (shown.recorded, "its p1 – p99"),
+            (shown.span, "span"),
             (true, "samples"),
-            (worth, "worth"),
+            (shown.worth, "worth"),
             (true, "outliers"),
-            (errors, "clock error"),
+            (shown.errors, "clock error"),
+            (shown.moved, "moved"),
             (launches, "launches"),
             (launches, "their medians"),
         ] {
-            if shown {
+            if is_shown {
                 head.push((name, Side::Right));
             }
         }
-        let shown = Columns { rates, worth, errors, launches };
-        let rows = profile.points.iter().map(|((level, _), point)| (*level, cells_of(point, shown), ""));
+        let rows = profile.points.iter().map(|((level, _), point)| (*level, cells_of(profile, point, &shown), ""));
         Self {
             caption: profile.title.clone(),
             head,
@@ -82,26 +89,40 @@ impl Table {
             true => ("first, geo. mean of medians", "second, geo. mean of medians"),
             false => ("first median", "second median"),
         };
-        let head = vec![
+        let mut head = vec![
             ("size", Side::Right),
             (first, Side::Right),
             (second, Side::Right),
             ("ratio", Side::Right),
             ("95 % interval", Side::Right),
             ("p corrected", Side::Right),
-            ("the second is", Side::Left),
         ];
+        let (bandwidths, spans) =
+            (matched.pairs.iter().any(|p| p.bandwidths.is_some()), matched.pairs.iter().any(|p| p.spans_ns.is_some()));
+        for (shown, names) in
+            [(bandwidths, ["first bandwidth", "second bandwidth"]), (spans, ["first span", "second span"])]
+        {
+            head.extend(names.into_iter().filter(|_| shown).map(|name| (name, Side::Right)));
+        }
+        head.push(("the second is", Side::Left));
         let rows = matched.pairs.iter().map(|pair| {
             let ratio = |r: f64| if r.is_finite() { format!("{r:.3}") } else { "–".into() };
-            let cells = vec![
+            let mut cells = vec![
                 units::size(pair.size_bytes),
                 units::time_in_column(pair.centres_ns.0),
                 units::time_in_column(pair.centres_ns.1),
                 ratio(pair.ratio),
                 format!("{} – {}", ratio(pair.interval.0), ratio(pair.interval.1)),
                 pair.p_of_machines().map_or_else(|| "–".into(), units::p_value),
-                pair.to_string(),
             ];
+            for (shown, both, words) in [
+                (bandwidths, pair.bandwidths, units::rate as fn(f64) -> String),
+                (spans, pair.spans_ns, units::time_in_column),
+            ] {
+                let both = both.map_or(["–".to_owned(), "–".to_owned()], |(a, b)| [words(a), words(b)]);
+                cells.extend(both.into_iter().filter(|_| shown));
+            }
+            cells.push(pair.to_string());
             (pair.level, cells, pair.verdict.word())
         });
         Self {
@@ -139,7 +160,8 @@ impl Table {
                 },
             );
             cells.push(next);
-            Some((*level, cells, ""))
+            let rejected = if goodness::rejected_by(fit).is_empty() { "" } else { "rejected" };
+            Some((*level, cells, rejected))
         });
         let rows: Vec<_> = rows.collect();
         let mut order = level_order(&profile.cells());
@@ -201,14 +223,28 @@ impl Table {
         columns
     }
 
+    /// About how wide the table is on a page, in the page's letters: where there is less room, each row becomes lines of its own.
+    fn width_rem(&self) -> f64 {
+        const LETTER: f64 = 0.92;
+        const PADDING: f64 = 1.1;
+        let width = |i: usize| {
+            let words = self.head[i].0.split(' ').map(width_em);
+            let cells = self.rows.iter().map(|r| width_em(&r.1[i]));
+            words.chain(cells).fold(0.0, f64::max) * LETTER + PADDING
+        };
+        (0..self.head.len()).map(width).sum()
+    }
+
     /// For a page: a table of its own for each level, which the page's script shows and hides.
     #[must_use]
     pub fn html(&self) -> String {
         let mut out = String::new();
         let columns = self.columns();
+        let width = self.width_rem();
+        let room = ROOM_REM.into_iter().find(|r| f64::from(*r) >= width).unwrap_or(ROOM_REM[ROOM_REM.len() - 1]);
         for (level, label) in self.in_order() {
             out += &format!(
-                "<div class=\"scroll\" data-level=\"{level}\" tabindex=\"0\" role=\"region\" aria-label=\"Table: {0}, {1}\"><table><caption>{0}, {1}</caption>\n<thead><tr>",
+                "<div class=\"scroll\" data-level=\"{level}\" tabindex=\"0\" role=\"region\" aria-label=\"Table: {0}, {1}\"><table class=\"at-{room}\"><caption>{0}, {1}</caption>\n<thead><tr>",
                 escape(&self.caption),
                 escape(&label)
             );
@@ -219,7 +255,12 @@ impl Table {
             for (_, cells, verdict) in self.rows.iter().filter(|r| r.0 == level) {
                 out += "<tr>";
                 for &i in &columns {
-                    let (cell, side) = (escape(&cells[i]), &self.head[i].1);
+                    let side = &self.head[i].1;
+                    // A number keeps its unit where a line ends; a list may break.
+                    let cell = match (side, cells[i].chars().count()) {
+                        (Side::Right, 0..UNBROKEN) => escape(&cells[i]).replace(' ', "\u{a0}"),
+                        _ => escape(&cells[i]),
+                    };
                     out += &match i {
                         0 => format!("<th scope=\"row\"{}>{cell}</th>", class(*side, "")),
                         // Where there is no room for columns each value has its name before it.
@@ -240,6 +281,12 @@ fn class(side: Side, verdict: &str) -> String {
         Side::Left => format!(" class=\"left {verdict}\""),
     }
 }
+
+/// Cells of numbers with fewer letters are not broken.
+const UNBROKEN: usize = 24;
+
+/// Widths at which the page's style turns tables into lines, in its letters.
+const ROOM_REM: [u32; 9] = [40, 48, 56, 64, 72, 80, 88, 96, 104];
 
 /// What a reader of an operation's tables must know.
 fn notes_of(profile: &Profile) -> Vec<String> {
@@ -269,6 +316,15 @@ fn notes_of(profile: &Profile) -> Vec<String> {
             units::time(tick)
         ));
     }
+    if profile.points.values().any(|p| p.span.row.is_some()) {
+        out.push("Span: how long a repetition took as a whole, from the first process' start to the last one's end; the median.".to_owned());
+    }
+    if profile.points.values().any(|p| p.recorded_bandwidth.is_some()) {
+        out.push("Bandwidth: bytes a second as measured; the lowest percentile is of the longest times.".to_owned());
+    }
+    if profile.points.values().any(|p| !p.moved.is_empty()) {
+        out.push("Moved: ranks whose processor was another one after a batch of repetitions than before it. Their times may be of two processors, and of cold caches.".to_owned());
+    }
     if has_few(profile) {
         out.push(format!("No p99 where there are fewer than {ENOUGH} samples (in each launch)."));
     }
@@ -282,15 +338,17 @@ const FAR_APART: &str = "‡ ";
 const BY_TICK: &str = "† ";
 
 /// Columns that not every table has.
-#[derive(Clone, Copy)]
 struct Columns {
-    rates: bool,
+    bandwidth: bool,
+    recorded: bool,
+    span: bool,
     worth: bool,
     errors: bool,
+    moved: bool,
     launches: bool,
 }
 
-fn cells_of(point: &Point, shown: Columns) -> Vec<String> {
+fn cells_of(profile: &Profile, point: &Point, shown: &Columns) -> Vec<String> {
     let row = &point.row;
     let time = |value: f64| if point.has_row() { units::time_in_column(value) } else { "–".into() };
     let interval = match point.interval() {
@@ -305,8 +363,17 @@ fn cells_of(point: &Point, shown: Columns) -> Vec<String> {
         if point.knows_p99() { time(row.p99_ns) } else { "–".into() },
         time(row.max_ns),
     ];
-    if shown.rates {
-        cells.push(point.rate().map_or_else(|| "–".into(), units::rate));
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "–".into());
+    if shown.bandwidth {
+        cells.push(or_none(profile.bandwidth_of(point).map(|b| units::rate(b.p50_bytes_per_s))));
+    }
+    if shown.recorded {
+        let known = point.recorded_bandwidth.filter(|_| point.knows_p99());
+        let range = |b: Bandwidth| format!("{} – {}", units::rate(b.p1_bytes_per_s), units::rate(b.p99_bytes_per_s));
+        cells.push(or_none(known.map(range)));
+    }
+    if shown.span {
+        cells.push(or_none(point.span.row.as_ref().map(|r| units::time_in_column(r.p50_ns))));
     }
     cells.push(units::count(row.count));
     if shown.worth {
@@ -317,6 +384,9 @@ fn cells_of(point: &Point, shown: Columns) -> Vec<String> {
         // The error of no sample is none.
         let known = point.has_row() || point.drawn > 0;
         cells.push(if known { format!("±{}", units::time(point.clock_error_ns)) } else { "–".into() });
+    }
+    if shown.moved {
+        cells.push(or_none(notes::moved_ranks(point)));
     }
     if shown.launches {
         cells.push(point.launches.to_string());
@@ -331,111 +401,6 @@ pub fn clean(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) { '\u{fffd}' } else { c })
         .collect()
-}
-
-/// A run as one JSON document: all that the tables hold, times in ns.
-///
-/// * `machine`; `transport`: what carried its messages, as counted; `samples`: how many were read; `warnings`: all that the text has, each with `code`, `message`, `advice`
-/// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `points`, each with
-///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
-///   * `launches`: how many measured it; `launch_medians_ns`: the median of each
-///   * `summary`: as in the format, of one launch; of several (`summary_of` is `launches`, else `samples`) the medians of the launches'
-///     quantiles, means and deviations, the least `min_ns`, the greatest `max_ns`, and from `median_low_ns` to `median_high_ns` what holds the
-///     interval of each launch
-///   * `bytes_per_s`: at `summary.p50_ns`; `clock_tick_ns`; `enough_for_p99`: whether 99th percentiles mean something
-///   * `outliers`, beyond `outlier_boundary_ns`; `clock_error_ns`: bound on a duration's error; `effective_count`,
-///     `lag1_autocorrelation`; `fit`: the chosen one, of the first launch that has one
-#[must_use]
-pub fn run_json(digest: &Digest) -> Value {
-    let operations: Vec<Value> = digest.profiles.iter().map(profile_json).collect();
-    let warnings: Vec<Value> = run_warnings(digest).iter().map(warning_json).collect();
-    json!({"machine": digest.run.machine, "transport": weir_distribution::Label::of(&digest.run).told(), "samples": digest.samples, "warnings": warnings, "operations": operations})
-}
-
-fn warning_json(w: &Warning) -> Value {
-    json!({"code": w.code, "message": w.message, "advice": w.advice})
-}
-
-fn key_json(key: &crate::digest::Key) -> Value {
-    json!({"operation": key.operation, "locality": key.locality, "start": key.start, "parameters": key.parameters})
-}
-
-fn level_json(level: &Level) -> Value {
-    json!({"pairs": level.pairs, "ranks": level.ranks, "nodes": level.nodes, "ranks_per_node": level.ranks_per_node})
-}
-
-fn profile_json(profile: &Profile) -> Value {
-    // Of an application's times with its size nothing is transferred at a rate.
-    let rate = |point: &Point| point.rate().filter(|_| profile.family() != Family::Kernel);
-    let points = profile.points.iter().map(|((level, size), point)| {
-        json!({
-            "size_bytes": size, "level": profile.levels.get(*level).map(level_json), "launches": point.launches,
-            "launch_medians_ns": point.launch_medians, "summary_of": if point.has_launches() { "launches" } else { "samples" },
-            "summary": point.row, "bytes_per_s": rate(point), "clock_tick_ns": (point.tick_ns > 0.0).then_some(point.tick_ns),
-            "enough_for_p99": point.knows_p99(), "outliers": point.outliers.map(|o| o.1),
-            "outlier_boundary_ns": point.outliers.map(|o| o.0), "clock_error_ns": point.clock_error_ns,
-            "effective_count": point.effective, "lag1_autocorrelation": point.lag1, "fit": point.chosen_fit(),
-        })
-    });
-    let mut out = key_json(&profile.key);
-    out["points"] = points.collect();
-    out
-}
-
-/// A comparison as one JSON document. Times are in ns.
-///
-/// * `first`, `second`: `name`, `machine` and `transport` of the runs; `unmatched`: cells that the other run does not have
-/// * `significance`: a corrected p-value below it counts; `summary`: all in a sentence
-/// * `warnings`: all that the text has, each with `code`, `message`, `advice`, and `run`: which it is about, `first`, `second` or `both`; `null`
-///   where it is about the comparison
-/// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `cells`, each with
-///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
-///   * `first_ns`, `second_ns`: what stands for a run: of one launch its median, of several (`first_launches`, `second_launches`) the
-///     geometric mean of their medians (arithmetic where a median is not above 0)
-///   * `ratio`: `second_ns` over `first_ns`, null where a centre is not above 0 or samples are too few; `ratio_low`, `ratio_high`: its 95 % interval,
-///     `null` where nothing could be compared
-///   * `unit`: `launch` if launches were compared (Welch's test on logarithms), `sample` if the medians' own intervals were, as a run has one
-///     launch only: nothing is said of the machines then
-///   * `p`, `p_corrected`: of the test; after Holm's correction for all cells; `null` where `unit` is `sample`
-///   * `clock_error_ns`: by how much the clocks of both runs may be off together
-///   * `verdict`: `faster`, `slower`, `launches-differ` (but a run has one only, which cannot tell), `within-clock-error`,
-///     `within-launches`, `no-difference`, `not-positive`, `too-few`; `text`: the same for people
-#[must_use]
-pub fn comparison_json(first: &Digest, second: &Digest, comparison: &Comparison) -> Value {
-    let operations: Vec<Value> = comparison
-        .matches
-        .iter()
-        .map(|m| {
-            let mut out = key_json(&m.key);
-            out["cells"] = m.pairs.iter().map(|pair| pair_json(pair, &m.levels)).collect();
-            out
-        })
-        .collect();
-    let warnings = comparison_warnings((first, second), comparison).into_iter().map(|told| {
-        let mut out = warning_json(&told.warning);
-        out["run"] = told.run.into();
-        out
-    });
-    json!({
-        "first": {"name": first.name, "machine": first.run.machine, "transport": weir_distribution::Label::of(&first.run).told()},
-        "second": {"name": second.name, "machine": second.run.machine, "transport": weir_distribution::Label::of(&second.run).told()},
-        "significance": crate::compare::SIGNIFICANCE,
-        "unmatched": {"first": comparison.unmatched.0, "second": comparison.unmatched.1},
-        "summary": comparison.summary(),
-        "warnings": warnings.collect::<Vec<_>>(),
-        "operations": operations,
-    })
-}
-
-fn pair_json(pair: &Pair, levels: &[Level]) -> Value {
-    json!({
-        "size_bytes": pair.size_bytes, "level": levels.get(pair.level).map(level_json),
-        "first_ns": pair.centres_ns.0, "second_ns": pair.centres_ns.1,
-        "first_launches": pair.launches.0, "second_launches": pair.launches.1,
-        "ratio": pair.ratio, "ratio_low": pair.interval.0, "ratio_high": pair.interval.1,
-        "p": pair.by_launches.then_some(pair.p), "p_corrected": pair.p_of_machines(), "unit": if pair.by_launches { "launch" } else { "sample" },
-        "clock_error_ns": pair.clock_error_ns, "verdict": pair.verdict.word(), "text": pair.to_string(),
-    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use common::Shape;
 use weir_distribution::{Cell, Configuration, Launch, Run, Sample, SamplesFile, SummaryRecord};
 use weir_report::compare::{self, Comparison, Verdict};
 use weir_report::digest::Digest;
-use weir_report::table::{Table, comparison_json};
+use weir_report::json::comparison_json;
+use weir_report::table::Table;
 use weir_report::{comparison_plots, load, page};
 use weir_stats::{Distribution, Random, seeded};
 
@@ -190,7 +191,7 @@ fn digest_of(name: &str, cells: &[Vec<f64>], clock_error_ns: f64) -> Digest {
             run.cells.push(cell);
         }
     }
-    weir_report::digest::digest(run, name, &|_| Err("there are no samples".into()))
+    weir_report::condense::digest(run, name, &|_| Err("there are no samples".into()))
 }
 
 #[test]
@@ -210,13 +211,13 @@ fn cells_without_partner_come_with_the_command_that_measures_the_second_run_agai
             launches: vec![Launch { placement: vec![Default::default(); 4], ..Launch::default() }],
             ..digest.run
         };
-        let digest = weir_report::digest::digest(run, name, &|_| Err("there are no samples".into()));
+        let digest = weir_report::condense::digest(run, name, &|_| Err("there are no samples".into()));
         Digest { folder: Some(Path::new("runs").join(name)), ..digest }
     };
     let first = begun("a", [StartSync::Window, StartSync::Window]);
     let second = begun("b", [StartSync::Window, StartSync::Barrier]);
     let told = |one: &Digest, other: &Digest| {
-        let warnings = page::comparison_warnings((one, other), &compare::compare(one, other));
+        let warnings = weir_report::warnings::of_two((one, other), &compare::compare(one, other));
         let found = warnings.into_iter().find(|told| told.warning.message.contains("no partner"))?;
         Some((found.warning.message, found.warning.advice))
     };
@@ -301,7 +302,7 @@ fn sampled(name: &str, launches: &[Vec<f64>]) -> Digest {
         peer: 1,
         ..Sample::default()
     };
-    weir_report::digest::digest(run, name, &|cell| {
+    weir_report::condense::digest(run, name, &|cell| {
         Ok(launches[cell.launch as usize].iter().enumerate().map(sample).collect())
     })
 }

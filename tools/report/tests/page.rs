@@ -71,11 +71,16 @@ fn a_run_becomes_a_page_with_everything() {
     ] {
         assert!(page.contains(plot), "no plot: {plot}");
     }
-    let read_first = page.find("Read this first").expect("warnings");
-    assert!(
-        read_first < page.find("<dl>").unwrap() && read_first < page.find("<table").unwrap(),
-        "warnings come first"
-    );
+    let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is not on the page"));
+    let order = [
+        "<details class=\"warnings\">",
+        "id=\"overview\"",
+        "id=\"contents\"",
+        "data-operation",
+        "<table",
+        "id=\"whole\"",
+    ];
+    assert!(order.windows(2).all(|two| at(two[0]) < at(two[1])), "warnings, overview, contents, operations, the whole");
 }
 
 #[test]
@@ -129,7 +134,7 @@ fn strings_of_a_run_do_nothing_on_the_page() {
     cell.samples = Some(weir_distribution::SamplesFile::default());
     cell.warnings = vec![Warning { code: "x".into(), message: hostile.into(), advice: None }];
     run.cells = vec![cell];
-    let digest = weir_report::digest::digest(run, hostile, &|_| Ok(samples(&[1.0, 2.0, 3.0])));
+    let digest = weir_report::condense::digest(run, hostile, &|_| Ok(samples(&[1.0, 2.0, 3.0])));
     let comparison = compare::compare(&digest, &digest);
     let pages = [page::of_run(&digest), page::of_two(&digest, &digest, &comparison)];
     let drawings = run_plots(&digest).into_iter().map(|p| p.svg(Sheet::Adaptive));
@@ -186,7 +191,7 @@ fn the_skews_histogram_is_drawn_where_there_is_one() {
     let histogram = &mut run.cells[0].skew.as_mut().unwrap().histogram;
     let Some(weir_distribution::HistogramRecord::Hdr(record)) = histogram else { panic!("{histogram:?}") };
     record.v2_deflate_base64.truncate(record.v2_deflate_base64.len() / 8 * 4);
-    let digest = weir_report::digest::digest(run, "damaged", &|_| Ok(samples(&[100.0, 110.0, 120.0])));
+    let digest = weir_report::condense::digest(run, "damaged", &|_| Ok(samples(&[100.0, 110.0, 120.0])));
     assert!(run_plots(&digest).iter().all(|p| !p.title.contains(": skew of starts")));
 }
 
@@ -202,7 +207,7 @@ fn outliers_beside_the_choice_are_on_the_time_line_and_nowhere_else() {
         Some(weir_distribution::Outliers { percentile: 0.99, multiplier: 5.0, boundary_ns: 5000.0, count: 3 });
     let mut run = Run::new("m");
     run.cells = vec![cell];
-    let digest = weir_report::digest::digest(run, "m", &move |_| Ok(all.clone()));
+    let digest = weir_report::condense::digest(run, "m", &move |_| Ok(all.clone()));
     let profile = &digest.profiles[0];
     assert_eq!((profile.strays.len(), profile.stray_count), (3, 3));
     let point = profile.points.values().next().unwrap();
@@ -226,7 +231,7 @@ fn samples_that_depend_on_each_other_are_said_to() {
     let mut run = Run::new("m");
     run.cells = vec![cell];
     let all = samples(&durations);
-    let digest = weir_report::digest::digest(run, "m", &move |_| Ok(all.clone()));
+    let digest = weir_report::condense::digest(run, "m", &move |_| Ok(all.clone()));
     let page = page::of_run(&digest);
     for part in [
         "Dependence: in 1 of 1 cell a",
@@ -236,7 +241,7 @@ fn samples_that_depend_on_each_other_are_said_to() {
     ] {
         assert!(page.contains(part), "{part} is not on the page");
     }
-    let json = weir_report::table::run_json(&digest);
+    let json = weir_report::json::run_json(&digest);
     assert_eq!(json["operations"][0]["points"][0]["lag1_autocorrelation"], 0.88);
 }
 
@@ -274,7 +279,7 @@ fn one_sample_equal_samples_and_samples_below_zero_are_drawn() {
         is_sound(&page::of_two(&digest, &digest, &comparison));
         use compare::Verdict::{Faster, LaunchesDiffer, Slower};
         assert!(comparison.pairs().all(|p| ![Faster, LaunchesDiffer, Slower].contains(&p.verdict)));
-        let json = weir_report::table::run_json(&digest).to_string();
+        let json = weir_report::json::run_json(&digest).to_string();
         serde_json::from_str::<serde_json::Value>(&json).unwrap();
     }
 }
@@ -437,8 +442,8 @@ fn an_interval_that_the_tick_limits_says_so_and_a_kernel_has_no_rate() {
     let digest = run_in_order(dir.path(), 1, &[("fft", 64, 0, 0, 900), ("send", 64, 1, 0, 900)]);
     let table = |i: usize| weir_report::table::Table::of_profile(&digest.profiles[i]).text();
     assert!(table(0).contains("† 1.01 – 1.03 µs") && table(0).contains("a step of the clock, 20 ns"), "{}", table(0));
-    assert!(table(0).contains("rate") && !table(1).contains("rate"), "{}", table(1));
-    let json = weir_report::table::run_json(&digest);
+    assert!(table(0).contains("bandwidth") && !table(1).contains("bandwidth"), "{}", table(1));
+    let json = weir_report::json::run_json(&digest);
     assert!(json["operations"][0]["points"][0]["bytes_per_s"].is_number());
     assert!(json["operations"][1]["points"][0]["bytes_per_s"].is_null());
 }
@@ -469,13 +474,13 @@ fn one_number_says_how_good_the_clocks_were() {
     let clock = digest.run.launches[0].clock.as_mut().unwrap();
     clock.algorithm = "hca3".into();
     clock.ranks = vec![weir_distribution::RankClock { rank: 1, error_ns: 142_000.0, drift_ppm: None }];
-    digest.spans.iter_mut().for_each(|s| (s.error_ns, s.skew_ns) = ((0.0, 0.0), Some((22_000.0, Some(30_000.0)))));
+    digest.periods.iter_mut().for_each(|s| (s.error_ns, s.skew_ns) = ((0.0, 0.0), Some((22_000.0, Some(30_000.0)))));
     let page = page::of_run(&digest);
     assert!(
         page.contains("no sample depends on it") && page.contains("no sample depends on how well the clocks agree")
     );
     assert!(page.contains("in 1 of 1 cell it is less than the ranks&#39; clocks may be apart (142 µs)"));
-    digest.spans.iter_mut().for_each(|s| s.error_ns = (50_000.0, 40_000.0));
+    digest.periods.iter_mut().for_each(|s| s.error_ns = (50_000.0, 40_000.0));
     let page = page::of_run(&digest);
     assert!(page.contains("off by at most 50 µs in any sample") && page.contains("a sample is off by at most 50 µs"));
 }
@@ -492,7 +497,7 @@ fn run_in_launches(medians: &[f64]) -> weir_report::digest::Digest {
         run.cells.push(other);
     }
     let medians = medians.to_vec();
-    weir_report::digest::digest(run, "m", &move |cell| {
+    weir_report::condense::digest(run, "m", &move |cell| {
         let (k, n) = (cell.launch as usize, 150 * (cell.launch + 1).pow(2));
         Ok(samples(&(0..=n).map(|i| medians[k] + 4.0 * (f64::from(i) / f64::from(n) - 0.5)).collect::<Vec<_>>()))
     })
@@ -512,7 +517,7 @@ fn several_launches_say_whose_median_it_is_and_how_they_differ() {
     let row = table.lines().find(|l| l.trim_start().starts_with("64 B")).unwrap();
     assert!(row.contains("2.00 µs") && row.ends_with("3  1.00 – 3.00 µs"), "{row}");
     assert!(table.contains("medians of their medians"), "{table}");
-    let json = weir_report::table::run_json(&digest);
+    let json = weir_report::json::run_json(&digest);
     let of = &json["operations"][0]["points"][0];
     assert_eq!((&of["summary_of"], of["launches"].as_u64()), (&"launches".into(), Some(3)));
     let medians: Vec<f64> = of["launch_medians_ns"].as_array().unwrap().iter().filter_map(|m| m.as_f64()).collect();
@@ -537,7 +542,7 @@ fn one_launch_is_said_to_be_nothing_else() {
     let digest = run_in_launches(&[1000.0]);
     let table = weir_report::table::Table::of_profile(&digest.profiles[0]).text();
     assert!(!table.contains("launch") && !table.contains("median of medians"), "{table}");
-    let json = weir_report::table::run_json(&digest);
+    let json = weir_report::json::run_json(&digest);
     assert_eq!(json["operations"][0]["points"][0]["summary_of"], "samples");
     assert!(run_plots(&digest).iter().all(|p| !p.explanation.contains("launch") && !p.body.contains("launch")));
 }
@@ -572,7 +577,7 @@ fn starts_of_too_few_repetitions_have_no_99th_percentile() {
     }
     let Some(weir_distribution::HistogramRecord::Hdr(record)) = &mut skew.histogram else { panic!("none") };
     (record.count, record.v2_deflate_base64) = (40, recorder.to_base64());
-    let few = weir_report::digest::digest(run, "few", &|_| Ok(samples(&[100.0, 110.0, 120.0])));
+    let few = weir_report::condense::digest(run, "few", &|_| Ok(samples(&[100.0, 110.0, 120.0])));
     let text = |digest| -> String {
         let plots = run_plots(digest).into_iter().filter(|p| p.title.contains("kew of starts"));
         plots.map(|p| p.svg(Sheet::Adaptive)).collect()
@@ -654,7 +659,7 @@ fn a_page_of_many_cells_stays_small() {
         }
     }
     let durations: Vec<f64> = (0..2000).map(|i| 1000.0 + f64::from(i) * 1.7).collect();
-    let digest = weir_report::digest::digest(run, "large", &|_| Ok(samples(&durations)));
+    let digest = weir_report::condense::digest(run, "large", &|_| Ok(samples(&durations)));
     let page = page::of_run(&digest);
     assert!(page.len() <= page::MAX_BYTES, "{} bytes", page.len());
     assert!(page.contains("levels are drawn"), "it says what was left out");

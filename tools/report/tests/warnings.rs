@@ -10,9 +10,11 @@ use weir_distribution::{
     Cell, Configuration, Independence, Launch, Placement, Run, StartSync, State, SummaryRecord, Transport, Warning,
 };
 use weir_report::cli::{Format, ReportArgs, report};
-use weir_report::digest::{Digest, digest};
-use weir_report::table::{Table, comparison_json, run_json};
-use weir_report::{compare, load, page};
+use weir_report::condense::digest;
+use weir_report::digest::Digest;
+use weir_report::json::{comparison_json, run_json};
+use weir_report::table::Table;
+use weir_report::{compare, load};
 
 /// A cell of `bcast` with a summary of so many samples; none: with nothing at all.
 fn cell(launch: u32, size_bytes: u64, count: u64, p50_ns: f64) -> Cell {
@@ -60,7 +62,7 @@ fn alike(launch: u32, size_bytes: u64, lag1: f64, worth: f64) -> Cell {
 }
 
 fn warning(digest: &Digest, code: &str) -> Option<Warning> {
-    page::run_warnings(digest).into_iter().find(|w| w.code == code)
+    weir_report::warnings::of_run(digest).into_iter().find(|w| w.code == code)
 }
 
 /// What a report prints, taken from a file.
@@ -184,7 +186,7 @@ fn a_comparison_asks_for_launches_of_the_run_that_has_too_few() {
     let of = |launches: u32| measured(launches, (0..launches).map(|launch| cell(launch, 8, 1000, 500.0)).collect());
     let advice = |first: u32, second: u32, code: &str| {
         let (first, second) = (of(first), of(second));
-        let all = page::comparison_warnings((&first, &second), &compare::compare(&first, &second));
+        let all = weir_report::warnings::of_two((&first, &second), &compare::compare(&first, &second));
         all.into_iter().find(|told| told.warning.code == code).map(|told| (told.warning.message, told.warning.advice))
     };
     let command = |more: u32| {

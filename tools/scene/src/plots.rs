@@ -2,13 +2,13 @@
 
 use weir_report::frame::{Entry, Frame, MARKS, Margins, Mark, Panel, Plot, mark};
 use weir_report::scale::{Kind, Scale, Tick};
-use weir_report::svg::{Anchor, Path};
+use weir_report::svg::Path;
 use weir_report::units;
 
 use crate::{Point, Scene};
 
-const MARGINS: Margins = Margins { left: 78.0, right: 92.0 };
-const HEIGHT: f64 = 260.0;
+const MARGINS: Margins = Margins { left: 68.0, right: 20.0 };
+const HEIGHT: f64 = 220.0;
 
 fn time(seconds: f64) -> String {
     units::time(seconds * 1e9)
@@ -130,7 +130,7 @@ pub fn distribution(scene: &Scene) -> Option<Plot> {
     let explanation =
         "How often which run time was predicted, by number of processes; each panel has its own axis of times.";
     let mut frame = Frame::new("Distribution of run times", explanation, 0.0, Margins { left: 14.0, right: 14.0 });
-    let (panels, taken) = Panel::grid(&frame, points.len(), 3.min(points.len()), 90.0, 8.0);
+    let (panels, taken) = Panel::grid(&frame, points.len(), 2.min(points.len()), 90.0, 8.0);
     frame.grow(taken);
     for (panel, point) in panels.iter().zip(&points) {
         let heading = processes(point.numprocs);
@@ -192,7 +192,7 @@ pub fn causes(scene: &Scene) -> Option<Plot> {
     let names: Vec<&str> = points.first()?.causes.iter().map(|(name, _)| name.as_str()).collect();
     let explanation =
         "Share of all processes' time by what it went to, on average over the runs. What is not computation is lost.";
-    let mut frame = Frame::new("Where the time goes", explanation, HEIGHT, Margins { left: 78.0, right: 24.0 });
+    let mut frame = Frame::new("Where the time goes", explanation, HEIGHT, Margins { left: 68.0, right: 20.0 });
     let shares: Vec<Vec<f64>> = points.iter().map(|p| shares(p, &names)).collect();
     let used = |i: usize| shares.iter().any(|s| s[i] > 0.0);
     let entries: Vec<Entry> =
@@ -201,11 +201,12 @@ pub fn causes(scene: &Scene) -> Option<Plot> {
     let y = Scale::new(Kind::Linear, 0.0, 100.0, frame.bottom, frame.top);
     frame.y_axis(&y.ticks(5, |v| format!("{v:.0} %")), "processor time");
     let pitch = (frame.right - frame.left) / points.len() as f64;
-    let width = (pitch * 0.7).min(90.0);
-    let mut ticks = Vec::new();
-    for (i, (point, shares)) in points.iter().zip(&shares).enumerate() {
-        let middle = frame.left + (i as f64 + 0.5) * pitch;
-        ticks.push(Tick { at: middle, text: point.numprocs.to_string() });
+    let width = (pitch * 0.7).min(60.0);
+    let middle = |i: usize| frame.left + (i as f64 + 0.5) * pitch;
+    let middles: Vec<f64> = (0..points.len()).map(middle).collect();
+    let ticks = points.iter().zip(&middles).map(|(p, at)| Tick { at: *at, text: p.numprocs.to_string() });
+    frame.x_axis(&ticks.collect::<Vec<_>>(), "processes");
+    for ((point, shares), &middle) in points.iter().zip(&shares).zip(&middles) {
         let mut from = 0.0;
         for (cause, share) in shares.iter().enumerate().filter(|(_, s)| **s > 0.0) {
             let (bottom, top) = (y.at(from * 100.0), y.at((from + share) * 100.0));
@@ -215,11 +216,6 @@ pub fn causes(scene: &Scene) -> Option<Plot> {
             from += share;
         }
     }
-    let (bottom, middle) = (frame.bottom, f64::midpoint(frame.left, frame.right));
-    for tick in &ticks {
-        frame.canvas.text("small muted", tick.at, bottom + 16.0, Anchor::Middle, &tick.text);
-    }
-    frame.canvas.text("small", middle, bottom + 36.0, Anchor::Middle, "processes");
     let description = points.iter().zip(&shares).map(|(p, s)| {
         let parts = names.iter().zip(s).filter(|(_, s)| **s > 0.0).map(|(n, s)| format!("{n} {:.1} %", s * 100.0));
         format!("{}: {}", processes(p.numprocs), parts.collect::<Vec<_>>().join(", "))

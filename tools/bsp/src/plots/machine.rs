@@ -23,7 +23,7 @@ fn gap(ns_per_byte: f64) -> String {
 
 /// The machines that a drawing has room for, evenly taken.
 pub fn shown(params: &Params) -> Vec<&Machine> {
-    weir_report::plots::spread_out(params.machines.iter().collect(), SERIES_MAX)
+    weir_report::order::spread_out(params.machines.iter().collect(), SERIES_MAX)
 }
 
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -242,7 +242,7 @@ pub fn edges(params: &Params) -> Plot {
     let mut told = Vec::new();
     for (nth, (p, edge)) in edges.iter().enumerate() {
         let steps: Vec<(f64, f64)> = edge.steps().filter(|step| step.0 <= high).collect();
-        let kept = weir_report::plots::spread_out(steps, STEPS_MAX);
+        let kept = weir_report::order::spread_out(steps, STEPS_MAX);
         let line: Vec<(f64, f64)> = kept.iter().map(|(value, part)| (x.at(*value), y.at(*part))).collect();
         frame.canvas.path(&line_class(nth), &Path::stairs(&line));
         let spread = edge.spread();

@@ -6,8 +6,8 @@ pub mod profile;
 pub(crate) use weir_report::frame::Margins;
 use weir_report::style::CATEGORY_COUNT;
 
-const MARGINS: Margins = Margins { left: 78.0, right: 24.0 };
-const HEIGHT: f64 = 260.0;
+const MARGINS: Margins = Margins { left: 74.0, right: 20.0 };
+const HEIGHT: f64 = 220.0;
 /// Most series of a drawing.
 const SERIES_MAX: usize = 8;
 

@@ -167,7 +167,7 @@ pub fn shares(summary: &Summary) -> Plot {
         "Where the time goes",
         explanation,
         24.0 * rows.len().max(1) as f64,
-        super::Margins { left: 150.0, right: 24.0 },
+        super::Margins { left: 140.0, right: 20.0 },
     );
     let kinds = [("computing", 0), ("imbalance", 4), ("communicating", 1)];
     frame.legend(&kinds.map(|(name, class)| Entry::mark(MARKS[1], &area_class(class), name)));

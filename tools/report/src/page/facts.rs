@@ -1,10 +1,9 @@
 //! What must be known of a run before its numbers are read, as pairs of words.
 
-use weir_distribution::{ClockInfo, Label, Launch, Node, Run, State, Warning, is_of_a_launch};
+use weir_distribution::{ClockInfo, Label, Launch, Node, Run, is_of_a_launch};
 
-use crate::compare::ENOUGH_LAUNCHES;
-use crate::digest::{Digest, Point, Profile};
-use crate::notes::{self, NOT_CARRIED, warning};
+use crate::digest::Digest;
+use crate::notes;
 use crate::{again, units};
 
 /// A name and what is so.
@@ -147,26 +146,7 @@ fn clock(digest: &Digest) -> String {
 
 /// The largest bound on a duration's error that samples carry: the one number for how good the clocks were.
 fn worst_bound(digest: &Digest) -> Option<f64> {
-    digest.spans.iter().map(|s| s.error_ns.0).filter(|e| e.is_finite()).reduce(f64::max)
-}
-
-/// Where starts are closer together than the clocks can tell: durations may be exact and skews are not.
-fn skew_warning(digest: &Digest) -> Option<Warning> {
-    let bounds = digest.run.launches.iter().flat_map(|l| {
-        let ranks = l.clock.iter().flat_map(|c| &c.ranks);
-        ranks.map(|r| (l.number, r.error_ns))
-    });
-    let of = |launch: u32| bounds.clone().filter(|b| b.0 == launch && b.1.is_finite()).map(|b| b.1).fold(0.0, f64::max);
-    let skewed: Vec<_> = digest.spans.iter().filter_map(|s| Some((s.skew_ns?.0, of(s.launch)))).collect();
-    let hidden: Vec<_> = skewed.iter().filter(|(skew, bound)| skew < bound).collect();
-    let worst = hidden.iter().map(|h| h.1).reduce(f64::max)?;
-    let message = format!(
-        "Skew of starts: in {} it is less than the ranks' clocks may be apart ({}): it says nothing there.",
-        units::of_cells(hidden.len(), skewed.len()),
-        units::time(worst)
-    );
-    let advice = "a quieter network, and ranks on processors of their own";
-    Some(warning("skew-within-clock-error", message, Some(advice.to_owned())))
+    digest.periods.iter().map(|s| s.error_ns.0).filter(|e| e.is_finite()).reduce(f64::max)
 }
 
 fn measured(digest: &Digest) -> String {
@@ -200,113 +180,4 @@ fn launches(run: &Run, cells: usize) -> String {
         short.map(|(number, n)| format!("{} measured {n} of them", notes::launches(&[number]))).collect();
     let but = if short.is_empty() { String::new() } else { format!(" ({})", short.join(", ")) };
     format!("{} launches{but}", run.launches.len())
-}
-
-/// Warnings of a digest with those that follow from the data.
-#[must_use]
-pub fn warnings(digest: &Digest) -> Vec<Warning> {
-    let mut out = Vec::new();
-    match digest.run.state {
-        State::Complete => {}
-        // Where it is known which of the two it was, a warning says so.
-        State::Running if digest.warnings.iter().any(|w| ["cut-off", "being-written"].contains(&w.code.as_str())) => {}
-        State::Running => {
-            let text = "The run was still being written, or its writer was killed: what is here is whole, but not all.";
-            out.push(warning("not-ended", text.to_owned(), None));
-        }
-        State::Stopped => {
-            let text = "The run ended early: what is here is whole, but not all.";
-            out.push(warning("ended-early", text.to_owned(), None));
-        }
-    }
-    out.extend(label_warning(digest));
-    out.extend(clock_warning(digest));
-    out.extend(skew_warning(digest));
-    out.extend(notes::far_apart(digest));
-    out.extend(notes::few_samples(digest));
-    out.extend(dependence_warning(digest));
-    out.extend(digest.warnings.iter().cloned());
-    out
-}
-
-/// That what the environment names did not carry all cells, or none. The writer says so too, of its launch: this holds for the whole run, and for
-/// runs of writers that did not look.
-fn label_warning(digest: &Digest) -> Option<Warning> {
-    let label = Label::of(&digest.run);
-    let (kept, others) = label.kept().filter(|(_, others)| *others > 0)?;
-    let (name, told) = (label.named.as_deref()?, label.told()?);
-    let message = match kept {
-        0 => format!("Transport: FI_PROVIDER={name} was set, and nothing went by it: this is {told}."),
-        _ => format!(
-            "Transport: {others} of {} did not go by {name}: {told}.",
-            units::plural((kept + others) as u64, "cell")
-        ),
-    };
-    let said = digest.run.launches.iter().flat_map(|l| &l.warnings).find(|w| w.code == NOT_CARRIED);
-    Some(warning(NOT_CARRIED, message, said.and_then(|w| w.advice.clone())))
-}
-
-/// From this autocorrelation of one repetition with the next on, a cell's launch saw few states of the machine.
-const STRONG: f64 = 0.3;
-
-/// Where a repetition resembles the one before strongly, and what samples are worth for a median then.
-///
-/// The two are not the same: however long a phase of the machine lasts, the median of all samples does not depend on it where it
-/// lies between the times of some ranks and those of the others in every repetition, as with a bcast's root.
-fn dependence_warning(digest: &Digest) -> Option<Warning> {
-    let points = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
-    let strong: Vec<_> =
-        points().filter_map(|(p, point)| Some((p, point, point.lag1.filter(|r| *r >= STRONG)?))).collect();
-    let (profile, worst, lag1) = strong.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
-    let launches = digest.run.launches.len();
-    let another = match launches {
-        0 | 1 => ", but another launch may well see another state of the machine",
-        _ => "",
-    };
-    let message = format!(
-        "Dependence: in {} a repetition resembles the one before, all its ranks together; most in {} at {} (autocorrelation {lag1:.2}). {} Intervals allow for it{another}.",
-        units::of_cells(strong.len(), points().count()),
-        profile.title,
-        units::size(worst.size_bytes),
-        worth(strong.iter().map(|s| (s.0, s.1))),
-    );
-    let missing = ENOUGH_LAUNCHES.saturating_sub(launches);
-    Some(warning("dependence", message, (missing > 0).then(|| again::advice(digest, missing))))
-}
-
-/// What the samples of these cells are worth for their medians.
-fn worth<'a>(cells: impl Iterator<Item = (&'a Profile, &'a Point)>) -> String {
-    let share = |p: &Point| Some(p.effective? / p.row.count.max(1) as f64);
-    let least = cells.filter_map(|(profile, p)| Some((profile, p, share(p)?))).min_by(|a, b| a.2.total_cmp(&b.2));
-    match least {
-        Some((profile, point, share)) if share < 0.95 => format!(
-            "For a median, the samples of {} at {} are worth least: {} tell as much as {} independent ones would.",
-            profile.title,
-            units::size(point.size_bytes),
-            units::count(point.row.count),
-            units::count(point.effective.unwrap_or(0.0) as u64)
-        ),
-        Some(_) => "For a median, the samples of each are worth as much as independent ones: it lies between the times of some ranks and those of others, whatever the repetition.".to_owned(),
-        None => String::new(),
-    }
-}
-
-/// Where the clocks' error is more than a tenth of the least time.
-fn clock_warning(digest: &Digest) -> Option<Warning> {
-    let points = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
-    let bad: Vec<_> = points().filter(|(_, p)| p.has_row() && p.clock_error_ns > 0.1 * p.row.min_ns.max(0.0)).collect();
-    let (profile, worst) = bad.iter().max_by(|a, b| {
-        (a.1.clock_error_ns / a.1.row.min_ns.max(1.0)).total_cmp(&(b.1.clock_error_ns / b.1.row.min_ns.max(1.0)))
-    })?;
-    let message = format!(
-        "Clock error: in {} the clocks may be off by more than a tenth of the shortest time; worst in {} at {} (±{} of {}).",
-        units::of_cells(bad.len(), points().count()),
-        profile.title,
-        units::size(worst.size_bytes),
-        units::time(worst.clock_error_ns),
-        units::time(worst.row.min_ns)
-    );
-    let advice =
-        "ping-pong and sendrecv need one clock only; or a quieter network, and ranks on processors of their own";
-    Some(warning("clock-bounds", message, Some(advice.to_owned())))
 }

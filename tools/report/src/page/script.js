@@ -13,11 +13,12 @@
     if (input.checked) scale(input.value);
   });
 
-  // Choice of operation.
+  // Choice of operation: the others are away, and the one chosen is open.
   var choice = document.getElementById('operation');
   function operation() {
-    all('section[data-operation]').forEach(function (section) {
-      section.hidden = choice.value !== '' && section.id !== choice.value;
+    all('[data-operation]').forEach(function (part) {
+      part.hidden = choice.value !== '' && part.id !== choice.value;
+      if (part.id === choice.value) part.open = true;
     });
   }
   if (choice) {
@@ -25,10 +26,38 @@
     operation();
   }
 
+  // A picture or a line of the contents opens what it leads to, also one that a choice has put away.
+  function open(id) {
+    var part = id && document.getElementById(id);
+    if (!part) return;
+    if (part.hidden && choice) {
+      choice.value = '';
+      operation();
+    }
+    if (part.tagName === 'DETAILS') part.open = true;
+    part.scrollIntoView();
+  }
+  function opened() { open(decodeURIComponent(location.hash.slice(1))); }
+  all('a[href^="#"]').forEach(function (link) {
+    link.addEventListener('click', function () { open(link.getAttribute('href').slice(1)); });
+  });
+  window.addEventListener('hashchange', opened);
+  if (location.hash) opened();
+  function every(state) { all('details[data-operation]').forEach(function (part) { part.open = state; }); }
+  var button = document.getElementById('open');
+  if (button) {
+    button.addEventListener('click', function () {
+      var state = all('details[data-operation]').some(function (part) { return !part.open; });
+      every(state);
+      button.textContent = state ? 'close all' : 'open all';
+    });
+  }
+  window.addEventListener('beforeprint', function () { every(true); });
+
   // Choice of the level of contention, in each operation.
   all('select.level').forEach(function (select) {
     function show() {
-      all('[data-level]', select.closest('section')).forEach(function (part) {
+      all('[data-level]', select.closest('[data-operation]')).forEach(function (part) {
         part.classList.toggle('vanish', part.dataset.level !== select.value);
       });
     }
@@ -71,19 +100,8 @@
     var unit = box.width / view.width;
     return { svg: svg, unit: unit, left: box.left - view.x * unit, top: box.top - view.y * unit };
   }
-  var shown = null;
-  function show(figure, point, byKey) {
+  function show(figure, point) {
     var at = drawn(figure);
-    // A key may come to a value that a narrow window does not show yet.
-    if (byKey) {
-      var chart = figure.querySelector('.chart'), seen = chart.getBoundingClientRect();
-      var place = at.left + point.x * at.unit;
-      if (place < seen.left + 24 || place > seen.right - 24) {
-        chart.scrollLeft += place - (seen.left + seen.right) / 2;
-        at = drawn(figure);
-      }
-    }
-    shown = { figure: figure, point: point, scrolled: figure.querySelector('.chart').scrollLeft };
     lit.setAttribute('cx', point.x);
     lit.setAttribute('cy', point.y);
     at.svg.appendChild(lit);
@@ -97,7 +115,6 @@
   }
   function hide() {
     tip.hidden = true;
-    shown = null;
     if (lit.parentNode) lit.parentNode.removeChild(lit);
   }
   all('figure').forEach(function (figure) {
@@ -123,14 +140,8 @@
       if (!step || !list.length) return;
       event.preventDefault();
       figure.at = figure.at === undefined ? (step > 0 ? 0 : list.length - 1) : (figure.at + step + list.length) % list.length;
-      show(figure, list[figure.at], true);
+      show(figure, list[figure.at]);
     });
   });
   window.addEventListener('scroll', hide, { passive: true });
-  // A chart that was scrolled by hand takes its label away; one that a key scrolled keeps it.
-  all('.chart').forEach(function (chart) {
-    chart.addEventListener('scroll', function () {
-      if (shown && shown.figure.contains(chart) && shown.scrolled !== chart.scrollLeft) hide();
-    }, { passive: true });
-  });
 })();

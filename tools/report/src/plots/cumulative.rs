@@ -1,17 +1,16 @@
 //! Cumulative distributions, and their tails on logarithmic axes.
 
-use super::{
-    Detail, MAX_LINES, name, pooled, pooled_value, setting, share_ticks, size_legend, spread_out, title, words,
-};
+use super::parts::{Detail, MAX_LINES, name, pooled, pooled_value, setting, share_ticks, size_legend, title, words};
 use crate::digest::{Point, Profile};
 use crate::frame::{Frame, Margins, Plot};
+use crate::order::spread_out;
 use crate::plots::sizes::scale_of;
 use crate::scale::{Kind, Scale};
 use crate::svg::Path;
 use crate::{style, units};
 
-const MARGINS: Margins = Margins { left: 92.0, right: 92.0 };
-const HEIGHT: f64 = 260.0;
+const MARGINS: Margins = Margins { left: 88.0, right: 84.0 };
+const HEIGHT: f64 = 220.0;
 
 /// The points of a level whose distribution is known, no more than can be told apart.
 fn chosen(profile: &Profile, level: usize) -> (Vec<&Point>, usize) {

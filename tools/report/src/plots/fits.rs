@@ -2,11 +2,12 @@
 
 use weir_distribution::FitRecord;
 
-use super::{Detail, drawn_levels, name, setting, spread_out, title};
+use super::parts::{Detail, drawn_levels, name, sentence, setting, title};
 use crate::digest::{Point, Profile};
 use crate::families::{curve_of, parameter, shape_parameter, words as parameter_words};
 use crate::frame::{Entry, Frame, MARKS, Margins, Panel, Plot, mark};
 use crate::goodness;
+use crate::order::spread_out;
 use crate::scale::{Kind, Scale, Sizes, Tick};
 use crate::style::CATEGORY_COUNT;
 use crate::svg::{Anchor, Path};
@@ -31,15 +32,17 @@ pub fn overlay(profile: &Profile, level: usize, detail: &Detail) -> Option<Plot>
     }
     let families = families_of(&points);
     let explanation = format!(
-        "{} Histogram of the samples (grey) under the density of the chosen family (thick) and of the two next best (thin); a choice that tests reject is pale and dashed.",
+        "{} Histogram of the samples (grey) under the density of the chosen family (thick) and of the two next best (thin); what tests reject is grey and dashed.",
         setting(profile, level)
     );
-    let columns = points.len().min(3);
+    let columns = points.len().min(2);
     let mut frame = Frame::new(&title(profile, "fits"), &explanation, 0.0, MARGINS);
     let entry =
         |(i, f): (usize, &String)| Entry::line(&format!("line c{}", i % CATEGORY_COUNT), crate::families::name(f));
-    frame.legend(&families.iter().enumerate().map(entry).collect::<Vec<_>>());
-    let (panels, used) = Panel::grid(&frame, points.len(), columns, 120.0, 0.0);
+    let rejected = points.iter().flat_map(|p| drawn_fits(p)).any(|f| !goodness::rejected_by(f).is_empty());
+    let grey = rejected.then(|| Entry::line("line dash d3 c6", "rejected"));
+    frame.legend(&families.iter().enumerate().map(entry).chain(grey).collect::<Vec<_>>());
+    let (panels, used) = Panel::grid(&frame, points.len(), columns, 110.0, 0.0);
     for (point, panel) in points.iter().zip(&panels) {
         draw_panel(&mut frame, point, panel, &families);
     }
@@ -67,9 +70,10 @@ fn drawn_fits(point: &Point) -> Vec<&FitRecord> {
     goodness::next_best(point, NEXT).into_iter().chain(point.sound_choice()).collect()
 }
 
-/// Names of the families that are drawn in alphabetical order, so that each has one colour in a plot.
+/// Names of the families that are drawn in colour, in alphabetical order, so that each has one colour in a plot.
 fn families_of(points: &[&Point]) -> Vec<String> {
-    let mut all: Vec<String> = points.iter().flat_map(|p| drawn_fits(p)).map(|f| f.family.0.clone()).collect();
+    let sound = points.iter().flat_map(|p| drawn_fits(p)).filter(|f| goodness::rejected_by(f).is_empty());
+    let mut all: Vec<String> = sound.map(|f| f.family.0.clone()).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -77,7 +81,7 @@ fn families_of(points: &[&Point]) -> Vec<String> {
 
 fn draw_panel(frame: &mut Frame, point: &Point, panel: &Panel, families: &[String]) {
     let chosen = point.sound_choice();
-    // Short enough for a third of the sheet; the parameters are in the table and beside the pointer.
+    // Short enough for half of the sheet; the parameters are in the table and beside the pointer.
     let family = chosen.map_or("no family chosen", |fit| crate::families::name(fit.family.as_str()));
     let heading = format!("{}: {family}", units::size(point.size_bytes));
     let verdict = chosen.map_or_else(String::new, |fit| goodness::verdict(point, fit));
@@ -97,8 +101,9 @@ fn draw_panel(frame: &mut Frame, point: &Point, panel: &Panel, families: &[Strin
         let class = match (fit.chosen, goodness::rejected_by(fit).is_empty()) {
             (true, true) => format!("line thick c{colour}"),
             // It is the best of those that were tried, and no description of the samples.
-            (true, false) => format!("line thick dash d2 c{colour}"),
-            (false, _) => format!("thin d3 c{colour}"),
+            (true, false) => "line thick dash d3 c6".to_owned(),
+            (false, true) => format!("thin d3 c{colour}"),
+            (false, false) => "thin dash d1 c6".to_owned(),
         };
         frame.canvas.path(&class, &Path::through(&places));
     }
@@ -174,7 +179,7 @@ pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
     ];
     let explanation = format!(
         "{}. The family chosen most often here is {}; a line for each level of contention, through the sizes where it was chosen. A falling shape of Pearson 5 means a longer tail.",
-        super::sentence(&profile.key.qualities()),
+        sentence(&profile.key.qualities()),
         crate::families::name(&family)
     );
     let mut frame = Frame::new(&title(profile, "parameters of the fits"), &explanation, 0.0, MARGINS);
@@ -184,22 +189,34 @@ pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
         Entry::marked(&format!("thin c{c}"), MARKS[i % 3], &format!("f{c}"), &label)
     };
     frame.legend(&levels.iter().enumerate().map(entry).collect::<Vec<_>>());
-    let (panels, used) = Panel::grid(&frame, columns.len(), columns.len(), 150.0, 44.0);
-    let mut description = Vec::new();
+    let (panels, used) = Panel::grid(&frame, columns.len(), 2, 120.0, 48.0);
+    let (mut description, mut hollow, mut nothing) = (Vec::new(), 0, 0);
     for ((what, value, words, least), panel) in columns.into_iter().zip(&panels) {
-        let lines: Vec<Vec<(u64, f64)>> = levels
-            .iter()
-            .map(|l| {
-                fits(*l)
-                    .into_iter()
-                    .filter_map(|(p, f)| Some((p.size_bytes, value(f).filter(|v| v.is_finite())?)))
-                    .collect()
-            })
-            .collect();
+        let one = |(p, f): (&Point, &FitRecord)| {
+            let rejected = !goodness::rejected_by(f).is_empty();
+            Some(Value { size: p.size_bytes, value: value(f).filter(|v| v.is_finite())?, rejected })
+        };
+        let lines: Vec<Vec<Value>> = levels.iter().map(|l| fits(*l).into_iter().filter_map(one).collect()).collect();
+        hollow += lines.iter().flatten().filter(|v| v.rejected).count();
+        nothing += lines.iter().flatten().filter(|v| v.value < least).count();
         description.push(draw_parameter(&mut frame, panel, &profile.sizes, (what, words, least), &lines));
     }
     frame.grow(used - 34.0);
-    Some(frame.finish(&format!("{} parameters", profile.title), description.join("; "), ""))
+    let mut note = String::new();
+    if hollow > 0 {
+        note += " Hollow marks: tests reject the fit.";
+    }
+    if nothing > 0 {
+        note += " What is less than a nanosecond stands at the lower edge of a logarithmic axis.";
+    }
+    Some(frame.finish(&format!("{} parameters", profile.title), description.join("; "), note.trim_start()))
+}
+
+/// A parameter at a size.
+struct Value {
+    size: u64,
+    value: f64,
+    rejected: bool,
 }
 
 fn draw_parameter(
@@ -207,10 +224,10 @@ fn draw_parameter(
     panel: &Panel,
     sizes: &[u64],
     (what, words, least): (&str, fn(f64) -> String, f64),
-    lines: &[Vec<(u64, f64)>],
+    lines: &[Vec<Value>],
 ) -> String {
     panel.heading(&mut frame.canvas, what, "against message size");
-    let values = || lines.iter().flatten().map(|p| p.1);
+    let values = || lines.iter().flatten().map(|v| v.value);
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
     if !low.is_finite() {
         return format!("{what}: none");
@@ -223,15 +240,17 @@ fn draw_parameter(
     let ticks: Vec<Tick> = axis.ticks(4);
     panel.x_ticks(&mut frame.canvas, &ticks);
     for (i, line) in lines.iter().enumerate() {
-        let places: Vec<(f64, f64)> = line.iter().map(|(s, v)| (axis.at(*s), height.at(v.max(from)))).collect();
+        let places: Vec<(f64, f64)> = line.iter().map(|v| (axis.at(v.size), height.at(v.value.max(from)))).collect();
         let colour = i % CATEGORY_COUNT;
         frame.canvas.path(&format!("thin c{colour}"), &Path::through(&places));
-        let mut marks = Path::new();
-        for ((x, y), (size, value)) in places.into_iter().zip(line) {
-            mark(&mut marks, MARKS[i % 3], x, y);
-            frame.canvas.hint(x, y, &format!("{}: {what} {}", units::size(*size), words(*value)));
+        let (mut full, mut hollow) = (Path::new(), Path::new());
+        for ((x, y), v) in places.into_iter().zip(line) {
+            mark(if v.rejected { &mut hollow } else { &mut full }, MARKS[i % 3], x, y);
+            let rejected = if v.rejected { ", of a fit that tests reject" } else { "" };
+            frame.canvas.hint(x, y, &format!("{}: {what} {}{rejected}", units::size(v.size), words(v.value)));
         }
-        frame.canvas.path(&format!("f{colour}"), &marks);
+        frame.canvas.path(&format!("f{colour}"), &full);
+        frame.canvas.path(&format!("thin ground c{colour}"), &hollow);
     }
     format!("{what} from {} to {}", words(low), words(high))
 }

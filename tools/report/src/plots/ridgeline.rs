@@ -1,15 +1,16 @@
 //! The distribution at each size, one ridge above the other.
 
-use super::{Detail, name, setting, spread_out, title, words};
+use super::parts::{Detail, name, setting, title, words};
 use crate::digest::{Point, Profile};
 use crate::frame::{Frame, Margins, Plot};
+use crate::order::spread_out;
 use crate::plots::sizes::scale_of;
 use crate::reading::ENOUGH;
 use crate::scale::{Kind, Scale};
 use crate::svg::{Anchor, Path};
 use crate::{style, units};
 
-const MARGINS: Margins = Margins { left: 76.0, right: 96.0 };
+const MARGINS: Margins = Margins { left: 62.0, right: 72.0 };
 /// Most ridges that still show a form.
 const MOST: usize = 22;
 /// How far a ridge may rise into the one above, in their distance.
@@ -32,7 +33,7 @@ pub fn ridgeline(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -
             if few > 0 { format!("Fewer than {ENOUGH} samples: no form.") } else { "No samples were kept.".to_owned() };
         return Frame::empty(&name, &title, &why);
     }
-    let pitch = (400.0 / points.len() as f64).clamp(17.0, 60.0);
+    let pitch = (340.0 / points.len() as f64).clamp(17.0, 60.0);
     let over = if kind == Kind::Log { "over time" } else { "over time relative to its median" };
     let explanation = format!(
         "{} Density {over}, each ridge with the same height at its peak.{}",

@@ -1,6 +1,6 @@
 //! Minimum, median and 99th percentile against size (or against level, where there is one size), with all samples behind.
 
-use super::{Detail, name, setting, stretches, title, words};
+use super::parts::{Detail, name, setting, stretches, title, words};
 use crate::curve::common_scale;
 use crate::digest::{Point, Profile};
 use crate::frame::{Frame, Margins, Mark, Plot, mark};
@@ -10,10 +10,10 @@ use crate::style::SHADE_COUNT;
 use crate::svg::Path;
 use crate::units;
 
-const MARGINS: Margins = Margins { left: 76.0, right: 74.0 };
-const HEIGHT: f64 = 300.0;
+const MARGINS: Margins = Margins { left: 74.0, right: 76.0 };
+const HEIGHT: f64 = 240.0;
 /// Widest column of density.
-const WIDEST: f64 = 30.0;
+const WIDEST: f64 = 24.0;
 
 /// A point with its place along the horizontal axis.
 struct Column<'a> {
@@ -27,7 +27,7 @@ struct Column<'a> {
 pub fn against_size(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -> Plot {
     let points: Vec<&Point> = profile.at_level(level).collect();
     let sizes: Vec<u64> = points.iter().map(|p| p.size_bytes).collect();
-    let axis = Sizes::new(&sizes, MARGINS.left + 24.0, crate::frame::WIDTH - MARGINS.right - 24.0);
+    let axis = Sizes::new(&sizes, MARGINS.left + 16.0, crate::frame::WIDTH - MARGINS.right - 16.0);
     let columns: Vec<Column> =
         points.into_iter().map(|point| Column { at: axis.at(point.size_bytes), label: String::new(), point }).collect();
     let name = name(profile, &format!("time {}", kind.word()), level);
@@ -90,7 +90,7 @@ fn draw(sheet: &Sheet, columns: &[Column], ticks: &[Tick], pitch: f64, kind: Kin
     };
     frame.x_axis(ticks, sheet.label);
     frame.y_axis(&scale.ticks(6, units::time), "time");
-    let (marks, beyond) = density(&mut frame, columns, &scale, pitch, detail);
+    let (marks, beyond, below) = density(&mut frame, columns, &scale, pitch, detail);
     lines(&mut frame, columns, &scale);
     launches_apart(&mut frame, columns, &scale, pitch);
     let mut note = format!(
@@ -99,21 +99,31 @@ fn draw(sheet: &Sheet, columns: &[Column], ticks: &[Tick], pitch: f64, kind: Kin
         units::count(marks)
     );
     if beyond > 0.5 {
-        note += &format!(" {} samples lie above the plot.", units::count(beyond.round() as u64));
+        note += &format!(" {} above the plot.", lie(beyond));
     }
+    if below > 0.5 {
+        note += &format!(" {} below the plot, near nothing or less.", lie(below));
+    }
+    note += &moved(&mut frame, columns);
     let description = columns.iter().map(|c| words(c.point)).collect::<Vec<_>>().join("; ");
     frame.finish(&sheet.name, description, &note)
 }
 
+/// So many samples lie somewhere, in words.
+fn lie(count: f64) -> String {
+    let n = count.round() as u64;
+    format!("{} {}", units::plural(n, "sample"), if n == 1 { "lies" } else { "lie" })
+}
+
 /// All of it on a logarithmic scale; up to the largest p99 and some more on a linear one, which outliers would flatten.
 fn time_scale(columns: &[Column], kind: Kind, from: f64, to: f64) -> Option<Scale> {
-    let rows = || columns.iter().filter(|c| c.point.has_row()).map(|c| &c.point.row);
     let curves = columns.iter().map(|c| &c.point.curve);
-    let low = rows()
-        .map(|r| r.min_ns)
-        .chain(curves.clone().filter_map(|c| c.range().map(|r| r.0)))
-        .filter(|v| kind == Kind::Linear || *v > 0.0);
-    let low = low.fold(f64::INFINITY, f64::min);
+    // What is known by its summary alone has no curve to say how far down the axis must reach.
+    let least = |c: &Column| match kind {
+        Kind::Log => c.point.curve.log_floor().or(Some(c.point.row.min_ns).filter(|v| *v > 0.0 && c.point.has_row())),
+        Kind::Linear => c.point.curve.range().map(|r| r.0).or(c.point.has_row().then_some(c.point.row.min_ns)),
+    };
+    let low = columns.iter().filter_map(least).fold(f64::INFINITY, f64::min);
     let known = columns.iter().filter(|c| c.point.has_row());
     let p99 = known
         .map(|c| if c.point.knows_p99() { c.point.row.p99_ns } else { c.point.row.max_ns })
@@ -128,21 +138,26 @@ fn time_scale(columns: &[Column], kind: Kind, from: f64, to: f64) -> Option<Scal
     })
 }
 
-/// Draws the samples; returns the number of marks and how many samples lie above the scale.
-fn density(frame: &mut Frame, columns: &[Column], scale: &Scale, pitch: f64, detail: &Detail) -> (u64, f64) {
+/// Draws the samples; returns the number of marks, and how many samples lie above and below the scale.
+fn density(frame: &mut Frame, columns: &[Column], scale: &Scale, pitch: f64, detail: &Detail) -> (u64, f64, f64) {
     let rows = detail.density;
     let row = (frame.bottom - frame.top) / rows as f64;
     let width = (pitch * 0.72).min(WIDEST);
-    let (mut shades, mut marks, mut beyond) = (vec![Path::new(); SHADE_COUNT], 0, 0.0);
-    let (_, high) = scale.range();
+    let (mut shades, mut marks, mut beyond, mut beneath) = (vec![Path::new(); SHADE_COUNT], 0, 0.0, 0.0);
+    let (low, high) = scale.range();
     for column in columns {
         let curve = &column.point.curve;
         let above = curve.count() - curve.at_most(high);
-        beyond += above;
+        // Equal ones at the edge itself are on the scale.
+        let below = if curve.range().is_some_and(|r| r.0 < low) { curve.at_most(low) } else { 0.0 };
+        (beyond, beneath) = (beyond + above, beneath + below);
         let mut bins = curve.histogram(scale, rows);
         // What lies above would stand at the edge as if it belonged there.
         if let Some(last) = bins.last_mut() {
             *last = (*last - above).max(0.0);
+        }
+        if let Some(first) = bins.first_mut() {
+            *first = (*first - below).max(0.0);
         }
         let most = bins.iter().copied().fold(1.0, f64::max);
         for (i, count) in bins.iter().enumerate().filter(|(_, count)| **count > 0.01) {
@@ -157,7 +172,24 @@ fn density(frame: &mut Frame, columns: &[Column], scale: &Scale, pitch: f64, det
         frame.canvas.path(&format!("density c6 d{i}"), path);
     }
     frame.canvas.close();
-    (marks, beyond)
+    (marks, beyond, beneath)
+}
+
+/// Marks columns of which ranks moved at the upper edge; returns what is said of them.
+fn moved(frame: &mut Frame, columns: &[Column]) -> String {
+    let mut marks = Path::new();
+    let some: Vec<&Column> = columns.iter().filter(|c| !c.point.moved.is_empty()).collect();
+    for column in &some {
+        mark(&mut marks, Mark::Triangle, column.at, frame.top + 5.0);
+    }
+    frame.canvas.path("f3", &marks);
+    match some.len() {
+        0 => String::new(),
+        n => format!(
+            " Triangles at the upper edge: {} in which ranks changed their processor.",
+            units::plural(n as u64, "cell")
+        ),
+    }
 }
 
 /// Median of each launch as a tick right of the median of them all: how much launches differ.

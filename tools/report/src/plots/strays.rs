@@ -1,13 +1,13 @@
 //! Outliers where and when they happened: a time line with a row for each rank.
 
-use super::{Detail, title};
-use crate::digest::{Digest, Profile, Span, Stray};
+use super::parts::{Detail, title};
+use crate::digest::{Digest, Period, Profile, Stray};
 use crate::frame::{Frame, Margins, Plot};
 use crate::scale::{Kind, Scale, Tick};
 use crate::svg::Path;
 use crate::units;
 
-const MARGINS: Margins = Margins { left: 76.0, right: 24.0 };
+const MARGINS: Margins = Margins { left: 52.0, right: 20.0 };
 
 /// Launches one after the other on one axis of time, since each has a clock that begins at its origin.
 #[derive(Debug, Clone)]
@@ -19,11 +19,11 @@ pub struct TimeLine {
 }
 
 impl TimeLine {
-    /// The axis that holds all spans and strays.
+    /// The axis that holds all periods and strays.
     #[must_use]
-    pub fn new<'a>(spans: &[Span], strays: impl Iterator<Item = &'a Stray>) -> Self {
+    pub fn new<'a>(periods: &[Period], strays: impl Iterator<Item = &'a Stray>) -> Self {
         let mut ranges: Vec<(u32, i64, i64)> = Vec::new();
-        let seen = spans
+        let seen = periods
             .iter()
             .map(|s| (s.launch, s.from_ns, s.to_ns))
             .chain(strays.map(|s| (s.launch, s.start_ns, s.start_ns)));
@@ -84,7 +84,7 @@ fn length(from: i64, to: i64) -> f64 {
 pub fn of_run(digest: &Digest, detail: &Detail) -> Option<Plot> {
     let strays: Vec<Stray> = digest.profiles.iter().flat_map(|p| p.strays.iter().copied()).collect();
     let all = digest.profiles.iter().map(|p| p.stray_count).sum();
-    draw("outliers", "Outliers on the time line, all operations", &digest.spans, strays, all, detail)
+    draw("outliers", "Outliers on the time line, all operations", &digest.periods, strays, all, detail)
 }
 
 /// Outliers of one operation.
@@ -94,7 +94,7 @@ pub fn of_profile(profile: &Profile, detail: &Detail) -> Option<Plot> {
     draw(
         &name,
         &title(profile, "outliers on the time line"),
-        &profile.spans,
+        &profile.periods,
         profile.strays.clone(),
         profile.stray_count,
         detail,
@@ -108,13 +108,20 @@ const CLASSES: [(f64, &str, f64, &str); 3] = [
     (0.0, "f0", 2.0, "below"),
 ];
 
-fn draw(name: &str, title: &str, spans: &[Span], mut strays: Vec<Stray>, all: u64, detail: &Detail) -> Option<Plot> {
+fn draw(
+    name: &str,
+    title: &str,
+    periods: &[Period],
+    mut strays: Vec<Stray>,
+    all: u64,
+    detail: &Detail,
+) -> Option<Plot> {
     if strays.is_empty() {
         return None;
     }
     strays.sort_by(|a, b| b.factor.total_cmp(&a.factor));
     strays.truncate(detail.strays);
-    let line = TimeLine::new(spans, strays.iter());
+    let line = TimeLine::new(periods, strays.iter());
     let mut ranks: Vec<u32> = strays.iter().map(|s| s.rank).collect();
     ranks.sort_unstable();
     ranks.dedup();
@@ -141,13 +148,20 @@ fn draw(name: &str, title: &str, spans: &[Span], mut strays: Vec<Stray>, all: u6
         }
         frame.canvas.path(class.1, &path);
     }
+    let mut rings = Path::new();
+    for stray in strays.iter().filter(|s| s.moved) {
+        let (x, y) = (scale.at(line.at(stray.launch, stray.start_ns)), frame.top + rank_at(stray.rank));
+        rings.to(x - 5.0, y - 5.0).across(10.0).down(10.0).across(-10.0).close();
+    }
+    frame.canvas.path("ring c3", &rings);
     for stray in strays.iter().take(120) {
         let (x, y) = (scale.at(line.at(stray.launch, stray.start_ns)), frame.top + rank_at(stray.rank));
         let text = format!(
-            "rank {}: {}, {} × the median",
+            "rank {}: {}, {} × the median{}",
             stray.rank,
             units::time(stray.duration_ns),
-            units::number(stray.factor)
+            units::number(stray.factor),
+            if stray.moved { "; it or its partner changed the processor then" } else { "" }
         );
         frame.canvas.hint(x, y, &text);
     }
@@ -158,7 +172,11 @@ fn draw(name: &str, title: &str, spans: &[Span], mut strays: Vec<Stray>, all: u6
     } else {
         String::new()
     };
-    let note = format!("{}, {}, {}.{left_out}", legend[0], legend[1], legend[2]);
+    let moved = match strays.iter().filter(|s| s.moved).count() {
+        0 => String::new(),
+        n => format!(" In a box: {n} in a batch in which the rank or its partner changed the processor."),
+    };
+    let note = format!("{}, {}, {}.{moved}{left_out}", legend[0], legend[1], legend[2]);
     Some(frame.finish(name, note.clone(), &note))
 }
 

@@ -1,17 +1,17 @@
 //! The contention surface: time by size and level, as a heat map.
 
+use super::parts::{sentence, title, words};
 use crate::digest::{Point, Profile};
 use crate::frame::{Frame, Margins, Plot};
-use crate::style;
-use crate::svg::Anchor;
+use crate::order::spread_out;
+use crate::style::{self, LETTER};
+use crate::svg::{Anchor, width_em};
 use crate::units;
 
-use super::{sentence, spread_out, title, words};
-
-const MARGINS: Margins = Margins { left: 92.0, right: 24.0 };
+const MARGINS: Margins = Margins { left: 88.0, right: 14.0 };
 const ROW: f64 = 30.0;
 /// Most columns, so that a number fits into each.
-const MOST_SIZES: usize = 12;
+const MOST_SIZES: usize = 8;
 const MOST_LEVELS: usize = 24;
 
 /// Slow-down against the least contended level that measured a size, for each size and level; nothing if there is one
@@ -68,9 +68,14 @@ pub fn surface(profile: &Profile) -> Option<Plot> {
             frame.canvas.hint(cx, cy, &text);
         }
     }
+    let mut free_from = f64::MIN;
     for (column, size) in sizes.iter().enumerate() {
-        let x = frame.left + (column as f64 + 0.5) * width;
-        frame.canvas.text("small muted", x, frame.bottom + 16.0, Anchor::Middle, &units::size(*size));
+        let (x, text) = (frame.left + (column as f64 + 0.5) * width, units::size(*size));
+        let half = width_em(&text) * LETTER * 0.53;
+        if x - half >= free_from {
+            frame.canvas.text("small muted", x, frame.bottom + 16.0, Anchor::Middle, &text);
+            free_from = x + half + 4.0;
+        }
     }
     let pairs = profile.levels.iter().any(|l| l.pairs > 0);
     // Beside a few rows there is no room for more than a word.
@@ -81,7 +86,7 @@ pub fn surface(profile: &Profile) -> Option<Plot> {
         (false, false) => "placement",
     };
     let (x, y) = ((frame.left + frame.right) / 2.0, (frame.top + frame.bottom) / 2.0);
-    frame.canvas.text("small", x, frame.bottom + 36.0, Anchor::Middle, "message size");
+    frame.canvas.text("small", x, frame.bottom + 35.0, Anchor::Middle, "message size");
     frame.canvas.text_upwards("small", 15.0, y, Anchor::Middle, label);
     let left_out = profile.sizes.len() - sizes.len();
     let note = if left_out > 0 { format!("{left_out} sizes between those shown are left out.") } else { String::new() };

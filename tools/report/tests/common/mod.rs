@@ -9,7 +9,7 @@ use weir_distribution::{
     MpiInfo, Node, Outliers, Overhead, Placement, RankClock, Resync, Run, Sample, Skew, StartSync, State,
     SummaryRecord, TestRecord, Tool, Transport, TscInfo, Warning, Writer, flags,
 };
-use weir_report::digest::summary_record;
+use weir_report::condense::summary_record;
 use weir_stats::fit::fit;
 use weir_stats::{Distribution, Random, open_unit, seeded};
 
@@ -214,17 +214,20 @@ pub fn record(
         count: samples.iter().filter(|s| s.counts() && s.is_outlier()).count() as u64,
     });
     cell.summary = Some(summary_record(&sample, sample.count() as f64));
-    cell.skew = Some(skew());
+    cell.skew = Some(between(150.0));
+    // What lies between is longer than what a rank sees of it.
+    cell.span = (cell.configuration.pairs == 0).then(|| between(sample.quantile(0.9)));
     if shape.fits {
         cell.fits = fits(&sample);
     }
     cell
 }
 
-fn skew() -> Skew {
+/// Two hundred repetitions whose instants are from so many ns apart on.
+pub fn between(from_ns: f64) -> Skew {
     let mut recorder = weir_stats::Recorder::new(weir_stats::RecorderConfig::default()).expect("sound");
     for i in 0..200 {
-        recorder.record(f64::from(i % 37 * (i % 11)) * 4.0 + 150.0).expect("a duration");
+        recorder.record(f64::from(i % 37 * (i % 11)) * 4.0 + from_ns).expect("a duration");
     }
     let hdr = HdrHistogram {
         count: recorder.count(),
