@@ -9,7 +9,8 @@ use weir_stats::independence::{Tally, effective_count};
 use weir_stats::{CONFIDENCE, Interval};
 
 use weir_distribution::{
-    Cell, Configuration, FitRecord, HistogramRecord, Locality, Run, Sample, SizeMode, StartSync, SummaryRecord, Warning,
+    Cell, Configuration, FitRecord, HistogramRecord, Locality, Run, Sample, Service, SizeMode, StartSync, SummaryRecord,
+    Warning,
 };
 
 use crate::curve::Curve;
@@ -144,6 +145,8 @@ pub struct Point {
     pub fits: Vec<FitRecord>,
     /// Smallest step of a duration that the clock can tell; 0 if not known.
     pub tick_ns: f64,
+    /// How a server served its clients, of each launch that tells it.
+    pub services: Vec<Service>,
 }
 
 /// A sample far beyond the others.
@@ -360,6 +363,7 @@ fn make(cells: &[&Cell], read: &Read<'_>) -> Made {
     made.point.outliers = bounds.first().map(|b| (*b, outliers));
     let errors = cells.iter().filter_map(|c| c.clock_error_ns).chain(made.spans.iter().map(|s| s.error_ns.0));
     made.point.clock_error_ns = errors.filter(|e| e.is_finite()).fold(0.0, f64::max);
+    made.point.services = cells.iter().filter_map(|c| c.service).collect();
     made.point.fits = cells.iter().map(|c| &c.fits).find(|f| !f.is_empty()).cloned().unwrap_or_default();
     made.strays.sort_by(|a, b| b.duration_ns.total_cmp(&a.duration_ns));
     made.strays.truncate(STRAYS);
@@ -386,6 +390,7 @@ impl Point {
             missed: 0,
             fits: Vec::new(),
             tick_ns: 0.0,
+            services: Vec::new(),
         }
     }
 

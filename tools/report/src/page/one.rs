@@ -64,6 +64,7 @@ fn section(profile: &Profile, id: &str, detail: &Detail) -> String {
     out += &format!("<p class=\"lead\">{}.</p>\n", escape(&sentence(&profile.key.qualities())));
     out += &level_choice(&profile.levels, &profile.cells());
     out += &Table::of_profile(profile).html();
+    out += &Table::of_service(profile).map_or_else(String::new, |t| t.html());
     out += "<div class=\"figures\">\n";
     if profile.sizes.len() == 1 && profile.levels.len() > 1 {
         for kind in [Kind::Log, Kind::Linear] {
