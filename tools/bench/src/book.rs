@@ -192,4 +192,3 @@ fn save(run: &Run, writer: Option<&mut Writer>) -> Result<()> {
     };
     writer.update(change).map_err(|error| BenchError::Told(error.to_string()))
 }
-

@@ -244,7 +244,9 @@ fn over_mpi(settings: &Settings) -> Result<u8> {
         }
         Ok((report, watcher)) => {
             machine.finish()?;
-            report.map_or(Ok(code_of_others(&asked)), |report| conclude(report, &(&settings.args).into(), &asked.stop, watcher))
+            report.map_or(Ok(code_of_others(&asked)), |report| {
+                conclude(report, &(&settings.args).into(), &asked.stop, watcher)
+            })
         }
     }
 }
@@ -282,7 +284,9 @@ fn over_weir(settings: &Settings) -> Result<u8> {
         }
         Ok((report, watcher)) => {
             machine.finish();
-            report.map_or(Ok(code_of_others(&asked)), |report| conclude(report, &(&settings.args).into(), &asked.stop, watcher))
+            report.map_or(Ok(code_of_others(&asked)), |report| {
+                conclude(report, &(&settings.args).into(), &asked.stop, watcher)
+            })
         }
         Err(error) => {
             let usage = matches!(error, BenchError::Usage(_));

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use weir_distribution::{
-    Cell, ClockInfo, Configuration, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run, StartSync, State,
-    Tool, Transport, Warning,
+    Cell, ClockInfo, Configuration, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run, StartSync,
+    State, Tool, Transport, Warning,
 };
 
 use crate::append::{self, Begun};

@@ -245,13 +245,15 @@ fn service(run: &Run, launch: u32) -> String {
         return String::new();
     }
     cells.sort_by_key(|(c, _)| (c.pairs, c.size_bytes));
-    let titles = ["bytes", "clients", "rounds", "max/min", "worst", "Jain", "least", "of all", "answers/s", "cpu us", "MiB"];
+    let titles =
+        ["bytes", "clients", "rounds", "max/min", "worst", "Jain", "least", "of all", "answers/s", "cpu us", "MiB"];
     let line = |words: [String; 11]| {
         let widths = [10, 7, 7, 8, 8, 6, 6, 6, 10, 8, 8];
         let one = |(word, width): (&String, usize)| format!("{word:>width$}");
         words.iter().zip(widths).map(one).collect::<Vec<_>>().join(" ") + "\n"
     };
-    let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
+    let number =
+        |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
     let mut text = format!("\nhow the clients were served\n{}", line(titles.map(str::to_owned)));
     for (c, s) in cells {
         text += &line([

@@ -13,8 +13,8 @@ use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatA
 use crate::doctor::Severity;
 use crate::mpi::Kind;
 use crate::{
-    bench, bmi, bsp, carriers, change, compile, doctor, environment, interfaces, jobs, local, mpi, pages, provider, run,
-    settings, stat,
+    bench, bmi, bsp, carriers, change, compile, doctor, environment, interfaces, jobs, local, mpi, pages, provider,
+    run, settings, stat,
 };
 
 /// Does what the command line asks; returns the exit code.

@@ -68,7 +68,10 @@ fn closed(method: &str, variables: &[(&str, &str)]) {
     for cell in &run.cells {
         let clients = cell.configuration.pairs;
         assert!([2, 8].contains(&clients) && cell.configuration.ranks == clients + 1);
-        assert_eq!((cell.configuration.operation.0.as_str(), cell.configuration.start), ("serverload", StartSync::Window));
+        assert_eq!(
+            (cell.configuration.operation.0.as_str(), cell.configuration.start),
+            ("serverload", StartSync::Window)
+        );
         let (summary, service) = (cell.summary.as_ref().expect("times"), cell.service.expect("service"));
         assert_eq!((summary.count, service.rounds), (6 * u64::from(clients), 6));
         let spread = service.spread_p50.expect("a spread");
@@ -192,7 +195,8 @@ fn long(method: &str) -> (Child, Vec<u32>) {
 }
 
 fn gone(all: &[u32]) {
-    let lives = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    let lives =
+        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
     let begun = Instant::now();
     while all.iter().any(lives) {
         assert!(begun.elapsed() < Duration::from_secs(20), "{all:?} are left");

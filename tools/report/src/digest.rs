@@ -9,8 +9,8 @@ use weir_stats::independence::{Tally, effective_count};
 use weir_stats::{CONFIDENCE, Interval};
 
 use weir_distribution::{
-    Cell, Configuration, FitRecord, HistogramRecord, Locality, Run, Sample, Service, SizeMode, StartSync, SummaryRecord,
-    Warning,
+    Cell, Configuration, FitRecord, HistogramRecord, Locality, Run, Sample, Service, SizeMode, StartSync,
+    SummaryRecord, Warning,
 };
 
 use crate::curve::Curve;

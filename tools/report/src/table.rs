@@ -126,26 +126,29 @@ impl Table {
             weir_stats::Sample::durations(values).ok().map(|sample| sample.median())
         };
         let shown = |value: Option<f64>, words: &dyn Fn(f64) -> String| value.map_or_else(|| "–".to_owned(), words);
-        let rows = profile.points.iter().filter(|(_, point)| !point.services.is_empty()).map(|((level, size), point)| {
-            let all = &point.services;
-            let of = |get: &dyn Fn(&Service) -> Option<f64>| middle(&mut all.iter().map(get));
-            let most = |get: &dyn Fn(&Service) -> Option<f64>| all.iter().filter_map(get).reduce(f64::max);
-            let number = |digits: usize| move |value: f64| format!("{value:.digits$}");
-            let rounds: u64 = all.iter().map(|s| s.rounds).sum();
-            let cells = vec![
-                units::size(*size),
-                if rounds > 0 { units::count(rounds) } else { "–".into() },
-                shown(of(&|s| s.spread_p50), &number(2)),
-                shown(most(&|s| s.spread_max), &number(2)),
-                shown(of(&|s| s.jain_p50), &number(3)),
-                shown(all.iter().filter_map(|s| s.jain_min).reduce(f64::min), &number(3)),
-                shown(of(&|s| s.jain_clients), &number(3)),
-                shown(of(&|s| Some(s.answers_per_s)), &number(0)),
-                shown(of(&|s| s.server_cpu_ns), &units::time),
-                shown(most(&|s| s.server_peak_bytes.map(|b| b as f64)), &|b| format!("{:.1} MiB", b / f64::from(1 << 20))),
-            ];
-            (*level, cells, "")
-        });
+        let rows =
+            profile.points.iter().filter(|(_, point)| !point.services.is_empty()).map(|((level, size), point)| {
+                let all = &point.services;
+                let of = |get: &dyn Fn(&Service) -> Option<f64>| middle(&mut all.iter().map(get));
+                let most = |get: &dyn Fn(&Service) -> Option<f64>| all.iter().filter_map(get).reduce(f64::max);
+                let number = |digits: usize| move |value: f64| format!("{value:.digits$}");
+                let rounds: u64 = all.iter().map(|s| s.rounds).sum();
+                let cells = vec![
+                    units::size(*size),
+                    if rounds > 0 { units::count(rounds) } else { "–".into() },
+                    shown(of(&|s| s.spread_p50), &number(2)),
+                    shown(most(&|s| s.spread_max), &number(2)),
+                    shown(of(&|s| s.jain_p50), &number(3)),
+                    shown(all.iter().filter_map(|s| s.jain_min).reduce(f64::min), &number(3)),
+                    shown(of(&|s| s.jain_clients), &number(3)),
+                    shown(of(&|s| Some(s.answers_per_s)), &number(0)),
+                    shown(of(&|s| s.server_cpu_ns), &units::time),
+                    shown(most(&|s| s.server_peak_bytes.map(|b| b as f64)), &|b| {
+                        format!("{:.1} MiB", b / f64::from(1 << 20))
+                    }),
+                ];
+                (*level, cells, "")
+            });
         let rows: Vec<_> = rows.collect();
         let mut order = level_order(&profile.cells());
         order.retain(|level| rows.iter().any(|r| r.0 == *level));

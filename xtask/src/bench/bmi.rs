@@ -12,9 +12,9 @@ use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::serverload;
 use super::beside::{Common, Told, about_json, bar, failures, head, launches_json, spread, wanted};
 use super::measure::Spread;
+use super::serverload;
 use crate::lab::{self, Lab, Wire};
 use crate::paths::Paths;
 use crate::process::{run_limited, run_quiet};
@@ -143,7 +143,8 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     };
     bar.finish_and_clear();
     let page = page(&results, &cells, &sides, &about) + &serverload::section(&served, &loads, &libraries);
-    let json = json!({ "about": about_json(&about), "cells": to_json(&results), "serverload": serverload::to_json(&served) });
+    let json =
+        json!({ "about": about_json(&about), "cells": to_json(&results), "serverload": serverload::to_json(&served) });
     options.common.publish(paths, &options.name, &page, &json)
 }
 

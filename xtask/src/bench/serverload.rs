@@ -250,8 +250,7 @@ fn row(results: &Results, cell: &Cell, side: &Side) -> String {
 
 /// The same for programs.
 pub fn to_json(results: &Results) -> Value {
-    let one =
-        |((cell, side), all): (&(&str, &str), &Vec<Told>)| json!({ "cell": cell, "side": side, "launches": launches_json(Some(all)) });
+    let one = |((cell, side), all): (&(&str, &str), &Vec<Told>)| json!({ "cell": cell, "side": side, "launches": launches_json(Some(all)) });
     results.iter().map(one).collect::<Vec<_>>().into()
 }
 

@@ -171,11 +171,18 @@ impl ServerloadArgs {
         within("--timeout", self.timeout, 0.1, 1e5)?;
         let named = self.method.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if self.method.is_empty() || !named || self.method.starts_with("bmi_") {
-            return usage(format!("--method {:?} is not a method's name without bmi_, such as weir or tcp", self.method));
+            return usage(format!(
+                "--method {:?} is not a method's name without bmi_, such as weir or tcp",
+                self.method
+            ));
         }
         match (self.loops, self.rate) {
-            (Loop::Closed, Some(_)) => return usage("--rate needs --loop open: in a closed loop answers bring requests".into()),
-            (Loop::Open, _) if self.rounds.is_some() => return usage("--rounds needs --loop closed: an open loop has none".into()),
+            (Loop::Closed, Some(_)) => {
+                return usage("--rate needs --loop open: in a closed loop answers bring requests".into());
+            }
+            (Loop::Open, _) if self.rounds.is_some() => {
+                return usage("--rounds needs --loop closed: an open loop has none".into());
+            }
             (Loop::Open, Some(rate)) => {
                 within("--rate", rate, 0.01, 1e7)?;
                 within("requests of a cell (--rate times --time)", rate * self.time, 1.0, MOST_REQUESTS)?;

@@ -226,7 +226,11 @@ mod tests {
         let longest = all.iter().map(|one| one.length_ns).max().unwrap();
         assert!((495 * MS..=502 * MS).contains(&longest), "{longest}");
         // And requests went out when they were due, not after the answers before.
-        assert!(server.asked.iter().zip(&plan).all(|(at, due)| (0..2 * MS).contains(&(at - due))), "{:?}", server.asked);
+        assert!(
+            server.asked.iter().zip(&plan).all(|(at, due)| (0..2 * MS).contains(&(at - due))),
+            "{:?}",
+            server.asked
+        );
     }
 
     #[test]

@@ -145,7 +145,11 @@ fn checked(data: &[u8], got: usize) -> Result<()> {
         let text = format!("{got} bytes instead of {}", data.len());
         return Err(BenchError::machine("an answer", text));
     }
-    if is_answer(data) { Ok(()) } else { Err(BenchError::machine("an answer", "its bytes are not those that were sent")) }
+    if is_answer(data) {
+        Ok(())
+    } else {
+        Err(BenchError::machine("an answer", "its bytes are not those that were sent"))
+    }
 }
 
 impl Asking for BmiClient {

@@ -152,7 +152,8 @@ impl Crew {
                 },
                 Ok((rank, Heard::Ended(cause))) => return Err(self.explained(rank, Some(cause))),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) if Instant::now() > deadline => {
-                    let silent: Vec<&str> = missing.iter().take(3).map(|&rank| self.members[rank].name.as_str()).collect();
+                    let silent: Vec<&str> =
+                        missing.iter().take(3).map(|&rank| self.members[rank].name.as_str()).collect();
                     let more = if missing.len() > 3 { ", ..." } else { "" };
                     let text = format!("no word within {} s from {}{more}", patience.as_secs_f64(), silent.join(", "));
                     return Err(BenchError::machine("waiting", text));
@@ -268,7 +269,8 @@ mod tests {
 
     #[test]
     fn the_first_host_serves_and_the_clients_are_on_the_others_in_turn() {
-        let hosts = |names: &[&str]| Hosts { names: names.iter().map(ToString::to_string).collect(), ..Hosts::default() };
+        let hosts =
+            |names: &[&str]| Hosts { names: names.iter().map(ToString::to_string).collect(), ..Hosts::default() };
         let three = hosts(&["a", "b", "c"]);
         assert_eq!((0..5).map(|rank| three.of(rank)).collect::<Vec<_>>(), ["a", "b", "c", "b", "c"].map(Some));
         assert_eq!((hosts(&["a"]).of(0), hosts(&["a"]).of(3), hosts(&[]).of(1)), (Some("a"), Some("a"), None));

@@ -134,7 +134,8 @@ impl<'a> Group<'a> {
         }
         let assumptions = Assumptions::default();
         let estimate = Estimate::envelope(&probes, Rate::unknown(&assumptions), &assumptions);
-        let estimate = estimate.ok_or_else(|| BenchError::machine("another host's clock", "its readings make no sense"))?;
+        let estimate =
+            estimate.ok_or_else(|| BenchError::machine("another host's clock", "its readings make no sense"))?;
         Ok(Offset { ns: estimate.offset_ns, error_ns: estimate.hard_bound_ns(&assumptions) })
     }
 
@@ -309,7 +310,9 @@ fn timeout_ms(args: &ServerloadArgs) -> u64 {
 
 fn of_ready(report: Report) -> Result<((Facts, String), u16)> {
     match report {
-        Report::Ready { facts, clock, port } if facts.version == env!("CARGO_PKG_VERSION") => Ok(((*facts, clock), port)),
+        Report::Ready { facts, clock, port } if facts.version == env!("CARGO_PKG_VERSION") => {
+            Ok(((*facts, clock), port))
+        }
         Report::Ready { facts, .. } => {
             let text = format!("{} has weir {}, this is {}", facts.node.name, facts.version, env!("CARGO_PKG_VERSION"));
             Err(BenchError::Usage(text))

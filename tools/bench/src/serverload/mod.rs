@@ -39,12 +39,15 @@ use words::Stack;
 /// Outliers are beyond so many times this quantile, as by default elsewhere.
 const OUTLIERS: (f64, f64) = (0.99, 5.0);
 
+/// Finds how processes are started on hosts, by `--agent` and `--weir`; the hosts' names are added here.
+type Start<'a> = dyn Fn(Option<&str>, Option<&str>) -> std::result::Result<Hosts, String> + 'a;
+
 /// What this command needs of the program around it.
 pub struct Around<'a> {
     /// Finds Weir's own BMI library.
     pub library: &'a dyn Fn() -> std::result::Result<PathBuf, String>,
-    /// What starts a command on a host, by `--agent` and `--weir`; names are added here.
-    pub hosts: &'a dyn Fn(Option<&str>, Option<&str>) -> std::result::Result<Hosts, String>,
+    /// What starts a command on a host.
+    pub hosts: &'a Start<'a>,
 }
 
 /// Does what the command line asks; returns the exit code.
@@ -85,9 +88,17 @@ fn lead(args: &ServerloadArgs, around: &Around<'_>) -> Result<u8> {
 }
 
 /// One launch; what it came to is told, of the last one also what all came to.
-fn launch(args: &ServerloadArgs, stack: &Stack, hosts: &Hosts, cells: &[Load], asked: &Asked, number: u32) -> Result<u8> {
+fn launch(
+    args: &ServerloadArgs,
+    stack: &Stack,
+    hosts: &Hosts,
+    cells: &[Load],
+    asked: &Asked,
+    number: u32,
+) -> Result<u8> {
     let (several, last) = (args.launches > 1, number == args.launches);
-    let manner = Manner { output: args.output.clone(), json: args.json, quiet: args.quiet, of_several: several && !last };
+    let manner =
+        Manner { output: args.output.clone(), json: args.json, quiet: args.quiet, of_several: several && !last };
     if several && !args.quiet && !args.json {
         eprintln!("launch {number} of {}", args.launches);
     }
@@ -118,7 +129,8 @@ fn stack(args: &ServerloadArgs, around: &Around<'_>) -> Result<Stack> {
         // Processes may be started elsewhere.
         Some(file) if args.hosts.is_empty() => {
             let found = file.canonicalize();
-            stack.library = Some(found.map_err(|error| BenchError::Usage(format!("--library {}: {error}", file.display())))?);
+            stack.library =
+                Some(found.map_err(|error| BenchError::Usage(format!("--library {}: {error}", file.display())))?);
         }
         None if !stack.is_sockets() => stack.library = Some((around.library)().map_err(BenchError::Told)?),
         _ => {}

@@ -110,8 +110,12 @@ pub fn head(args: &ServerloadArgs, stack: &Stack, facts: &[Facts], layout: &Layo
     run.command = typed::words(None);
     run.nodes = run::nodes(facts, layout, &[]);
     run.environment = host::environment(std::env::vars());
-    let mut settings: std::collections::BTreeMap<String, String> =
-        run.environment.iter().filter(|(name, _)| name.starts_with("WEIR_")).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let mut settings: std::collections::BTreeMap<String, String> = run
+        .environment
+        .iter()
+        .filter(|(name, _)| name.starts_with("WEIR_"))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
     if let Some(library) = stack.library.as_ref().filter(|_| !stack.is_sockets()) {
         settings.insert("library".into(), library.display().to_string());
         settings.insert("dialect".into(), stack.dialect.name().into());
@@ -134,23 +138,30 @@ pub fn head(args: &ServerloadArgs, stack: &Stack, facts: &[Facts], layout: &Layo
     (run, launch)
 }
 
-/// About clients that share processors; that they move is usual for servers.
+/// About clients that share processors, in one line however many hosts there are. That they move is usual for servers.
 fn of_placement(facts: &[Facts], layout: &Layout) -> Vec<Warning> {
     let told = warnings::of_placement(facts, layout, false).into_iter().filter(|w| w.code != "unpinned-ranks");
-    let advised = told.map(|warning| match warning.code.as_str() {
-        "oversubscribed" => {
-            Warning { advice: Some("fewer --clients, or --hosts with more of them".into()), ..warning }
-        }
-        _ => warning,
-    });
-    advised.collect()
+    let (mut crowded, mut rest): (Vec<Warning>, Vec<Warning>) = told.partition(|w| w.code == "oversubscribed");
+    if let Some(first) = crowded.first_mut() {
+        first.advice = Some("fewer --clients, or --hosts with more of them".into());
+        let others = match crowded.len() - 1 {
+            0 => String::new(),
+            1 => "; so on 1 host more".to_owned(),
+            more => format!("; so on {more} hosts more"),
+        };
+        crowded[0].message += &others;
+        crowded.truncate(1);
+    }
+    crowded.append(&mut rest);
+    crowded
 }
 
 /// The clocks by which the clients were released.
 #[must_use]
 pub fn clock(offsets: &[Offset]) -> ClockInfo {
     let one = offsets.iter().all(|offset| *offset == Offset::default());
-    let rank = |(rank, offset): (usize, &Offset)| RankClock { rank: rank as u32, error_ns: offset.error_ns, drift_ppm: None };
+    let rank =
+        |(rank, offset): (usize, &Offset)| RankClock { rank: rank as u32, error_ns: offset.error_ns, drift_ppm: None };
     ClockInfo {
         source: "monotonic".into(),
         frequency_hz: None,
@@ -158,5 +169,85 @@ pub fn clock(offsets: &[Offset]) -> ClockInfo {
         algorithm: if one { "none" } else { "linear" }.into(),
         ranks: offsets.iter().enumerate().map(rank).collect(),
         resyncs: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Noted;
+    use crate::serverload::args::tests::args;
+
+    /// A server and two clients on one host; what each client timed in four rounds, the third of which one was late for.
+    fn measured() -> Measured {
+        let noted = |lengths: [f64; 4], missed: Vec<u32>| Noted {
+            begin_ns: (0..4).map(|k| k * 1000).collect(),
+            end_ns: lengths.iter().zip(0..).map(|(length, k)| k * 1000 + *length as i64).collect(),
+            length_ns: lengths.to_vec(),
+            missed,
+            ..Noted::default()
+        };
+        Measured {
+            ranks: vec![
+                Noted::default(),
+                noted([900.0, 100.0, 10.0, 100.0], vec![]),
+                noted([900.0, 200.0, 990.0, 400.0], vec![2]),
+            ],
+            repetitions: 4,
+            pilot: 1,
+            why: "repetitions".into(),
+            span_ns: (0, 4000),
+            window_ns: None,
+            start: StartSync::Window,
+            windows_failed: None,
+            agreed_ns: Vec::new(),
+            elapsed_ns: 4000.0,
+            lost: crate::budget::Lost::default(),
+        }
+    }
+
+    const RULES: Rules =
+        Rules { keep: 1000, warm_up: Some(0), percentile: 0.99, multiplier: 5.0, seed: 1, counted: None };
+
+    #[test]
+    fn only_rounds_that_count_say_how_even_a_server_is() {
+        let layout = Layout { nodes: vec![0; 3] };
+        let args = args(&[]);
+        let load = Load { clients: 2, bytes: 10 };
+        let spec = spec(load, args.loops, &layout);
+        let used = Used { cpu_ns: Some(5.0), peak_bytes: Some(7) };
+        let (cell, samples) = cell(&args, &spec, &(measured(), used), &RULES, &layout).unwrap();
+        let service = cell.service.unwrap();
+        // The first is warm-up, the third began late.
+        assert_eq!((cell.warm_up, cell.missed_windows, service.rounds), (1, 1, 2));
+        assert_eq!((service.spread_p50, service.spread_max), (Some(3.0), Some(4.0)));
+        assert_eq!((service.server_cpu_ns, service.server_peak_bytes), (Some(5.0), Some(7)));
+        // Four answers in 200 and 400 ns.
+        assert!((service.answers_per_s - 4.0 / 600e-9).abs() < 1.0, "{service:?}");
+        assert_eq!(cell.summary.unwrap().count, 4);
+        let c = cell.configuration;
+        assert_eq!((c.pairs, c.ranks, c.locality, c.nodes, c.ranks_per_node), (2, 3, Locality::Intra, 1, 3));
+        assert_eq!(c.parameters.get("loop").map(String::as_str), Some("closed"));
+        assert!(samples.iter().all(|s| s.peer == 0 && s.rank > 0) && samples.len() == 8);
+    }
+
+    #[test]
+    fn hosts_of_clients_are_told_apart_from_the_servers() {
+        let locality = |nodes: &[usize], clients: u32| {
+            spec(Load { clients, bytes: 1 }, Loop::Open, &Layout { nodes: nodes.to_vec() }).locality
+        };
+        assert_eq!(locality(&[0, 1, 2, 1], 3), Locality::Inter);
+        assert_eq!(locality(&[0, 0, 1], 2), Locality::Mixed);
+        assert_eq!(locality(&[0, 0, 1], 1), Locality::Intra, "the second client takes no part");
+    }
+
+    #[test]
+    fn many_crowded_hosts_are_one_line() {
+        let mut facts: Vec<Facts> = (0..6).map(|k| Facts::unknown(&format!("n{}", k / 2))).collect();
+        facts.iter_mut().for_each(|facts| facts.online = 1);
+        let told = of_placement(&facts, &Layout { nodes: vec![0, 0, 1, 1, 2, 2] });
+        assert_eq!(told.len(), 1);
+        assert!(told[0].message.ends_with("; so on 2 hosts more"), "{}", told[0].message);
+        assert!(told[0].advice.as_ref().unwrap().contains("--clients"));
     }
 }

@@ -78,11 +78,13 @@ impl SocketServer {
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
                 Err(error) => return Err(failed("accepting a client")(error)),
             };
-            stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).map_err(failed("a client's socket"))?;
+            stream
+                .set_nonblocking(true)
+                .and_then(|()| stream.set_nodelay(true))
+                .map_err(failed("a client's socket"))?;
             let event = EpollEvent::new(EpollFlags::EPOLLIN, self.next);
             self.epoll.add(&stream, event).map_err(system("epoll"))?;
-            let new =
-                Connection { stream, got: Vec::new(), waiting: VecDeque::new(), written: 0, full: false };
+            let new = Connection { stream, got: Vec::new(), waiting: VecDeque::new(), written: 0, full: false };
             self.connections.insert(self.next, new);
             self.next += 1;
         }
@@ -218,7 +220,11 @@ impl SocketClient {
             }
         }
         self.got = 0;
-        if is_answer(&self.into) { Ok(true) } else { Err(BenchError::machine("an answer", "its bytes are not those that were sent")) }
+        if is_answer(&self.into) {
+            Ok(true)
+        } else {
+            Err(BenchError::machine("an answer", "its bytes are not those that were sent"))
+        }
     }
 }
 

@@ -48,7 +48,11 @@ impl Stack {
     #[must_use]
     pub fn url(&self, address: &str, port: u16) -> String {
         // An IPv6 address stands in brackets.
-        let host = if address.contains(':') && !address.starts_with('[') { format!("[{address}]") } else { address.to_owned() };
+        let host = if address.contains(':') && !address.starts_with('[') {
+            format!("[{address}]")
+        } else {
+            address.to_owned()
+        };
         if self.is_sockets() { format!("{host}:{port}") } else { format!("{}://{host}:{port}", self.method) }
     }
 }
