@@ -153,9 +153,11 @@ fn a_launch_more_repeats_the_cells() {
     let dir = folder.path().join("run");
     let words = ["--method", "sockets", "--clients", "2", "-s", "1000", "--rounds", "3"];
     measured(&dir, &words, &[]);
-    let (run, _) = measured(&dir, &[&words[..], &["--append"]].concat(), &[]);
-    assert_eq!((run.launches.len(), run.cells.len()), (2, 2));
-    assert_eq!(run.cells[0].configuration, run.cells[1].configuration);
+    let (run, printed) = measured(&dir, &[&words[..], &["--append", "--launches", "2"]].concat(), &[]);
+    assert_eq!((run.launches.len(), run.cells.len()), (3, 3));
+    assert!(run.cells.iter().all(|cell| cell.configuration == run.cells[0].configuration));
+    assert!(run.launches.iter().all(|launch| launch.state == State::Complete), "{:?}", run.launches);
+    assert!(printed.contains("medians of launches"), "{printed}");
 }
 
 #[test]

@@ -293,12 +293,12 @@ mod tests {
     #[test]
     fn who_says_nonsense_or_ends_is_named_with_how() {
         let mut crew = Crew::new(&Asked::default());
-        crew.add(&shell("echo Welcome to x; sleep 5"), &first_order()).unwrap();
+        crew.add(&shell("echo Welcome to x; exec sleep 5"), &first_order()).unwrap();
         let error = crew.hear([0], Duration::from_secs(5), |_, _| Ok(())).unwrap_err().to_string();
         assert!(error.starts_with("the server on x: it is no weir bench") && error.contains("Welcome to x"), "{error}");
         crew.kill(0);
         let mut crew = Crew::new(&Asked::default());
-        crew.add(&shell("exit 7"), &first_order()).unwrap();
+        crew.add(&shell("read a; exit 7"), &first_order()).unwrap();
         let error = crew.hear([0], Duration::from_secs(5), |_, _| Ok(())).unwrap_err().to_string();
         assert_eq!(error, "the server on x: it ended (exit status: 7)");
     }
@@ -306,13 +306,13 @@ mod tests {
     #[test]
     fn a_clients_failure_is_explained_by_the_end_of_its_server() {
         let mut crew = Crew::new(&Asked::default());
-        crew.add(&shell("sleep 0.2; exit 3"), &first_order()).unwrap();
-        crew.add(&shell(r#"echo '{"Failed":"BMI_ECONNRESET"}'"#), &first_order()).unwrap();
+        crew.add(&shell("read a; sleep 0.2; exit 3"), &first_order()).unwrap();
+        crew.add(&shell(r#"read a; echo '{"Failed":"BMI_ECONNRESET"}'"#), &first_order()).unwrap();
         let error = crew.hear([1], Duration::from_secs(5), |_, _| Ok(())).unwrap_err().to_string();
         assert_eq!(error, "the server on x: it ended (exit status: 3)");
         let mut crew = Crew::new(&Asked::default());
         crew.add(&shell("read a; read b"), &first_order()).unwrap();
-        crew.add(&shell(r#"echo '{"Failed":"BMI_ECONNRESET"}'"#), &first_order()).unwrap();
+        crew.add(&shell(r#"read a; echo '{"Failed":"BMI_ECONNRESET"}'"#), &first_order()).unwrap();
         let error = crew.hear([1], Duration::from_secs(5), |_, _| Ok(())).unwrap_err().to_string();
         assert_eq!(error, "client 1 on x: BMI_ECONNRESET");
     }
