@@ -86,14 +86,16 @@ const fn side(name: &'static str, method: &'static str, build: Option<Build>) ->
     Side { name, method, build, env: &[], congestion: None }
 }
 
-const SIDES: [Side; 8] = [
+const SIDES: [Side; 9] = [
     side("bmi_tcp", "tcp", Some(Build::Ours)),
     Side { env: &[("WEIR_CARRIER", "udp")], ..side("bmi_weir, packets", "weir", Some(Build::Ours)) },
     Side { env: &[("WEIR_CARRIER", "shm")], ..side("bmi_weir, shared memory", "weir", Some(Build::Ours)) },
     side("bmi_weir", "weir", Some(Build::Ours)),
     side("OrangeFS's bmi_tcp", "tcp", Some(Build::OrangeFs)),
     side("radix-io's bmi_tcp", "tcp", Some(Build::Radix)),
+    // By the kernel's default.
     side("raw TCP", "sockets", None),
+    Side { congestion: Some("cubic"), ..side("raw TCP, cubic", "sockets", None) },
     Side { congestion: Some("bbr"), ..side("raw TCP, BBR", "sockets", None) },
 ];
 
@@ -274,7 +276,9 @@ mod tests {
             assert!(every.contains(&"raw TCP") && every.contains(&"OrangeFS's bmi_tcp"), "{}", cell.id);
             assert!(own.contains(&"raw TCP") && !own.contains(&"radix-io's bmi_tcp"), "{}", cell.id);
             assert_eq!(own.contains(&"bmi_weir, shared memory"), cell.net == Net::Host);
-            assert_eq!(own.contains(&"raw TCP, BBR"), cell.net.is_hard());
+            for chosen in ["raw TCP, cubic", "raw TCP, BBR"] {
+                assert_eq!(own.contains(&chosen), cell.net.is_hard());
+            }
         }
     }
 
