@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> u8 {
 }
 
 /// A reader that has gone away is no failure.
-fn print(text: &str) -> Result<u8> {
+pub(crate) fn print(text: &str) -> Result<u8> {
     match std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(BenchError::machine("standard output", error))
@@ -238,13 +238,15 @@ fn over_mpi(settings: &Settings) -> Result<u8> {
         }
         // Who passed the wish on may kill a second later, and MPI need not end in good order any more: people first.
         Ok((Some(report), watcher)) if !report.complete => {
-            let concluded = conclude(report, settings, &asked.stop, watcher);
+            let concluded = conclude(report, &(&settings.args).into(), &asked.stop, watcher);
             machine.finish()?;
             concluded
         }
         Ok((report, watcher)) => {
             machine.finish()?;
-            report.map_or(Ok(code_of_others(&asked)), |report| conclude(report, settings, &asked.stop, watcher))
+            report.map_or(Ok(code_of_others(&asked)), |report| {
+                conclude(report, &(&settings.args).into(), &asked.stop, watcher)
+            })
         }
     }
 }
@@ -276,13 +278,15 @@ fn over_weir(settings: &Settings) -> Result<u8> {
     match measure(&machine, settings, &about, &asked) {
         Ok((None, _)) if rank == 0 => Ok(taken_over()),
         Ok((Some(report), watcher)) if !report.complete => {
-            let concluded = conclude(report, settings, &asked.stop, watcher);
+            let concluded = conclude(report, &(&settings.args).into(), &asked.stop, watcher);
             machine.finish();
             concluded
         }
         Ok((report, watcher)) => {
             machine.finish();
-            report.map_or(Ok(code_of_others(&asked)), |report| conclude(report, settings, &asked.stop, watcher))
+            report.map_or(Ok(code_of_others(&asked)), |report| {
+                conclude(report, &(&settings.args).into(), &asked.stop, watcher)
+            })
         }
         Err(error) => {
             let usage = matches!(error, BenchError::Usage(_));
@@ -360,38 +364,60 @@ fn measure<M: Machine>(
 ) -> Result<(Option<Report>, Box<dyn Watcher>)> {
     let (args, desk) = (&settings.args, Desk::default());
     if machine.rank() == 0 {
-        asked.at_last(last_words(args.clone(), desk.clone()));
+        asked.at_last(last_words(args.into(), desk.clone()));
     }
     if args.bind {
         let bound = bind(machine)?;
         machine.agree(bound)?;
     }
-    let mut watcher: Box<dyn Watcher> = match (machine.rank(), args.quiet || args.json) {
-        (0, false) => Box::new(Progress::new(args.output.is_some())),
-        (0, true) => Box::new(Warnings),
-        _ => Box::new(Silent),
-    };
+    let mut watcher = if machine.rank() == 0 { Manner::from(args).watcher() } else { Box::new(Silent) };
     let report = run::launch_at(machine, settings, about, &Facts::here(), &asked.stop, watcher.as_mut(), &desk)?;
     Ok((report, watcher))
 }
 
+/// How a launch is told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Manner {
+    /// Where it is kept.
+    pub(crate) output: Option<PathBuf>,
+    /// As one document.
+    pub(crate) json: bool,
+    /// Without progress.
+    pub(crate) quiet: bool,
+    /// Who started several launches says what is next.
+    pub(crate) of_several: bool,
+}
+
+impl From<&Args> for Manner {
+    fn from(args: &Args) -> Manner {
+        Manner { output: args.output.clone(), json: args.json, quiet: args.quiet, of_several: args.of_several }
+    }
+}
+
+impl Manner {
+    /// Who watches a launch.
+    pub(crate) fn watcher(&self) -> Box<dyn Watcher> {
+        if self.quiet || self.json { Box::new(Warnings) } else { Box::new(Progress::new(self.output.is_some())) }
+    }
+}
+
 /// Shows what is finished although the launch does not come to its end, as a call hangs; false if there is nothing to show, or the launch shows
 /// it itself.
-fn last_words(args: Args, desk: Desk) -> impl FnOnce() -> bool + Send {
+fn last_words(manner: Manner, desk: Desk) -> impl FnOnce() -> bool + Send {
     move || {
         let Some((run, launch)) = desk.take_over(stop::PATIENCE.saturating_sub(stop::SOON)) else { return false };
-        let shown = if args.json { print_json(&run) } else { print(&show::tables(&run, launch)) };
-        if !args.quiet && !args.json {
-            eprintln!("{}", interrupted(&args, &run, launch));
+        let shown = if manner.json { print_json(&run) } else { print(&show::tables(&run, launch)) };
+        if !manner.quiet && !manner.json {
+            eprintln!("{}", interrupted(&manner, &run, launch));
         }
         shown.is_ok()
     }
 }
 
 /// The last line of a launch that was asked to stop.
-fn interrupted(args: &Args, run: &Run, launch: u32) -> String {
+fn interrupted(manner: &Manner, run: &Run, launch: u32) -> String {
     let nothing = !run.cells.iter().any(|cell| cell.launch == launch);
-    match &args.output {
+    match &manner.output {
         Some(dir) if nothing && run.launches.len() > 1 => {
             format!("interrupted before the first cell was finished: the run in {} is as it was", dir.display())
         }
@@ -423,12 +449,16 @@ fn bind<M: Machine>(machine: &M) -> Result<Result<()>> {
 }
 
 /// Shows what came out, then fits, which takes a while; at rank 0.
-fn conclude(mut report: Report, settings: &Settings, stop: &AtomicBool, mut watcher: Box<dyn Watcher>) -> Result<u8> {
-    let args = &settings.args;
+pub(crate) fn conclude(
+    mut report: Report,
+    manner: &Manner,
+    stop: &AtomicBool,
+    mut watcher: Box<dyn Watcher>,
+) -> Result<u8> {
     // What is missing has been told as a warning.
     let measured = if report.empty == 0 { EXIT_DONE } else { EXIT_FAILED };
     let code = |whole: bool| if whole { measured } else { EXIT_INTERRUPTED };
-    if args.json {
+    if manner.json {
         let fitted = run::fit(&mut report, stop, watcher.as_mut())?;
         print_json(&report.run)?;
         return Ok(code(report.complete && fitted));
@@ -436,12 +466,12 @@ fn conclude(mut report: Report, settings: &Settings, stop: &AtomicBool, mut watc
     watcher.end();
     print(&show::tables(&report.run, report.launch))?;
     let mut fitted = true;
-    if report.complete && args.output.is_some() {
+    if report.complete && manner.output.is_some() {
         fitted = run::fit(&mut report, stop, watcher.as_mut())?;
         watcher.end();
     }
     let code = code(report.complete && fitted);
-    if args.quiet {
+    if manner.quiet {
         return Ok(code);
     }
     let warnings = report.run.launch(report.launch).map_or(&[][..], |l| l.warnings.as_slice());
@@ -449,16 +479,16 @@ fn conclude(mut report: Report, settings: &Settings, stop: &AtomicBool, mut watc
     if std::io::stderr().is_terminal() {
         warnings.iter().for_each(|warning| eprintln!("{}", show::warning_line(warning)));
     }
-    match (&args.output, report.complete) {
+    match (&manner.output, report.complete) {
         (Some(dir), true) if !fitted => {
             let name = dir.to_string_lossy();
             eprintln!("interrupted; all cells are in {name}, some without fits: weir report {}", quoted(&name));
         }
         // Of several launches who started them says it.
-        (Some(_), true) if args.of_several => {}
+        (Some(_), true) if manner.of_several => {}
         (Some(dir), true) => eprintln!("{}", next(dir)),
         (None, true) => eprintln!("nothing was kept; give a folder for that: -o run1"),
-        (_, false) => eprintln!("{}", interrupted(args, &report.run, report.launch)),
+        (_, false) => eprintln!("{}", interrupted(manner, &report.run, report.launch)),
     }
     Ok(code)
 }
@@ -504,7 +534,7 @@ mod tests {
 
     #[test]
     fn who_is_interrupted_is_told_what_there_is() {
-        let (one, none) = (args(&["-o", "my run"]), args(&[]));
+        let (one, none) = (Manner::from(&args(&["-o", "my run"])), Manner::default());
         let mut run = Run::new("m");
         run.launches = vec![weir_distribution::Launch::default()];
         let nothing = "interrupted before the first cell was finished: nothing is kept";

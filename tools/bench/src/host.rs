@@ -80,6 +80,24 @@ impl Facts {
     }
 }
 
+/// What tells apart whose monotonic clock the kernel keeps: processes for which it is equal read the same one, in whatever network namespace.
+#[must_use]
+pub fn clock_identity() -> String {
+    let boot = text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{boot} {}", namespace("time"))
+}
+
+/// The most memory of this process that has been resident since [`forget_peak_memory`], bytes.
+#[must_use]
+pub fn peak_memory_bytes() -> Option<u64> {
+    kib_of(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
+}
+
+/// The most memory is found anew from now on, where the kernel lets a process ask for that.
+pub fn forget_peak_memory() {
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
 /// Network namespaces have the same few numbers on every machine, so that they tell nothing apart without the boot.
 fn identity(name: &str, boot: &str, namespace: &str) -> String {
     format!("{name} {boot} {namespace}")
@@ -223,6 +241,15 @@ mod tests {
         let kept = environment(vars.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())));
         let expected = [("FI_PROVIDER", "tcp"), ("WEIR_KEY", "(not kept)"), ("WEIR_KEY_FILE", "/k")];
         assert_eq!(kept, expected.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())).collect());
+    }
+
+    #[test]
+    fn the_peak_of_memory_is_that_since_it_was_forgotten() {
+        forget_peak_memory();
+        let before = peak_memory_bytes().unwrap();
+        let memory = std::hint::black_box(vec![1u8; 64 << 20]);
+        let with = peak_memory_bytes().unwrap();
+        assert!(with >= before + (60 << 20) && memory[1 << 20] == 1, "{before} {with}");
     }
 
     #[test]

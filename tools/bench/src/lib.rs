@@ -5,6 +5,7 @@
 //! * [`exchange`], [`pattern`]: several messages at once, and a user's own.
 //! * [`measure`]: the loops that are timed. [`cell`]: one cell, in batches. [`budget`]: when it is enough.
 //! * [`clock`]: this rank's place on the global clock.
+//! * [`serverload`]: a server and its clients, over any BMI library or plain sockets, with processes of its own and the same books.
 //!
 //! Source: Grove, "Performance modelling of message-passing parallel programs" (PhD thesis, Adelaide 2003), section 4.3 and appendix B (MPIBench); Hunold and Carpen-Amarie, "MPI benchmarking
 //! revisited" (2016) for launches as a factor and shuffled order.
@@ -12,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod append;
+pub mod book;
 pub mod budget;
 pub mod carried;
 pub mod cell;
@@ -33,6 +35,7 @@ pub mod pairing;
 pub mod pattern;
 pub mod plan;
 pub mod run;
+pub mod serverload;
 pub mod show;
 pub mod sizes;
 pub mod spawn;

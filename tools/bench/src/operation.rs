@@ -84,6 +84,8 @@ pub enum Kind {
     Incast,
     /// A pattern of messages of the user's own.
     Pattern,
+    /// A server answers many clients at once: no operation of an MPI, but a benchmark of its own (`weir bench serverload`).
+    Serverload,
     /// Kernel: a task farm.
     Farm,
     /// Kernel: bag of tasks.
@@ -179,7 +181,10 @@ impl Kind {
     /// The name in the distribution format.
     #[must_use]
     pub fn name(self) -> &'static str {
-        KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+        match self {
+            Kind::Serverload => Name::SERVERLOAD,
+            _ => KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name),
+        }
     }
 
     /// What is timed, in a few words.
@@ -225,6 +230,7 @@ impl Kind {
             Kind::Iallreduce => "non-blocking sum of 64-bit floats at all ranks, and its wait",
             Kind::Incast => "the first rank asks all others at once, each answers with a message",
             Kind::Pattern => "the messages of a file (--pattern), all its steps",
+            Kind::Serverload => "a server answers many clients at once; times are the clients'",
             Kind::Farm => "kernel: a task farm of small results, ten tasks at each worker",
             Kind::Bots => "kernel: a bag of tasks",
             Kind::Fft => "kernel: a two-dimensional Fourier transform",
@@ -496,7 +502,8 @@ mod tests {
 
     #[test]
     fn every_name_of_the_format_is_an_operation() {
-        for name in Name::KNOWN {
+        // A server and its clients are measured by a command of their own.
+        for name in Name::KNOWN.iter().filter(|name| **name != Kind::Serverload.name()) {
             assert!(Operation::named(name).is_ok(), "{name}");
         }
         assert_eq!(Operation::all().len(), 49);

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use crate::error::{BenchError, Result};
 use crate::operation::{Kind, Operation};
 use crate::pattern::Pattern;
+use crate::serverload::ServerloadArgs;
 use crate::sizes;
 
 /// Sizes of the one-minute run.
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "Examples:
                                                put, get, accumulate, fetch-and-op
   mpiexec -n 4 weir bench -o run9 --pattern halo.pattern
                                                messages of one's own
+  weir bench serverload -o run9                a server and many clients over BMI
   weir bench --list                            all operations
 
 Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M, G and T are powers of 1024.
@@ -100,8 +102,11 @@ pub(crate) const OF_SEVERAL: &str = "of-several";
 
 /// Measure a machine: time distributions of every operation, at every process, on a global clock
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// What is measured with processes of another kind.
+    #[command(subcommand)]
+    pub command: Option<BenchCommand>,
     /// Folder to write; without it only the table is shown
     #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
@@ -215,6 +220,14 @@ pub struct Args {
     /// The launcher's command, with --launches
     #[arg(last = true, value_name = "LAUNCHER")]
     pub launcher: Vec<std::ffi::OsString>,
+}
+
+/// Benchmarks whose processes are no ranks.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum BenchCommand {
+    // With its own words on help.
+    #[allow(missing_docs, reason = "its help is that of its arguments")]
+    Serverload(Box<ServerloadArgs>),
 }
 
 /// Where partners are wanted.

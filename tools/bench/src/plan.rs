@@ -65,6 +65,10 @@ impl Spec {
     /// This rank's partner, and whether this rank begins.
     #[must_use]
     pub fn part(&self, rank: usize) -> Option<(usize, bool)> {
+        if self.operation.kind == Kind::Serverload {
+            let server = *self.placement.members.first()?;
+            return (rank != server).then_some((server, true));
+        }
         let pairs = &self.pairing.as_ref()?.pairs;
         pairs.iter().find_map(|&(a, b)| match rank {
             r if r == a => Some((b, true)),
@@ -128,6 +132,8 @@ impl Spec {
     #[must_use]
     pub fn active(&self) -> Vec<usize> {
         match &self.pairing {
+            // The server times nothing.
+            None if self.operation.kind == Kind::Serverload => self.placement.members[1..].to_vec(),
             None => self.placement.members.clone(),
             Some(pairing) => {
                 let mut ranks: Vec<usize> = pairing.pairs.iter().flat_map(|&(a, b)| [a, b]).collect();

@@ -2,18 +2,19 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use weir_distribution::{
-    Cell, ClockInfo, Configuration, Existing, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run,
-    StartSync, State, Tool, Transport, Warning, Writer,
+    Cell, ClockInfo, Configuration, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run, StartSync,
+    State, Tool, Transport, Warning,
 };
 
 use crate::append::{self, Begun};
-use crate::budget::{Budget, Lost, Shares};
+use crate::book::{self, Book};
+use crate::budget::{Budget, Shares};
 use crate::cell::{Bench, Outcomes};
 use crate::clock::{Clock, Quality};
 use crate::collect::{self, Relations, Rules};
@@ -25,6 +26,8 @@ use crate::options::{Args, Settings};
 use crate::pairing::Layout;
 use crate::plan::{self, Room, Spec};
 use crate::{measure, pattern, warnings};
+
+pub use crate::book::{Report, fit};
 
 /// What is known of the machine that the machine itself does not tell.
 #[derive(Clone, Debug, Default)]
@@ -61,21 +64,6 @@ impl Watcher for Silent {
     fn cell(&mut self, _: &Cell, _: usize, _: usize, _: f64) {}
     fn warning(&mut self, _: &Warning) {}
     fn fitting(&mut self, _: usize, _: usize, _: f64) {}
-}
-
-/// What came out, at rank 0.
-pub struct Report {
-    /// As in `run.json`.
-    pub run: Run,
-    /// The launch's number.
-    pub launch: u32,
-    /// Whether all cells were measured, or somebody asked to stop.
-    pub complete: bool,
-    /// Cells of the launch that were measured, and in which no sample counts.
-    pub empty: usize,
-    /// Durations for fitting, by a cell's id.
-    durations: Vec<(u32, Vec<f64>)>,
-    writer: Option<Writer>,
 }
 
 /// What rank 0 tells all before each cell.
@@ -199,7 +187,8 @@ pub fn launch_at<M: Machine>(
         launch.warnings.extend(warnings::of_plan(&plan::left_out(settings, &layout)));
         launch.warnings.extend(warnings::of_transport(lacking));
     }
-    let opened = head.map(|(run, launch)| open(settings, run, launch)).transpose();
+    let output = settings.args.output.as_deref();
+    let opened = head.map(|(run, launch)| book::open(output, settings.args.append, run, launch)).transpose();
     if let Some(mut book) = m.agree(opened)? {
         watcher.begin(&book.run, cells.len());
         book.launch().warnings.clone().iter().for_each(|w| watcher.warning(w));
@@ -219,41 +208,7 @@ pub fn launch_at<M: Machine>(
     m.agree(closed)
 }
 
-/// Fits distributions to what was measured, and writes them; nobody but rank 0 is needed for it. Returns whether none is missing because of a wish to stop.
-///
-/// # Errors
-/// The folder's.
-pub fn fit(report: &mut Report, stop: &AtomicBool, watcher: &mut dyn Watcher) -> Result<bool> {
-    let all = report.durations.len();
-    let (mut whole, begun) = (true, Instant::now());
-    for (done, (id, durations)) in std::mem::take(&mut report.durations).into_iter().enumerate() {
-        if stop.load(Ordering::Relaxed) {
-            whole = false;
-            break;
-        }
-        watcher.fitting(done, all, begun.elapsed().as_secs_f64() / done.max(1) as f64 * (all - done) as f64);
-        if let Some(cell) = report.run.cells.iter_mut().find(|cell| cell.id == id) {
-            cell.fits = collect::fits(durations, u64::from(cell.id));
-        }
-    }
-    save(&report.run, report.writer.as_mut())?;
-    Ok(whole)
-}
-
-fn save(run: &Run, writer: Option<&mut Writer>) -> Result<()> {
-    let Some(writer) = writer else { return Ok(()) };
-    // Samples files and ids are the writer's; the rest is ours.
-    let change = |written: &mut Run| {
-        for (ours, theirs) in run.cells.iter().zip(&mut written.cells) {
-            theirs.fits.clone_from(&ours.fits);
-        }
-        written.launches.clone_from(&run.launches);
-        written.state = run.state;
-    };
-    writer.update(change).map_err(|error| BenchError::Told(error.to_string()))
-}
-
-fn fresh_seed() -> u64 {
+pub(crate) fn fresh_seed() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
@@ -329,58 +284,6 @@ fn begun<M: Machine>(
     Ok(cells.into_iter().zip(decided).map(one).collect())
 }
 
-/// Rank 0's books.
-struct Book {
-    run: Run,
-    launch: u32,
-    writer: Option<Writer>,
-    durations: Vec<(u32, Vec<f64>)>,
-    overhead_ns: f64,
-    /// Time that measuring took, ns, and what it went to.
-    took_ns: f64,
-    lost: Lost,
-}
-
-impl Book {
-    fn launch(&mut self) -> &mut Launch {
-        let at = self.run.launches.iter().position(|l| l.number == self.launch).unwrap_or(0);
-        &mut self.run.launches[at]
-    }
-
-    /// Says that the launch was stopped, or takes it back if there is no finished cell of it. That it may not be saved does not matter: a launch that
-    /// never ended says nothing else.
-    fn stop(&mut self) {
-        self.run.state = State::Stopped;
-        self.launch().state = State::Stopped;
-        if self.finished() > 0 {
-            let _ = save(&self.run, self.writer.as_mut());
-        } else if let Some(writer) = self.writer.take() {
-            let before: Vec<Launch> =
-                writer.run().launches.iter().filter(|l| l.number != self.launch).cloned().collect();
-            let _ = writer.withdraw(self.launch, append::state_of(&before));
-        }
-    }
-
-    /// Takes a cell out again.
-    fn remove(&mut self, id: u32) -> Result<()> {
-        if let Some(writer) = &mut self.writer {
-            writer.remove_cell(id).map_err(|error| BenchError::Told(error.to_string()))?;
-        }
-        self.run.cells.retain(|cell| cell.id != id);
-        self.durations.retain(|(cell, _)| *cell != id);
-        Ok(())
-    }
-
-    /// The launch's own cells.
-    fn cells(&self) -> impl Iterator<Item = &Cell> {
-        self.run.cells.iter().filter(|cell| cell.launch == self.launch)
-    }
-
-    fn finished(&self) -> usize {
-        self.cells().count()
-    }
-}
-
 /// The head of the run and of its launch, at rank 0; all ranks take part.
 fn head<M: Machine>(
     m: &M,
@@ -430,11 +333,11 @@ fn head<M: Machine>(
     Ok(Some((run, launch)))
 }
 
-fn now_utc() -> String {
+pub(crate) fn now_utc() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
-fn nodes(facts: &[Facts], layout: &Layout, qualities: &[Quality]) -> Vec<Node> {
+pub(crate) fn nodes(facts: &[Facts], layout: &Layout, qualities: &[Quality]) -> Vec<Node> {
     let first = |node| layout.nodes.iter().position(|n| *n == node);
     let describe = |rank: usize| {
         let mut node = facts[rank].node.clone();
@@ -476,46 +379,6 @@ fn clock_info(source: &str, clock: &Clock, qualities: &[Quality]) -> ClockInfo {
         ranks: qualities.iter().enumerate().map(rank).collect(),
         resyncs: clock.resyncs().iter().map(|&(at_ns, error_ns)| Resync { at_ns, error_ns }).collect(),
     }
-}
-
-/// Opens the folder, if one is wanted: a new run, or a launch more in the one that is there.
-fn open(settings: &Settings, run: Run, mut launch: Launch) -> Result<Book> {
-    let overhead_ns = launch.overhead.as_ref().map_or(0.0, |o| o.per_sample.p50_ns);
-    let book = |run, launch, writer| Book {
-        run,
-        launch,
-        writer,
-        durations: Vec::new(),
-        overhead_ns,
-        took_ns: 0.0,
-        lost: Lost::default(),
-    };
-    let Some(dir) = &settings.args.output else {
-        let mut run = run;
-        run.launches.push(launch);
-        return Ok(book(run, 0, None));
-    };
-    // The format's errors name their file.
-    let failed = |error: weir_distribution::Error| BenchError::Told(error.to_string());
-    if !settings.args.append && append::is_run(dir) {
-        let text = format!(
-            "there is a run in {} already: name another folder, or add a launch to it by --append",
-            dir.display()
-        );
-        return Err(BenchError::Usage(text));
-    }
-    let mut writer = if settings.args.append && append::is_run(dir) {
-        let writer = Writer::append(dir).map_err(failed)?;
-        append::same_machine(dir, writer.run(), &run, &launch)?;
-        writer
-    } else {
-        Writer::create(dir, run, Existing::Refuse).map_err(failed)?
-    };
-    launch.number = writer.run().launches.iter().map(|l| l.number + 1).max().unwrap_or(0);
-    let number = launch.number;
-    writer.begin_launch(launch).map_err(failed)?;
-    let run = writer.run().clone();
-    Ok(book(run, number, Some(writer)))
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -708,20 +571,8 @@ fn enter(
     rules: &Rules,
     relations: &impl Relations,
 ) -> Result<()> {
-    let (mut cell, samples) = collect::cell(spec, measured, rules, relations)?;
-    cell.launch = book.launch;
-    cell.id = book.run.cells.iter().map(|c| c.id + 1).max().unwrap_or(0);
-    if let Some(writer) = &mut book.writer {
-        writer.write_cell(cell, &samples).map_err(|error| BenchError::Told(error.to_string()))?;
-        if let Some(written) = writer.run().cells.last() {
-            book.run.cells.push(written.clone());
-        }
-    } else {
-        book.run.cells.push(cell);
-    }
-    let id = book.run.cells.last().map_or(0, |cell| cell.id);
-    book.durations.push((id, collect::to_fit(&samples, rules.seed)));
-    Ok(())
+    let (cell, samples) = collect::cell(spec, measured, rules, relations)?;
+    book.add(cell, &samples, rules.seed)
 }
 
 /// Ends the launch in the books.
@@ -735,8 +586,7 @@ fn close(
 ) -> Result<Report> {
     let (launch, overhead_ns) = (book.launch, book.overhead_ns);
     if !complete && book.finished() == 0 {
-        book.stop();
-        return Ok(Report { run: book.run, launch, complete, empty: 0, durations: Vec::new(), writer: None });
+        return book.finish(complete, Vec::new());
     }
     let name = |cell: &Cell| format!("{} {} B", cell.configuration.label(), cell.configuration.size_bytes);
     let empty: Vec<String> = book.cells().filter(|cell| cell.summary.is_none()).map(name).collect();
@@ -758,14 +608,9 @@ fn close(
         of_carriers.into_iter().chain(of_moved).chain(of_overhead).chain(of_time).chain(of_empty).collect();
     told.iter().for_each(|w| watcher.warning(w));
     let entry = book.launch();
-    entry.state = if complete && empty.is_empty() { State::Complete } else { State::Stopped };
-    entry.warnings.extend(told);
     let source = entry.clock.as_ref().map_or_else(String::new, |c| c.source.clone());
     entry.clock = Some(clock_info(&source, clock, qualities));
-    book.run.state = append::state_of(&book.run.launches);
-    let mut writer = book.writer;
-    save(&book.run, writer.as_mut())?;
-    Ok(Report { run: book.run, launch, complete, empty: empty.len(), durations: book.durations, writer })
+    book.finish(complete, told)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use weir_distribution::{Cell, Configuration, Locality, Run, StartSync, SummaryRecord, Warning};
+use weir_distribution::{Cell, Configuration, Locality, Run, Service, StartSync, SummaryRecord, Warning};
 
 use crate::operation::Kind;
 use crate::options;
@@ -227,9 +227,51 @@ pub fn tables(run: &Run, launch: u32) -> String {
         cells.iter().for_each(|cell| row(cell, step_ns, more, &mut text));
     }
     if !text.is_empty() {
+        text += &service(run, launch);
         let _ = writeln!(text, "\n{}", options::COLUMNS);
     }
     text
+}
+
+/// How even servers served their clients in a launch, and at what cost; nothing if it had none.
+fn service(run: &Run, launch: u32) -> String {
+    let mut cells: Vec<(&Configuration, Service)> = run
+        .cells
+        .iter()
+        .filter(|cell| cell.launch == launch)
+        .filter_map(|cell| Some((&cell.configuration, cell.service?)))
+        .collect();
+    if cells.is_empty() {
+        return String::new();
+    }
+    cells.sort_by_key(|(c, _)| (c.pairs, c.size_bytes));
+    let titles =
+        ["bytes", "clients", "rounds", "max/min", "worst", "Jain", "least", "of all", "answers/s", "cpu us", "MiB"];
+    let line = |words: [String; 11]| {
+        let widths = [10, 7, 7, 8, 8, 6, 6, 6, 10, 8, 8];
+        let one = |(word, width): (&String, usize)| format!("{word:>width$}");
+        words.iter().zip(widths).map(one).collect::<Vec<_>>().join(" ") + "\n"
+    };
+    let number =
+        |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"));
+    let mut text = format!("\nhow the clients were served\n{}", line(titles.map(str::to_owned)));
+    for (c, s) in cells {
+        text += &line([
+            c.size_bytes.to_string(),
+            c.pairs.to_string(),
+            if s.rounds > 0 { s.rounds.to_string() } else { "-".into() },
+            number(s.spread_p50, 2),
+            number(s.spread_max, 2),
+            number(s.jain_p50, 3),
+            number(s.jain_min, 3),
+            number(s.jain_clients, 3),
+            format!("{:.0}", s.answers_per_s),
+            number(s.server_cpu_ns.map(|ns| ns / 1e3), 1),
+            number(s.server_peak_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20)), 1),
+        ]);
+    }
+    text + "max/min: the longest time of a round over the shortest, median and worst round. Jain: of the clients' rates in a round, median and least; of all: of\n\
+        their mean times over the cell. cpu, MiB: the server's processor time for each request, and the most of its memory that was resident.\n"
 }
 
 /// Samples from which on the 99th percentile is another one than the largest.

@@ -31,7 +31,10 @@ pub fn run(env: &Env, args: &BmiArgs) -> Result<u8> {
 }
 
 /// The library: in `WEIR_LIB`, beside the provider, or beside this program as installed.
-fn find(env: &Env) -> Result<PathBuf> {
+///
+/// # Errors
+/// It is in none of them; they are listed.
+pub fn find(env: &Env) -> Result<PathBuf> {
     let named = env.get("WEIR_LIB").map(PathBuf::from);
     let program = std::env::current_exe().unwrap_or_default();
     let folders: Vec<PathBuf> = match named {

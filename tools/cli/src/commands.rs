@@ -13,8 +13,8 @@ use crate::args::{Args, Command, DoctorArgs, EXIT_FAILED, EnvArgs, Output, StatA
 use crate::doctor::Severity;
 use crate::mpi::Kind;
 use crate::{
-    bmi, bsp, carriers, change, compile, doctor, environment, interfaces, jobs, local, mpi, pages, provider, run,
-    settings, stat,
+    bench, bmi, bsp, carriers, change, compile, doctor, environment, interfaces, jobs, local, mpi, pages, provider,
+    run, settings, stat,
 };
 
 /// Does what the command line asks; returns the exit code.
@@ -35,7 +35,7 @@ pub fn run(args: Args) -> Result<u8> {
             error => Err(anyhow!("{error}")),
         }),
         Command::Stat(args) => show_counters(&args),
-        Command::Bench(args) => Ok(weir_bench::command::run(&args)),
+        Command::Bench(args) => Ok(bench::run(&env, &args)),
         // Their texts hold their causes, which printing the chain would say again.
         Command::Report(args) => weir_report::cli::report(&args).map_err(|error| anyhow!("{error}")),
         Command::Annotate(args) => weir_annotate::cli::run(&args).or_else(|error| match error {

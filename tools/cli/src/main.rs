@@ -1,6 +1,7 @@
 //! The command `weir`: runs programs over Weir, says what is wrong, shows counters, emulates networks.
 
 mod args;
+mod bench;
 mod bmi;
 mod bsp;
 mod carriers;
@@ -44,7 +45,8 @@ fn main() -> ExitCode {
 /// Whether this is one of the commands that launchers start many times: of any other each process says for itself what is wrong.
 fn is_started_by_launchers() -> bool {
     let words: Vec<_> = std::env::args_os().skip(1).take(2).collect();
-    words.first().is_some_and(|word| word == "bench") || words == ["bsp", "params"]
+    let own = words.get(1).is_some_and(|word| word == "serverload");
+    words.first().is_some_and(|word| word == "bench") && !own || words == ["bsp", "params"]
 }
 
 fn command() -> ExitCode {

@@ -34,7 +34,7 @@ fn named(command: &Command, name: &str) -> Command {
 fn page(command: &Command) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut text)?;
-    if command.has_subcommands() {
+    if command.is_subcommand_required_set() {
         return Ok(text);
     }
     // That of clap_mangen leaves out what options take, and the -- before a launcher.

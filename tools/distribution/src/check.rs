@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::model::{
     Bandwidth, BinsHistogram, Cell, Configuration, Family, FitRecord, HistogramRecord, Independence, Outliers, Run,
-    SamplesFile, SummaryRecord,
+    SamplesFile, Service, SummaryRecord,
 };
 
 /// Field and problem.
@@ -87,6 +87,9 @@ pub(crate) fn cell(run: &Run, at: &str, c: &Cell) -> Result<(), Wrong> {
     }
     if let Some(b) = &c.bandwidth {
         bandwidth(&format!("{at}.bandwidth"), b)?;
+    }
+    if let Some(s) = &c.service {
+        service(&format!("{at}.service"), s)?;
     }
     for (i, f) in c.fits.iter().enumerate() {
         fit(&format!("{at}.fits[{i}]"), f)?;
@@ -188,6 +191,20 @@ fn bandwidth(at: &str, b: &Bandwidth) -> Result<(), Wrong> {
         ensure(pair[0].1 <= pair[1].1, field, || {
             format!("{} is less than {}_bytes_per_s, {}", pair[1].1, pair[0].0, pair[0].1)
         })?;
+    }
+    Ok(())
+}
+
+fn service(at: &str, s: &Service) -> Result<(), Wrong> {
+    not_negative(&format!("{at}.answers_per_s"), s.answers_per_s)?;
+    not_negative(&format!("{at}.server_cpu_ns"), s.server_cpu_ns.unwrap_or(0.0))?;
+    for (name, spread) in [("spread_p50", s.spread_p50), ("spread_max", s.spread_max)] {
+        let fine = spread.is_none_or(|ratio| ratio.is_finite() && ratio >= 1.0);
+        ensure(fine, || format!("{at}.{name}"), || "not a number from 1 up".into())?;
+    }
+    for (name, index) in [("jain_p50", s.jain_p50), ("jain_min", s.jain_min), ("jain_clients", s.jain_clients)] {
+        let fine = index.is_none_or(|index| index > 0.0 && index <= 1.0);
+        ensure(fine, || format!("{at}.{name}"), || "not between 0 and 1".into())?;
     }
     Ok(())
 }

@@ -172,14 +172,14 @@ fn lines_of_the_journal_are_cells_and_what_is_wrong_with_one_is_named() {
 
 #[test]
 fn a_newer_major_version_is_refused_and_says_what_to_do() {
-    let text = error_after(|t| t.replace("\"1.2\"", "\"2.3\"").replace("\"cells\"", "\"zellen\""));
+    let text = error_after(|t| t.replace("\"1.3\"", "\"2.3\"").replace("\"cells\"", "\"zellen\""));
     assert!(text.contains("format 2.3") && text.contains("newer weir"), "{text}");
 }
 
 #[test]
 fn a_newer_minor_version_is_read_and_its_new_fields_are_told() {
     let (_dir, path) = run();
-    edit(&path, |t| t.replace("\"1.2\"", "\"1.7\"").replacen("\"launch\": 0", "\"launch\": 0, \"colour\": [1]", 1));
+    edit(&path, |t| t.replace("\"1.3\"", "\"1.7\"").replacen("\"launch\": 0", "\"launch\": 0, \"colour\": [1]", 1));
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.unknown_fields(), ["cells[0].colour"]);
     assert!(reader.verify().is_empty());
@@ -217,9 +217,19 @@ fn values_without_sense_are_named() {
         ("\"id\": 0", zero.as_str(), "cells[0].bandwidth.bytes: 0 is not above 0"),
         ("\"id\": 0", negative.as_str(), "cells[0].bandwidth.p1_bytes_per_s: -1 is not above 0"),
         ("\"id\": 0", falling.as_str(), "cells[0].bandwidth.p50_bytes_per_s: 2 is less than p1_bytes_per_s, 3"),
+        (
+            "\"id\": 0",
+            "\"service\": {\"rounds\": 1, \"answers_per_s\": 1, \"jain_p50\": 1.5}, \"id\": 0",
+            "cells[0].service.jain_p50: not between 0 and 1",
+        ),
+        (
+            "\"id\": 0",
+            "\"service\": {\"rounds\": 1, \"answers_per_s\": 1, \"spread_max\": 0.5}, \"id\": 0",
+            "cells[0].service.spread_max: not a number from 1 up",
+        ),
         ("\"perseus\"", "\"\"", "machine: empty"),
         ("\"weir-distribution\"", "\"weird\"", "format: `weird` is not"),
-        ("\"1.2\"", "\"one\"", "version: "),
+        ("\"1.3\"", "\"one\"", "version: "),
         ("\"size_mode\": \"message\"", "\"size_mode\": \"huge\"", "cells[0].configuration.size_mode: unknown variant"),
     ] {
         let text = error_after(|t| t.replacen(from, to, 1));

@@ -131,8 +131,16 @@ fn cell() -> impl Strategy<Value = (Cell, Vec<Sample>)> {
             p99_bytes_per_s: 3e9 / ns,
             mean_bytes_per_s: 2e9 / ns,
         });
+        let service = bandwidth.map(|b| Service {
+            rounds: measured >> 12,
+            spread_p50: Some(1.0 + b.bytes),
+            jain_min: Some(1.0 / b.bytes),
+            answers_per_s: b.p50_bytes_per_s,
+            server_cpu_ns: window_ns,
+            ..Service::default()
+        });
         let moved = started_ns.map(|ns| Moved { rank: 3, batches: ns.unsigned_abs() >> 12 }).into_iter().collect();
-        let more = Cell { span, bandwidth, moved, ..empty };
+        let more = Cell { span, bandwidth, service, moved, ..empty };
         (Cell { measured, started_ns, window_ns, summary, histogram, fits, skew, ..more }, samples)
     })
 }

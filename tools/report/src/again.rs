@@ -44,6 +44,11 @@ impl<'a> Typed<'a> {
         Some(Self { program, words: part(), launcher: part() })
     }
 
+    /// The benchmark of another kind, if it is one: its name.
+    fn below(&self) -> Option<&'a str> {
+        self.words.first().copied().filter(|word| *word == "serverload")
+    }
+
     /// What starts so many ranks: as then, if it is known and `as_then`; the launcher's own options and the environment are not known else.
     fn launcher(&self, ranks: usize, as_then: bool) -> Vec<String> {
         if as_then && !self.launcher.is_empty() {
@@ -62,7 +67,8 @@ fn ranks(run: &Run) -> usize {
 /// started: none for a run that no `weir bench` made.
 #[must_use]
 pub fn command(first: &Path, like: &Run, second: &Path, run: &Run) -> Option<String> {
-    let typed = Typed::of(run)?;
+    // A server's load is not measured by ranks.
+    let typed = Typed::of(run).filter(|typed| typed.below().is_none())?;
     let mut words = vec![typed.program.to_owned(), "bench".to_owned(), "-o".to_owned()];
     words.push(format!("{}-like-{}", plain(second), first.file_name().unwrap_or_default().to_string_lossy()));
     words.extend(["--like".to_owned(), plain(first)]);
@@ -85,8 +91,10 @@ pub fn command(first: &Path, like: &Run, second: &Path, run: &Run) -> Option<Str
 pub fn more(dir: &Path, run: &Run, count: usize) -> Option<String> {
     let typed = Typed::of(run)?;
     let own = without(typed.words.iter().copied(), &["--output", "--meet", "--launches"], &["-o"], &FLAGS);
-    let mut words = vec![typed.program.to_owned(), "bench".to_owned(), "-o".to_owned(), plain(dir)];
-    words.extend(own.map(str::to_owned));
+    let mut words = vec![typed.program.to_owned(), "bench".to_owned()];
+    words.extend(typed.below().map(str::to_owned));
+    words.extend(["-o".to_owned(), plain(dir)]);
+    words.extend(own.skip(usize::from(typed.below().is_some())).map(str::to_owned));
     words.extend(["--append".to_owned(), "--launches".to_owned(), count.to_string()]);
     if run.transport.backend == "mpi" {
         words.push("--".to_owned());
@@ -207,6 +215,10 @@ mod tests {
         let expected = "weir bench -o a/run1 --transport weir -n 4 --append --launches 2";
         assert_eq!(more(line, "weir", 3).as_deref(), Some(expected));
         assert_eq!(more("python3 make.py", "", 1), None);
+        let line = "weir bench serverload --method tcp -o r --clients 8";
+        let expected = "weir bench serverload -o a/run1 --method tcp --clients 8 --append --launches 4";
+        assert_eq!(more(line, "bmi", 1).as_deref(), Some(expected));
+        assert_eq!(again(line, "bmi", 1), None);
     }
 
     #[test]

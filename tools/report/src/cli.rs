@@ -299,6 +299,7 @@ impl Subject {
                 out += &warnings_text(&warnings::of_run(digest));
                 out.push('\n');
                 out += &digest.profiles.iter().map(|p| Table::of_profile(p).text()).collect::<String>();
+                out += &digest.profiles.iter().filter_map(Table::of_service).map(|t| t.text()).collect::<String>();
                 if digest.profiles.is_empty() {
                     out += "This run holds no finished cell.\n";
                 }

@@ -158,6 +158,7 @@ fn make(cells: &[&Cell], read: &Read<'_>) -> Made {
     made.point.outliers = bounds.first().map(|b| (*b, outliers));
     let errors = cells.iter().filter_map(|c| c.clock_error_ns).chain(made.periods.iter().map(|s| s.error_ns.0));
     made.point.clock_error_ns = errors.filter(|e| e.is_finite()).fold(0.0, f64::max);
+    made.point.services = cells.iter().filter_map(|c| c.service).collect();
     made.point.fits = cells.iter().map(|c| &c.fits).find(|f| !f.is_empty()).cloned().unwrap_or_default();
     made.strays.sort_by(|a, b| b.duration_ns.total_cmp(&a.duration_ns));
     made.strays.truncate(STRAYS);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use weir_distribution::{
-    Bandwidth, Configuration, FitRecord, Locality, Moved, Run, SizeMode, StartSync, SummaryRecord, Warning,
+    Bandwidth, Configuration, FitRecord, Locality, Moved, Run, Service, SizeMode, StartSync, SummaryRecord, Warning,
 };
 use weir_stats::Interval;
 
@@ -142,6 +142,8 @@ pub struct Point {
     pub fits: Vec<FitRecord>,
     /// Smallest step of a duration that the clock can tell; 0 if not known.
     pub tick_ns: f64,
+    /// How a server served its clients, of each launch that tells it.
+    pub services: Vec<Service>,
 }
 
 /// How far apart two instants of a repetition are, over the repetitions that count.
@@ -257,6 +259,7 @@ impl Point {
             missed: 0,
             fits: Vec::new(),
             tick_ns: 0.0,
+            services: Vec::new(),
         }
     }
 

@@ -21,6 +21,7 @@ use crate::warnings;
 ///   * `skew`: `summary` of last minus first start; `span`: of last end minus first start of a repetition; `null` where none was recorded
 ///   * `moved`: ranks that changed their processor during a batch of repetitions, each with `rank` and `batches` (of all launches)
 ///   * `clock_tick_ns`; `enough_for_p99`: whether 99th percentiles mean something
+///   * `services`: how a server served its clients, as in the format, of each launch
 ///   * `outliers`, beyond `outlier_boundary_ns`; `clock_error_ns`: bound on a duration's error; `effective_count`,
 ///     `lag1_autocorrelation`; `fit`: the chosen one, of the first launch that has one
 #[must_use]
@@ -59,6 +60,7 @@ fn profile_json(profile: &Profile) -> Value {
             "enough_for_p99": point.knows_p99(), "outliers": point.outliers.map(|o| o.1),
             "outlier_boundary_ns": point.outliers.map(|o| o.0), "clock_error_ns": point.clock_error_ns,
             "effective_count": point.effective, "lag1_autocorrelation": point.lag1, "fit": point.chosen_fit(),
+            "services": point.services,
         })
     });
     let mut out = key_json(&profile.key);

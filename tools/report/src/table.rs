@@ -1,6 +1,6 @@
 //! Tables: of a run, and of a comparison; as text for a terminal, and as HTML.
 
-use weir_distribution::Bandwidth;
+use weir_distribution::{Bandwidth, Service};
 
 use crate::compare::Match;
 use crate::digest::{Level, Point, Profile};
@@ -136,6 +136,49 @@ impl Table {
                 false => Vec::new(),
             },
         }
+    }
+
+    /// How a server served its clients; none of an operation without one.
+    #[must_use]
+    pub fn of_service(profile: &Profile) -> Option<Self> {
+        let names = ["size", "rounds", "max/min", "worst", "Jain", "least", "of all", "answers/s", "CPU", "memory"];
+        let middle = |values: &mut dyn Iterator<Item = Option<f64>>| {
+            let values: Vec<f64> = values.flatten().collect();
+            weir_stats::Sample::durations(values).ok().map(|sample| sample.median())
+        };
+        let shown = |value: Option<f64>, words: &dyn Fn(f64) -> String| value.map_or_else(|| "–".to_owned(), words);
+        let rows =
+            profile.points.iter().filter(|(_, point)| !point.services.is_empty()).map(|((level, size), point)| {
+                let all = &point.services;
+                let of = |get: &dyn Fn(&Service) -> Option<f64>| middle(&mut all.iter().map(get));
+                let most = |get: &dyn Fn(&Service) -> Option<f64>| all.iter().filter_map(get).reduce(f64::max);
+                let number = |digits: usize| move |value: f64| format!("{value:.digits$}");
+                let rounds: u64 = all.iter().map(|s| s.rounds).sum();
+                let cells = vec![
+                    units::size(*size),
+                    if rounds > 0 { units::count(rounds) } else { "–".into() },
+                    shown(of(&|s| s.spread_p50), &number(2)),
+                    shown(most(&|s| s.spread_max), &number(2)),
+                    shown(of(&|s| s.jain_p50), &number(3)),
+                    shown(all.iter().filter_map(|s| s.jain_min).reduce(f64::min), &number(3)),
+                    shown(of(&|s| s.jain_clients), &number(3)),
+                    shown(of(&|s| Some(s.answers_per_s)), &number(0)),
+                    shown(of(&|s| s.server_cpu_ns), &units::time),
+                    shown(most(&|s| s.server_peak_bytes.map(|b| b as f64)), &|b| {
+                        format!("{:.1} MiB", b / f64::from(1 << 20))
+                    }),
+                ];
+                (*level, cells, "")
+            });
+        let rows: Vec<_> = rows.collect();
+        let mut order = level_order(&profile.cells());
+        order.retain(|level| rows.iter().any(|r| r.0 == *level));
+        let notes = vec![
+            "max/min: the longest time of a round over the shortest; median and worst round. Jain: the index of the clients' rates in a round, 1 if all are equal and 1/n if one of n has everything; median and least; of all: of their mean times over the cell. CPU: of the server's process, for each request; memory: the most of it that was resident. Of several launches medians and extremes.".to_owned(),
+        ];
+        let caption = format!("{}: how the clients were served", profile.title);
+        let head = names.map(|name| (name, Side::Right)).to_vec();
+        (!rows.is_empty()).then(|| Self { caption, head, rows, levels: profile.levels.clone(), order, notes })
     }
 
     /// How well the chosen families fit an operation's samples; none if nothing was fitted to enough of them.

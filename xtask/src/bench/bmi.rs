@@ -1,4 +1,5 @@
-//! `cargo xtask bench bmi`: requests and answers over BMI beside raw sockets, and beside the original libraries where they are.
+//! `cargo xtask bench bmi`: requests and answers over BMI beside raw sockets, and beside the original libraries where they are; one server and many clients at once
+//! are in [`super::serverload`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,10 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::beside::{Common, Told, about_json, bar, failures, head, launches_json, spread, wanted};
 use super::measure::Spread;
+use super::serverload;
 use crate::lab::{self, Lab, Wire};
 use crate::paths::Paths;
 use crate::process::{run_limited, run_quiet};
@@ -23,7 +26,7 @@ use crate::process::{run_limited, run_quiet};
   cargo xtask bench bmi --only host/round-trip --launches 7
   cargo xtask bench bmi --radix ~/radix-bmi --orangefs ~/orangefs --json")]
 pub struct Options {
-    /// Only cells whose names start so: host, veth/requests
+    /// Only cells whose names start so: host, veth/requests, 100mbit
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Where radix-io/bmi is installed (include/bmi.h, lib/libbmi.so): a rival more
@@ -36,7 +39,7 @@ pub struct Options {
     #[arg(long, default_value = "bmi")]
     name: String,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// Requests of so many clients, each with so many under way.
@@ -78,11 +81,14 @@ struct Side {
     env: &'static [(&'static str, &'static str)],
 }
 
-/// Against which library `tests/bmi/exchange.c` is compiled.
+/// Which library: `tests/bmi/exchange.c` is compiled against it, `weir bench serverload` loads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Build {
+pub enum Build {
+    /// Weir's.
     Ours,
+    /// OrangeFS's.
     OrangeFs,
+    /// radix-io's.
     Radix,
 }
 
@@ -115,21 +121,51 @@ type Results = BTreeMap<(&'static str, &'static str), Vec<Told>>;
 /// If something cannot be built, or the report cannot be written. A launch that fails is told in its row.
 pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let cells: Vec<Cell> = CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
-    if cells.is_empty() {
-        bail!("no cell has such a name; there are {}", CELLS.map(|cell| cell.id).join(", "));
+    let loads = serverload::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id));
+    let loads: Vec<serverload::Cell> = loads.collect();
+    if cells.is_empty() && loads.is_empty() {
+        let all: Vec<&str> = CELLS.iter().map(|cell| cell.id).chain(serverload::CELLS.iter().map(|c| c.id)).collect();
+        bail!("no cell has such a name; there are {}", all.join(", "));
     }
     let how = lab::acquire()?;
-    let programs = build(paths, options)?;
+    let folder = options.common.library(paths, "bmi")?;
+    let programs = if cells.is_empty() { BTreeMap::new() } else { build(paths, options, &folder)? };
+    let libraries = libraries(options, &folder);
     let about = options.common.about(paths, how);
     let sides: Vec<Side> = SIDES.into_iter().filter(|side| programs.contains_key(&side.build)).collect();
-    let results = measure(options, &cells, &sides, &programs)?;
-    let page = page(&results, &cells, &sides, &about);
-    options.common.publish(paths, &options.name, &page, &to_json(&results, &about))
+    let each = |cell: &Cell| sides.iter().filter(|side| side.is_of(cell)).count();
+    let exchanges = cells.iter().map(each).sum::<usize>() * options.common.launches as usize;
+    let bar = bar(exchanges + serverload::launches(options, &loads, &libraries))?;
+    let results = measure(options, &cells, &sides, &programs, &bar)?;
+    let served = match loads.as_slice() {
+        [] => serverload::Results::new(),
+        loads => serverload::measure(options, loads, &weir(paths, options)?, &libraries, &bar)?,
+    };
+    bar.finish_and_clear();
+    let page = page(&results, &cells, &sides, &about) + &serverload::section(&served, &loads, &libraries);
+    let json =
+        json!({ "about": about_json(&about), "cells": to_json(&results), "serverload": serverload::to_json(&served) });
+    options.common.publish(paths, &options.name, &page, &json)
+}
+
+/// The command, as it is now.
+fn weir(paths: &Paths, options: &Options) -> Result<PathBuf> {
+    let file = paths.target.join("release/weir");
+    if !options.common.no_build || !file.exists() {
+        run_quiet(paths.cargo().args(["build", "--release", "-p", "weir"])).context("weir does not build")?;
+    }
+    Ok(file)
+}
+
+/// The libraries that `weir bench serverload` can load.
+fn libraries(options: &Options, folder: &Path) -> BTreeMap<Build, PathBuf> {
+    let radix = options.radix.as_ref().map(|prefix| (Build::Radix, prefix.join("lib/libbmi.so")));
+    let orangefs = options.orangefs.as_ref().map(|tree| (Build::OrangeFs, tree.join("lib/libpvfs2.so")));
+    std::iter::once((Build::Ours, folder.join("libweir-bmi.so"))).chain(radix).chain(orangefs).collect()
 }
 
 /// The program, for each library that is there.
-fn build(paths: &Paths, options: &Options) -> Result<BTreeMap<Build, PathBuf>> {
-    let folder = options.common.library(paths, "bmi")?;
+fn build(paths: &Paths, options: &Options, folder: &Path) -> Result<BTreeMap<Build, PathBuf>> {
     let source = paths.root.join("tests/bmi/exchange.c");
     let compile = |name: &str, flags: &[String]| -> Result<PathBuf> {
         let program = folder.join(name);
@@ -172,10 +208,14 @@ fn build(paths: &Paths, options: &Options) -> Result<BTreeMap<Build, PathBuf>> {
     Ok(programs)
 }
 
-fn measure(options: &Options, cells: &[Cell], sides: &[Side], programs: &BTreeMap<Build, PathBuf>) -> Result<Results> {
+fn measure(
+    options: &Options,
+    cells: &[Cell],
+    sides: &[Side],
+    programs: &BTreeMap<Build, PathBuf>,
+    bar: &ProgressBar,
+) -> Result<Results> {
     let mut results = Results::new();
-    let each = |cell: &Cell| sides.iter().filter(|side| side.is_of(cell)).count();
-    let bar = bar(cells.iter().map(each).sum::<usize>() * options.common.launches as usize)?;
     let mut port = FIRST_PORT;
     for cell in cells {
         let lab = cell.veth.then(|| Lab::start(2, &Wire::default())).transpose()?;
@@ -190,7 +230,6 @@ fn measure(options: &Options, cells: &[Cell], sides: &[Side], programs: &BTreeMa
             }
         }
     }
-    bar.finish_and_clear();
     Ok(results)
 }
 
@@ -277,11 +316,11 @@ fn row(results: &Results, cell: &Cell, side: &Side, raw: Option<Spread>) -> Stri
     format!("| {}{failed} | {median} ({min} to {max}) | {p99} | {times} |\n", side.name)
 }
 
-fn to_json(results: &Results, about: &[(String, String)]) -> Value {
+fn to_json(results: &Results) -> Value {
     let sides = results
         .iter()
         .map(|((cell, side), all)| json!({ "cell": cell, "side": side, "launches": launches_json(Some(all)) }));
-    json!({ "about": about_json(about), "cells": sides.collect::<Vec<_>>() })
+    sides.collect::<Vec<_>>().into()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod emulator;
 pub mod measure;
 pub mod ranks;
 pub mod report;
+mod serverload;
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! Asking a child process to stop, and ending this one.
+//! Asking a child process to stop, ending this one, and how long it had a processor.
 
 use std::io::Write;
 use std::process::Child;
@@ -9,6 +9,19 @@ pub fn interrupt(child: &Child) {
         // SAFETY: a plain system call. The child is ours and not yet waited for, so that its number is nobody else's.
         unsafe { libc::kill(pid, libc::SIGINT) };
     }
+}
+
+/// Processor time that this process has had, user and system, ns.
+#[must_use]
+pub fn cpu_ns() -> u64 {
+    // SAFETY: an rusage is plain numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: writes into a structure that is ours.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
+        return 0;
+    }
+    let ns = |time: libc::timeval| time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_usec.unsigned_abs() * 1000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
 /// Ends this process at once, without the last calls of libraries whose other threads may be in the middle of something.

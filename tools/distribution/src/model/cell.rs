@@ -128,6 +128,9 @@ pub struct Cell {
     /// Bytes a second, of an operation that is measured for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
+    /// Of a server and its clients: how even it served them, and at what cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Service>,
     /// Ranks that changed their processor while a batch of repetitions was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<Moved>,
@@ -165,6 +168,7 @@ impl Cell {
             skew: None,
             span: None,
             bandwidth: None,
+            service: None,
             moved: Vec::new(),
             fits: Vec::new(),
             warnings: Vec::new(),
@@ -176,6 +180,36 @@ impl Cell {
     pub fn chosen_fit(&self) -> Option<&FitRecord> {
         self.fits.iter().find(|f| f.chosen)
     }
+}
+
+/// How even a server served its clients, and at what cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Service {
+    /// Rounds that count; 0 in an open loop.
+    pub rounds: u64,
+    /// The longest time of a round over its shortest: median over rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_p50: Option<f64>,
+    /// The greatest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_max: Option<f64>,
+    /// Jain's index of the clients' rates in a round: median over rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jain_p50: Option<f64>,
+    /// The least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jain_min: Option<f64>,
+    /// Jain's index of the clients' rates over the cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jain_clients: Option<f64>,
+    /// Answers a second while requests were under way.
+    pub answers_per_s: f64,
+    /// Processor time of the server's process for each request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cpu_ns: Option<f64>,
+    /// The most of its memory that was resident.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_peak_bytes: Option<u64>,
 }
 
 /// A file of samples. The writer fills this in.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const FORMAT: &str = "weir-distribution";
 
 /// The version this crate writes.
-pub const VERSION: Version = Version { major: 1, minor: 2 };
+pub const VERSION: Version = Version { major: 1, minor: 3 };
 
 /// Version of the format, `"major.minor"` in the file. A reader refuses another major; a newer minor only adds fields, which an
 /// older reader may leave unread.
@@ -162,6 +162,8 @@ operations! {
     IALLREDUCE = "iallreduce";
     /// All others answer the first rank at once.
     INCAST = "incast";
+    /// A server answers many clients at once; timed at each client.
+    SERVERLOAD = "serverload";
     /// A pattern of messages of the user's own (`spec/pattern-format.md`); see `parameters`.
     PATTERN = "pattern";
     /// Kernel: a task farm.

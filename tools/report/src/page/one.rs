@@ -85,6 +85,7 @@ fn inside(profile: &Profile, detail: &Detail) -> String {
     // What is asked first: how long, how fast. Then the numbers, then the forms.
     out += &figures(&against(profile, &levels, detail));
     out += &Table::of_profile(profile).html();
+    out += &Table::of_service(profile).map_or_else(String::new, |t| t.html());
     let mut forms: String = levels.iter().map(|level| of_level(profile, *level, detail)).collect();
     let rest = [surface::surface(profile), strays::of_profile(profile, detail), fits::parameters(profile, detail)];
     forms += &rest.into_iter().flatten().map(|p| figure(&p, None, None)).collect::<String>();

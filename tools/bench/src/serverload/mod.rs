@@ -1,0 +1,223 @@
+//! `weir bench serverload`: a server and many clients, each a process, over any BMI library or plain sockets. How long requests take, whether all
+//! clients are served alike, and what it costs the server.
+//!
+//! The process that was started leads: it starts the others ([`crew`]), here or on other hosts, tells them what to do and hears what they timed, a JSON document a line ([`words`]), and enters
+//! cells into the books of the harness as any operation's. [`part`] is a process that serves or asks, [`ask`] its loops, [`carry`] and [`sockets`] what carries requests, [`fairness`] the arithmetic.
+//!
+//! Sources: Carns, "Design and analysis of a network transfer layer for parallel file systems" (M.S. thesis, Clemson 2001), section 5.2.3, for the load; Schroeder, Wierman and
+//! Harchol-Balter, "Open versus closed: a cautionary tale" (NSDI 2006), for why there are two loops.
+
+mod args;
+mod ask;
+mod carry;
+mod crew;
+mod fairness;
+mod lead;
+mod part;
+mod record;
+mod sockets;
+mod words;
+
+use std::path::PathBuf;
+
+use crate::book::{self, Book, Report};
+use crate::collect::Rules;
+use crate::command::{EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, Manner, conclude, print};
+use crate::error::{BenchError, Result};
+use crate::pairing::Layout;
+use crate::run::{Watcher, fresh_seed};
+use crate::stop::{self, Asked, Then};
+use crate::{plan, show};
+
+pub use args::{Load, Loop, ServerloadArgs};
+pub use crew::Hosts;
+
+use ask::{Monotonic, Time};
+use lead::Group;
+use words::Stack;
+
+/// Outliers are beyond so many times this quantile, as by default elsewhere.
+const OUTLIERS: (f64, f64) = (0.99, 5.0);
+
+/// Finds how processes are started on hosts, by `--agent` and `--weir`; the hosts' names are added here.
+type Start<'a> = dyn Fn(Option<&str>, Option<&str>) -> std::result::Result<Hosts, String> + 'a;
+
+/// What this command needs of the program around it.
+pub struct Around<'a> {
+    /// Finds Weir's own BMI library.
+    pub library: &'a dyn Fn() -> std::result::Result<PathBuf, String>,
+    /// What starts a command on a host.
+    pub hosts: &'a Start<'a>,
+}
+
+/// Does what the command line asks; returns the exit code.
+#[must_use]
+pub fn run(args: &ServerloadArgs, around: &Around<'_>) -> u8 {
+    if args.part {
+        return part::run();
+    }
+    match lead(args, around) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("weir bench: {error}");
+            if matches!(error, BenchError::Usage(_)) { EXIT_USAGE } else { EXIT_FAILED }
+        }
+    }
+}
+
+fn lead(args: &ServerloadArgs, around: &Around<'_>) -> Result<u8> {
+    let cells = args.cells()?;
+    let stack = stack(args, around)?;
+    let hosts = match args.hosts.as_slice() {
+        [] => Hosts::default(),
+        names => {
+            let by = (around.hosts)(args.agent.as_deref(), args.weir.as_deref()).map_err(BenchError::Usage)?;
+            Hosts { names: names.to_vec(), ..by }
+        }
+    };
+    let asked = stop::listen(Then::Look, EXIT_INTERRUPTED)?;
+    let mut code = EXIT_DONE;
+    for number in 1..=args.launches {
+        let args = ServerloadArgs { append: args.append || number > 1, ..args.clone() };
+        code = launch(&args, &stack, &hosts, &cells, &asked, number)?;
+        if code != EXIT_DONE {
+            break;
+        }
+    }
+    Ok(code)
+}
+
+/// One launch; what it came to is told, of the last one also what all came to.
+fn launch(
+    args: &ServerloadArgs,
+    stack: &Stack,
+    hosts: &Hosts,
+    cells: &[Load],
+    asked: &Asked,
+    number: u32,
+) -> Result<u8> {
+    let (several, last) = (args.launches > 1, number == args.launches);
+    let manner =
+        Manner { output: args.output.clone(), json: args.json, quiet: args.quiet, of_several: several && !last };
+    if several && !args.quiet && !args.json {
+        eprintln!("launch {number} of {}", args.launches);
+    }
+    let mut watcher = manner.watcher();
+    let Some(mut report) = measure(args, stack, hosts, cells.to_vec(), asked, watcher.as_mut())? else {
+        eprintln!("interrupted before the first cell was finished: nothing is kept");
+        return Ok(EXIT_INTERRUPTED);
+    };
+    // One document is promised: that of the run, at the end.
+    if args.json && !last && report.complete {
+        return Ok(if book::fit(&mut report, &asked.stop, watcher.as_mut())? { EXIT_DONE } else { EXIT_INTERRUPTED });
+    }
+    let all = (several && last && !args.json && report.complete).then(|| show::launches(&report.run));
+    let code = conclude(report, &manner, &asked.stop, watcher)?;
+    match all {
+        Some(all) => print(&all).map(|_| code),
+        None => Ok(code),
+    }
+}
+
+fn stack(args: &ServerloadArgs, around: &Around<'_>) -> Result<Stack> {
+    let mut stack = Stack { method: args.method.clone(), library: args.library.clone(), dialect: args.dialect };
+    match &stack.library {
+        Some(file) if stack.is_sockets() => {
+            let text = format!("--library {} has no use with --method {}", file.display(), stack.method);
+            return Err(BenchError::Usage(text));
+        }
+        // Processes may be started elsewhere.
+        Some(file) if args.hosts.is_empty() => {
+            let found = file.canonicalize();
+            stack.library =
+                Some(found.map_err(|error| BenchError::Usage(format!("--library {}: {error}", file.display())))?);
+        }
+        None if !stack.is_sockets() => stack.library = Some((around.library)().map_err(BenchError::Told)?),
+        _ => {}
+    }
+    Ok(stack)
+}
+
+/// Measures all cells. Those with most clients come first: of them everybody is known whom the run names. Nothing if it was asked to stop before anybody was there.
+fn measure(
+    args: &ServerloadArgs,
+    stack: &Stack,
+    hosts: &Hosts,
+    mut cells: Vec<Load>,
+    asked: &Asked,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<Report>> {
+    let seed = args.seed.unwrap_or_else(fresh_seed);
+    plan::shuffle(&mut cells, seed);
+    cells.sort_by_key(|load| std::cmp::Reverse(load.clients));
+    let mut work = Work { args, stack, hosts, asked, seed, origin_ns: Monotonic.now_ns(), all: cells.len(), done: 0 };
+    let mut book = None;
+    for some in cells.chunk_by(|a, b| a.clients == b.clients) {
+        if let Err(error) = work.group(some, &mut book, watcher) {
+            let stopped = matches!(&error, BenchError::Told(text) if text == crew::STOPPED);
+            return match book {
+                Some(book) if stopped => book.finish(false, Vec::new()).map(Some),
+                None if stopped => Ok(None),
+                None => Err(error),
+                Some(mut book) => {
+                    // What is finished is in the folder whatever comes of this.
+                    book.stop();
+                    Err(error)
+                }
+            };
+        }
+    }
+    let Some(book) = book else { return Err(BenchError::Usage("there is nothing to measure".into())) };
+    book.finish(true, Vec::new()).map(Some)
+}
+
+struct Work<'a> {
+    args: &'a ServerloadArgs,
+    stack: &'a Stack,
+    hosts: &'a Hosts,
+    asked: &'a Asked,
+    seed: u64,
+    origin_ns: i64,
+    all: usize,
+    done: usize,
+}
+
+impl Work<'_> {
+    /// The cells of so many clients, with a server of their own: what others left in its memory is in none of them.
+    fn group(&mut self, cells: &[Load], book: &mut Option<Book>, watcher: &mut dyn Watcher) -> Result<()> {
+        let args = self.args;
+        let clients = cells.first().map_or(1, |load| load.clients);
+        let mut group = Group::start(args, self.stack, self.hosts, self.asked, clients, self.origin_ns)?;
+        let names: Vec<String> = group.facts.iter().map(|facts| facts.identity.clone()).collect();
+        let layout = Layout::of_names(&names);
+        if book.is_none() {
+            let (run, launch) = record::head(args, self.stack, &group.facts, &layout);
+            let mut new = book::open(args.output.as_deref(), args.append, run, launch)?;
+            new.launch().clock = Some(record::clock(&group.offsets));
+            watcher.begin(&new.run, self.all);
+            new.launch().warnings.clone().iter().for_each(|warning| watcher.warning(warning));
+            *book = Some(new);
+        }
+        let Some(book) = book else { return Ok(()) };
+        for &load in cells {
+            let spec = record::spec(load, args.loops, &layout);
+            let rules = Rules {
+                keep: args.keep as usize,
+                warm_up: if args.loops == Loop::Open { Some(args.warm_up.unwrap_or(0)) } else { args.warm_up },
+                percentile: OUTLIERS.0,
+                multiplier: OUTLIERS.1,
+                seed: self.seed ^ self.done as u64,
+                counted: args.rounds.map(u64::from),
+            };
+            let measured = group.measure(load, &spec, &rules)?;
+            let (cell, samples) = record::cell(args, &spec, &measured, &rules, &layout)?;
+            book.add(cell, &samples, rules.seed)?;
+            self.done += 1;
+            let each_s = (Monotonic.now_ns() - self.origin_ns) as f64 / 1e9 / self.done as f64;
+            if let Some(cell) = book.run.cells.last() {
+                watcher.cell(cell, self.done, self.all, each_s * (self.all - self.done) as f64);
+            }
+        }
+        Ok(())
+    }
+}
