@@ -141,6 +141,8 @@ impl Endpoint {
         if o.cookie.is_some() && o.confirms >= CONFIRM_TRIES {
             o.cookie = None;
         }
+        let repeats = if o.cookie.is_some() { o.confirms > 0 } else { o.tries > 0 };
+        self.counters.handshakes_repeated += u64::from(repeats);
         let (packet, remote, local) = match o.cookie {
             Some((cookie, remote, local)) => {
                 o.confirms += 1;
