@@ -129,7 +129,16 @@ pub struct Config {
     /// ... or up to this, once the peer has answered. 100 ms: it is there, and may hold the association for up already; with one packet in two lost, four of the handshake
     /// must still pass well within its `peer_timeout`.
     pub handshake_retry_answered: Duration,
-    /// Opening fails after this. 10 s: launchers start ranks seconds apart.
+    /// Where more than 5 openings are in progress, no interval is shorter than this for each of them (nor has to be longer than `handshake_retry_max`). 1 ms: what a rank can do in the
+    /// hundredth of a core that it may have.
+    pub handshake_retry_each: Duration,
+    /// ... and intervals grow up to this for each, where that is more than the above ...
+    pub handshake_retry_each_max: Duration,
+    /// ... but not beyond this, once a CONFIRM was sent half of it: several must fit into the time in which the peer is to be heard.
+    pub handshake_retry_crowd: Duration,
+    /// Openings that may be unanswered at a time; the others wait. 64: what all packets of their handshakes take fits into the smallest of the usual socket buffers.
+    pub openings_max: u32,
+    /// Opening fails when the peer was not heard for this long. 10 s: launchers start ranks seconds apart.
     pub connect_timeout: Duration,
     /// A peer is dead when nothing was heard for this long; a PING goes out after a quarter of it.
     pub peer_timeout: Duration,
@@ -209,6 +218,10 @@ impl Default for Config {
             handshake_retry: Duration::from_millis(5),
             handshake_retry_max: Duration::from_millis(500),
             handshake_retry_answered: Duration::from_millis(100),
+            handshake_retry_each: Duration::from_millis(1),
+            handshake_retry_each_max: Duration::from_millis(20),
+            handshake_retry_crowd: Duration::from_secs(2),
+            openings_max: 64,
             connect_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(5),
             dead_may_return: false,
