@@ -55,6 +55,11 @@ fn all_open_to_all_though_none_has_a_processor_to_itself() {
     assert!(dead.is_empty(), "{} peers were given up that live, the first: {}", dead.len(), dead[0]);
     assert_eq!(arrived, pairs, "messages after {:?}", start.elapsed());
     let (packets, repeated) = (sum("packets_sent"), sum("handshakes_repeated"));
-    eprintln!("{:?}, {:.1} packets a pair, {:.2} repeated", start.elapsed(), packets as f64 / pairs as f64, repeated as f64 / pairs as f64);
+    eprintln!(
+        "{:?}, {:.1} packets a pair, {:.2} repeated",
+        start.elapsed(),
+        packets as f64 / pairs as f64,
+        repeated as f64 / pairs as f64
+    );
     assert!(packets < 12 * pairs, "{packets} packets for {pairs} pairs");
 }

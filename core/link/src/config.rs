@@ -136,7 +136,8 @@ pub struct Config {
     pub handshake_retry_each_max: Duration,
     /// ... but not beyond this, once a CONFIRM was sent half of it: several must fit into the time in which the peer is to be heard.
     pub handshake_retry_crowd: Duration,
-    /// Openings that may be unanswered at a time; the others wait. 64: what all packets of their handshakes take fits into the smallest of the usual socket buffers.
+    /// Openings that hold a place at a time: a first answer to what they sent may still come. The others wait. 16: with more the packets that wait in front of each answer are the more where
+    /// processors are short (`docs/lab/2026-11-26-start-storm.md`), and where they are not an endpoint opens to 10^5 peers a second.
     pub openings_max: u32,
     /// Opening fails when the peer was not heard for this long. 10 s: launchers start ranks seconds apart.
     pub connect_timeout: Duration,
@@ -221,7 +222,7 @@ impl Default for Config {
             handshake_retry_each: Duration::from_millis(1),
             handshake_retry_each_max: Duration::from_millis(20),
             handshake_retry_crowd: Duration::from_secs(2),
-            openings_max: 64,
+            openings_max: 16,
             connect_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(5),
             dead_may_return: false,

@@ -31,8 +31,9 @@ pub(crate) struct Opening {
     opening: wire::Opening,
     /// The responder's cookie and where it came from.
     cookie: Option<([u8; wire::COOKIE_LEN], SocketAddr, Option<IpAddr>)>,
-    /// Never while it waits for its turn, nor does it end then.
+    /// Never while it waits for a place.
     pub(crate) send_at: Time,
+    /// Never before its first INIT.
     pub(crate) give_up: Time,
     /// When it ends though the peer is heard.
     last: Time,
@@ -40,6 +41,8 @@ pub(crate) struct Opening {
     late_ns: u64,
     /// It is one of those that may be unanswered (spec 3.4).
     has_place: bool,
+    /// It waits to become one.
+    is_queued: bool,
     interval_ns: u64,
     /// When the first INIT, or the first CONFIRM with this cookie, was sent.
     asked_at: Time,
@@ -52,13 +55,17 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// It has a place: the first INIT is due.
+    /// It has a place: the first INIT is due, or the first CONFIRM with a cookie.
     fn start(&mut self, now: Time, late_ns: u64, connect_timeout: Duration) {
-        self.has_place = true;
+        let is_first = self.waits();
+        (self.has_place, self.is_queued) = (true, false);
         self.send_at = now;
-        self.give_up = now + connect_timeout;
-        self.last = now + connect_timeout * OPENING_MOST;
-        self.late_ns = late_ns;
+        if is_first {
+            self.give_up = now + connect_timeout;
+            self.last = now + connect_timeout * OPENING_MOST;
+            self.late_ns = late_ns;
+        }
+        self.hear(now, connect_timeout);
     }
 
     /// Nothing was sent of it: nobody else can know of it.
@@ -168,6 +175,7 @@ impl Endpoint {
             last: Time::MAX,
             late_ns: 0,
             has_place: false,
+            is_queued: true,
             interval_ns: cfg.handshake_retry.as_nanos() as u64,
             asked_at: now,
             tries: 0,
@@ -187,7 +195,7 @@ impl Endpoint {
         while let Some(peer) = self.openings.next(&self.cfg) {
             let (late_ns, timeout) = (self.lateness.total_ns, self.cfg.connect_timeout);
             let opening = self.assocs.get_mut(peer.0 as usize).and_then(|a| a.opening.as_mut());
-            if let Some(o) = opening.filter(|o| o.waits()) {
+            if let Some(o) = opening.filter(|o| o.is_queued) {
                 o.start(now, late_ns, timeout);
                 self.openings.take_place();
                 self.touch(peer);
@@ -449,7 +457,7 @@ impl Endpoint {
 
     fn on_cookie(&mut self, now: Time, meta: &RxMeta, c: &wire::Cookie) {
         let peer = PeerId(c.opener_association as u32 & ((1 << INDEX_BITS) - 1));
-        let (retry, timeout) = (self.cfg.handshake_retry.as_nanos() as u64, self.cfg.connect_timeout);
+        let (late_ns, timeout) = (self.lateness.total_ns, self.cfg.connect_timeout);
         match self.assocs.get_mut(peer.0 as usize) {
             Some(a) if a.state == State::Opening && a.local_id == c.opener_association => {
                 if let Some(o) = a.opening.as_mut().filter(|o| o.cookie.is_none()) {
@@ -459,9 +467,14 @@ impl Endpoint {
                     }
                     o.cookie = Some((c.cookie, meta.remote, meta.local));
                     o.confirms = 0;
-                    o.interval_ns = retry;
-                    o.send_at = now;
-                    o.hear(now, timeout);
+                    o.interval_ns = self.cfg.handshake_retry.as_nanos() as u64;
+                    if o.has_place || self.openings.go_on(&self.cfg, peer) {
+                        o.start(now, late_ns, timeout);
+                    } else {
+                        o.is_queued = true;
+                        o.send_at = Time::MAX;
+                        o.hear(now, timeout);
+                    }
                 }
                 self.touch(peer);
             }
@@ -594,13 +607,7 @@ impl Association {
     }
 
     /// Both sides agree: the association is up. `took_ns`: what its first messages may take until they are acknowledged.
-    fn establish(
-        &mut self,
-        cx: &mut Cx<'_>,
-        p: &Params,
-        (meta, took_ns): (&RxMeta, u64),
-        events: &mut Vec<Event>,
-    ) {
+    fn establish(&mut self, cx: &mut Cx<'_>, p: &Params, (meta, took_ns): (&RxMeta, u64), events: &mut Vec<Event>) {
         self.state = State::Up;
         self.end_opening(cx);
         self.peer = PeerParams {

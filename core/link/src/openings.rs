@@ -18,7 +18,8 @@ pub(crate) struct Openings {
     in_progress: u32,
     /// Of these, those that hold a place: a first answer may still come.
     unanswered: u32,
-    /// Those that wait for a place, in the order in which they were begun; and some that are over.
+    /// Those that wait for a place: who has been answered, for that one is there, and who has sent nothing yet. In the order in which they came; and some that are over.
+    known: VecDeque<PeerId>,
     waiting: VecDeque<PeerId>,
     /// What an answer took of late, smoothed, nanoseconds; 0 before the first.
     took_ns: u64,
@@ -28,13 +29,27 @@ impl Openings {
     /// One more; whether it has a place, or is to wait.
     pub(crate) fn begin(&mut self, cfg: &Config, peer: PeerId) -> bool {
         self.in_progress += 1;
-        let has_place = self.waiting.is_empty() && self.unanswered < cfg.openings_max;
-        if has_place {
-            self.unanswered += 1;
-        } else {
+        let has_place = self.waiting.is_empty() && self.may_go_on(cfg);
+        if !has_place {
             self.waiting.push_back(peer);
         }
         has_place
+    }
+
+    /// One that had given its place up, or has never had one, was answered; whether it has a place again, or is to wait.
+    pub(crate) fn go_on(&mut self, cfg: &Config, peer: PeerId) -> bool {
+        let has_place = self.known.is_empty() && self.may_go_on(cfg);
+        if !has_place {
+            self.known.push_back(peer);
+        }
+        has_place
+    }
+
+    /// Takes a place if there is one.
+    fn may_go_on(&mut self, cfg: &Config) -> bool {
+        let is_free = self.unanswered < cfg.openings_max;
+        self.unanswered += u32::from(is_free);
+        is_free
     }
 
     /// One is over.
@@ -52,12 +67,15 @@ impl Openings {
 
     /// Somebody waits, and there is a place.
     pub(crate) fn can_admit(&self, cfg: &Config) -> bool {
-        !self.waiting.is_empty() && self.unanswered < cfg.openings_max
+        !(self.waiting.is_empty() && self.known.is_empty()) && self.unanswered < cfg.openings_max
     }
 
     /// Who has waited longest, if there is a place; it is to be taken ([`Openings::take_place`]) unless that one's opening is over.
     pub(crate) fn next(&mut self, cfg: &Config) -> Option<PeerId> {
-        if self.can_admit(cfg) { self.waiting.pop_front() } else { None }
+        if !self.can_admit(cfg) {
+            return None;
+        }
+        self.known.pop_front().or_else(|| self.waiting.pop_front())
     }
 
     pub(crate) fn take_place(&mut self) {

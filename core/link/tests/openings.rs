@@ -35,7 +35,7 @@ fn so_many_openings_at_a_time_and_the_next_when_one_is_over() {
     n.capture = true;
     open_to_all(&mut n);
     n.drain();
-    assert_eq!(opened_to(&n), 64);
+    assert_eq!(opened_to(&n), 16);
     // All live: 199 are up within some round trips of 20 us, long before anything is repeated.
     assert!(n.run(S / 100, Net::quiet));
     assert_eq!(n.nodes[0].ups.len(), 199);
@@ -51,8 +51,8 @@ fn who_is_not_there_delays_the_others_by_one_interval() {
     open_to_all(&mut n);
     // 100 openings: an interval of 100 ms, drawn from its half to three halves.
     n.run(S / 25, |_| false);
-    assert_eq!(opened_to(&n), 64);
-    assert!(n.run(S / 5, |n| n.nodes[0].ups.len() == 1), "the last one waits");
+    assert_eq!(opened_to(&n), 16);
+    assert!(n.run(6 * S / 10, |n| n.nodes[0].ups.len() == 1), "the last one, behind six times 16, waits");
     // They may start seconds later.
     n.run(3 * S, |_| false);
     n.nodes[1..100].iter_mut().for_each(|x| x.stopped = false);
@@ -154,7 +154,10 @@ fn who_got_no_processor_judges_nobody() {
     let start = n.now;
     assert!(n.run(10 * S, |n| n.nodes[0].downs.len() == 2));
     assert!(n.now - start > 5 * S);
-    assert_eq!(n.nodes[0].downs.iter().map(|d| d.1).collect::<Vec<_>>(), [DownReason::Unreachable, DownReason::ConnectTimeout]);
+    assert_eq!(
+        n.nodes[0].downs.iter().map(|d| d.1).collect::<Vec<_>>(),
+        [DownReason::Unreachable, DownReason::ConnectTimeout]
+    );
 }
 
 /// The peer restarted, it was said, which had done no such thing: whoever had accepted an opening gave the opener up while that one's CONFIRMs were late, answered a later one with the same

@@ -98,7 +98,9 @@ pub enum DownReason {
     #[error("the peer restarted")]
     Restarted,
     /// The peer lives and has ended the association without a word that came here: it had heard nothing for its own timeout.
-    #[error("the peer has given this process up: it heard nothing from here for its own WEIR_PEER_TIMEOUT_MS, or lost its opening")]
+    #[error(
+        "the peer has given this process up: it heard nothing from here for its own WEIR_PEER_TIMEOUT_MS, or lost its opening"
+    )]
     GivenUp,
     /// At this address lives another incarnation.
     #[error("stale address: another incarnation answers there")]

@@ -115,8 +115,10 @@ impl Storm {
     }
 
     fn name(&self) -> String {
-        let late = if self.late > 0 { format!(", {} late by {}", self.late, time(self.late_ns)) } else { String::new() };
-        let loss = if self.loss_ppm > 0 { format!(", loss {} %", f64::from(self.loss_ppm) / 1e4) } else { String::new() };
+        let late =
+            if self.late > 0 { format!(", {} late by {}", self.late, time(self.late_ns)) } else { String::new() };
+        let loss =
+            if self.loss_ppm > 0 { format!(", loss {} %", f64::from(self.loss_ppm) / 1e4) } else { String::new() };
         format!("{:>4} ranks, {:>4} cores, buffer {:>4}K{loss}{late}", self.ranks, self.cores, self.buffer_bytes >> 10)
     }
 }
