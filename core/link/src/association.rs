@@ -332,8 +332,16 @@ impl Association {
     /// When the next PING, or the verdict, is due.
     pub(crate) fn next_ping(&self, cfg: &Config) -> Time {
         let quarter = cfg.peer_timeout.as_nanos() as u64 / 4;
-        // Whoever is about to be given up is asked often: with most questions or answers lost, a probe every `pto_max` is too few.
-        let interval = if self.pings >= 3 { quarter / u64::from(cfg.last_pings.max(1)) } else { quarter };
+        let last = cfg.last_pings.max(1);
+        let interval = match self.pings {
+            // What hundreds of peers ask that have nothing to say is work, for both.
+            0 => 2 * quarter,
+            1 => quarter,
+            // Whoever is about to be given up is asked often: with most questions or answers lost, a probe every `pto_max` is too few.
+            n if n < 2 + last => quarter / u64::from(last),
+            // Not yet given up, for this endpoint was late itself: nobody is helped by a flood.
+            _ => quarter,
+        };
         self.heard.max(self.last_ping).plus_ns(interval)
     }
 }

@@ -129,7 +129,7 @@ pub struct Config {
     /// ... or up to this, once the peer has answered. 100 ms: it is there, and may hold the association for up already; with one packet in two lost, four of the handshake
     /// must still pass well within its `peer_timeout`.
     pub handshake_retry_answered: Duration,
-    /// Where more than 5 openings are in progress, no interval is shorter than this for each of them (nor has to be longer than `handshake_retry_max`). 1 ms: what a rank can do in the
+    /// Where more than 32 openings are in progress, no interval is shorter than this for each of them (nor has to be longer than `handshake_retry_max`). 1 ms: what a rank can do in the
     /// hundredth of a core that it may have.
     pub handshake_retry_each: Duration,
     /// ... and intervals grow up to this for each, where that is more than the above ...
@@ -141,7 +141,7 @@ pub struct Config {
     pub openings_max: u32,
     /// Opening fails when the peer was not heard for this long. 10 s: launchers start ranks seconds apart.
     pub connect_timeout: Duration,
-    /// A peer is dead when nothing was heard for this long; a PING goes out after a quarter of it.
+    /// A peer is dead when nothing was heard for this long; a PING goes out after half of it.
     pub peer_timeout: Duration,
     /// Whether a peer that did not leave in good order may be named again once it was forgotten. To a job it is dead for good; a server that was cut off for a while is not.
     pub dead_may_return: bool,

@@ -582,6 +582,7 @@ impl Endpoint {
         let learned = a.endpoint_id == 0;
         a.endpoint_id = c.responder_id;
         cx.openings.answered(took_ns);
+        let took_ns = cx.openings.crowd_took_ns().unwrap_or(0);
         a.establish(&mut cx, &c.params, (meta, took_ns), events);
         if learned {
             // Named again by its own name, it is the same peer; an association it has already under that name stays.

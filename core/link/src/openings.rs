@@ -9,7 +9,9 @@ use crate::{Config, PeerId, Time};
 /// A timer that is looked at so much later says that the endpoint was kept from running: above what schedulers and waits in whole milliseconds do.
 const LATE_NS: u64 = 10_000_000;
 /// Openings in progress that change no interval: fewer are none that anybody waits behind.
-const FEW: u64 = 5;
+const FEW: u64 = 32;
+/// No first probe timeout is to be longer than twice this, whatever answers took.
+const TOOK_MAX_NS: u64 = 500_000_000;
 
 /// Openings of one endpoint.
 #[derive(Default)]
@@ -89,7 +91,7 @@ impl Openings {
 
     /// What an answer takes where many openings are in progress.
     pub(crate) fn crowd_took_ns(&self) -> Option<u64> {
-        (u64::from(self.in_progress) > FEW).then_some(self.took_ns)
+        (u64::from(self.in_progress) > FEW).then_some(self.took_ns.min(TOOK_MAX_NS))
     }
 
     /// The interval between two repetitions that has come to `ns` by doubling, where `more` askings are in progress too.
@@ -165,7 +167,8 @@ mod tests {
         };
         assert_eq!(with(1), [5, 500, 5, 100]);
         assert_eq!(with(5), [5, 500, 5, 100]);
-        assert_eq!(with(20), [20, 500, 20, 400]);
+        assert_eq!(with(32), [5, 500, 5, 100]);
+        assert_eq!(with(33), [33, 660, 33, 660]);
         assert_eq!(with(64), [64, 1280, 64, 1000]);
         assert_eq!(with(255), [255, 2000, 255, 1000]);
         assert_eq!(with(1000), [500, 2000, 500, 1000]);
