@@ -129,7 +129,7 @@ pub struct Config {
     /// ... or up to this, once the peer has answered. 100 ms: it is there, and may hold the association for up already; with one packet in two lost, four of the handshake
     /// must still pass well within its `peer_timeout`.
     pub handshake_retry_answered: Duration,
-    /// Where more than 32 openings are in progress, no interval is shorter than this for each of them (nor has to be longer than `handshake_retry_max`). 1 ms: what a rank can do in the
+    /// Where more than 8 openings are in progress, no interval is shorter than this for each of them (nor has to be longer than `handshake_retry_max`). 1 ms: what a rank can do in the
     /// hundredth of a core that it may have.
     pub handshake_retry_each: Duration,
     /// ... and intervals grow up to this for each, where that is more than the above ...

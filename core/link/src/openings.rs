@@ -9,7 +9,7 @@ use crate::{Config, PeerId, Time};
 /// A timer that is looked at so much later says that the endpoint was kept from running: above what schedulers and waits in whole milliseconds do.
 const LATE_NS: u64 = 10_000_000;
 /// Openings in progress that change no interval: fewer are none that anybody waits behind.
-const FEW: u64 = 32;
+const FEW: u64 = 8;
 /// No first probe timeout is to be longer than twice this, whatever answers took.
 const TOOK_MAX_NS: u64 = 500_000_000;
 
@@ -167,7 +167,7 @@ mod tests {
         };
         assert_eq!(with(1), [5, 500, 5, 100]);
         assert_eq!(with(5), [5, 500, 5, 100]);
-        assert_eq!(with(32), [5, 500, 5, 100]);
+        assert_eq!(with(8), [5, 500, 5, 100]);
         assert_eq!(with(33), [33, 660, 33, 660]);
         assert_eq!(with(64), [64, 1280, 64, 1000]);
         assert_eq!(with(255), [255, 2000, 255, 1000]);

@@ -13,7 +13,9 @@ fn every_rank_opens_to_every_other() {
         assert_eq!(o.violation, None, "{storm:?}");
         assert!(o.finished_ns.is_some() && o.given_up == 0, "{storm:?}:\n{text}");
         let pairs = u64::from(storm.ranks) * u64::from(storm.ranks - 1);
-        assert!(o.packets < 20 * pairs, "{storm:?}:\n{text}");
+        // Without places and longer intervals 48 ranks sent 21, and 96 gave up peers that lived.
+        let most = if storm.late > 0 { 32 } else { 12 };
+        assert!(o.packets < most * pairs, "{storm:?}:\n{text}");
     }
     insta::assert_snapshot!("storm", text);
 }
