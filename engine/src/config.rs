@@ -89,7 +89,7 @@ pub struct EngineConfig {
     pub dead_may_return: bool,
     /// Least time between the questions to a peer of which the network says that its program is gone; the third one that is not answered ends it. Given by the face.
     pub doubt_interval: Duration,
-    /// A peer that never answers is given up after this time (`WEIR_CONNECT_TIMEOUT_MS`).
+    /// A peer that is opened to and not heard for this long is given up (`WEIR_CONNECT_TIMEOUT_MS`). What the endpoint itself was late by does not count.
     pub connect_timeout: Duration,
     /// A send that has found no memory for this long, while messages wait that the program does not receive, fails (`WEIR_SEND_TIMEOUT_MS`). 10 min: longer than a receiver that lives usually computes or
     /// writes between two receives.

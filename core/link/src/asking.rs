@@ -98,7 +98,7 @@ impl Endpoint {
         let over: SmallVec<[u64; 4]> =
             self.askings.iter().filter(|a| a.give_up <= now).map(|a| a.opening.opener_association).collect();
         over.iter().for_each(|&ticket| self.answer_asking(ticket, Err(DownReason::ConnectTimeout)));
-        let longest = self.cfg.handshake_retry_max.as_nanos() as u64;
+        let askings = self.askings.len();
         for i in 0..self.askings.len() {
             let random = self.rng.next_u64();
             let a = &mut self.askings[i];
@@ -107,9 +107,10 @@ impl Endpoint {
             }
             let remote = a.addrs[a.tries as usize % a.addrs.len()];
             a.tries += 1;
-            let spread = ((u128::from(random) * u128::from(a.interval_ns)) >> 64) as u64;
-            a.send_at = now.plus_ns(a.interval_ns / 2 + spread);
-            a.interval_ns = (a.interval_ns * 2).min(longest);
+            let interval_ns = self.openings.interval_ns(&self.cfg, a.interval_ns, askings, false);
+            let spread = ((u128::from(random) * u128::from(interval_ns)) >> 64) as u64;
+            a.send_at = now.plus_ns(interval_ns / 2 + spread);
+            a.interval_ns = interval_ns * 2;
             let bytes = self.handshake.write(&Handshake::Init(a.opening));
             if self.outbox.len() < OUTBOX_MAX {
                 self.outbox.push_back(Datagram { remote, local: None, bytes });

@@ -14,6 +14,7 @@ use weir_session::{Carrier, Common, Session, Terms};
 use crate::counters::PeerCounters;
 use crate::handshake::Opening;
 use crate::lane::LaneNews;
+use crate::openings::Openings;
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::recovery::Recovery;
@@ -31,6 +32,10 @@ pub(crate) struct Cx<'a> {
     /// Our own endpoint id.
     pub(crate) endpoint_id: u64,
     pub(crate) lane_news: &'a mut VecDeque<LaneNews>,
+    /// Openings of the endpoint.
+    pub(crate) openings: &'a mut Openings,
+    /// What the endpoint was late by, all in all.
+    pub(crate) late_ns: u64,
 }
 
 /// Life of an association.
@@ -98,6 +103,8 @@ pub(crate) struct Association {
     pub(crate) heard: Time,
     pub(crate) last_ping: Time,
     pub(crate) pings: u32,
+    /// What the endpoint had been late by when the peer's silence was first noticed.
+    pub(crate) late_ns: u64,
     /// Somebody says that the peer is gone.
     pub(crate) doubt: Option<crate::life::Doubt>,
     /// When the pacer lets the waiting data go.
@@ -161,6 +168,7 @@ impl Association {
             heard: now,
             last_ping: now,
             pings: 0,
+            late_ns: 0,
             doubt: None,
             pacing_until: None,
             ack_wanted: false,
@@ -213,7 +221,7 @@ impl Association {
             // (The verdict on a peer that another carrier reaches is not for packets to give.)
             cx.s.end(cx.common, reason, events);
         }
-        self.opening = None;
+        self.end_opening(cx);
         self.closed_lane = self.last_lane_frame();
         self.lane = None;
         self.recovered = VecDeque::new();
@@ -324,8 +332,16 @@ impl Association {
     /// When the next PING, or the verdict, is due.
     pub(crate) fn next_ping(&self, cfg: &Config) -> Time {
         let quarter = cfg.peer_timeout.as_nanos() as u64 / 4;
-        // Whoever is about to be given up is asked often: with most questions or answers lost, a probe every `pto_max` is too few.
-        let interval = if self.pings >= 3 { quarter / u64::from(cfg.last_pings.max(1)) } else { quarter };
+        let last = cfg.last_pings.max(1);
+        let interval = match self.pings {
+            // What hundreds of peers ask that have nothing to say is work, for both.
+            0 => 2 * quarter,
+            1 => quarter,
+            // Whoever is about to be given up is asked often: with most questions or answers lost, a probe every `pto_max` is too few.
+            n if n < 2 + last => quarter / u64::from(last),
+            // Not yet given up, for this endpoint was late itself: nobody is helped by a flood.
+            _ => quarter,
+        };
         self.heard.max(self.last_ping).plus_ns(interval)
     }
 }

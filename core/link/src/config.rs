@@ -129,9 +129,19 @@ pub struct Config {
     /// ... or up to this, once the peer has answered. 100 ms: it is there, and may hold the association for up already; with one packet in two lost, four of the handshake
     /// must still pass well within its `peer_timeout`.
     pub handshake_retry_answered: Duration,
-    /// Opening fails after this. 10 s: launchers start ranks seconds apart.
+    /// Where more than 8 openings are in progress, no interval is shorter than this for each of them (nor has to be longer than `handshake_retry_max`). 1 ms: what a rank can do in the
+    /// hundredth of a core that it may have.
+    pub handshake_retry_each: Duration,
+    /// ... and intervals grow up to this for each, where that is more than the above ...
+    pub handshake_retry_each_max: Duration,
+    /// ... but not beyond this, once a CONFIRM was sent half of it: several must fit into the time in which the peer is to be heard.
+    pub handshake_retry_crowd: Duration,
+    /// Openings that hold a place at a time: a first answer to what they sent may still come. The others wait. 16: with more the packets that wait in front of each answer are the more where
+    /// processors are short (`docs/lab/2026-11-26-start-storm.md`), and where they are not an endpoint opens to 10^5 peers a second.
+    pub openings_max: u32,
+    /// Opening fails when the peer was not heard for this long. 10 s: launchers start ranks seconds apart.
     pub connect_timeout: Duration,
-    /// A peer is dead when nothing was heard for this long; a PING goes out after a quarter of it.
+    /// A peer is dead when nothing was heard for this long; a PING goes out after half of it.
     pub peer_timeout: Duration,
     /// Whether a peer that did not leave in good order may be named again once it was forgotten. To a job it is dead for good; a server that was cut off for a while is not.
     pub dead_may_return: bool,
@@ -209,6 +219,10 @@ impl Default for Config {
             handshake_retry: Duration::from_millis(5),
             handshake_retry_max: Duration::from_millis(500),
             handshake_retry_answered: Duration::from_millis(100),
+            handshake_retry_each: Duration::from_millis(1),
+            handshake_retry_each_max: Duration::from_millis(20),
+            handshake_retry_crowd: Duration::from_secs(2),
+            openings_max: 16,
             connect_timeout: Duration::from_secs(10),
             peer_timeout: Duration::from_secs(5),
             dead_may_return: false,

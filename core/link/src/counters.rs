@@ -39,6 +39,7 @@ pub struct Counters {
     pub stalls_pacing: u64,
     // Paths and life.
     pub handshakes_opened: u64,
+    pub handshakes_repeated: u64,
     pub handshakes_accepted: u64,
     pub handshakes_refused: u64,
     pub resets_sent: u64,

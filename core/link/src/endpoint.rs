@@ -16,6 +16,7 @@ use crate::association::{Association, Cx, State, carries};
 use crate::crypt::Handshake;
 use crate::hash::IdHash;
 use crate::lane::LaneNews;
+use crate::openings::{Lateness, Openings};
 use crate::paths::PathState;
 use crate::run::Run;
 use crate::{
@@ -108,6 +109,8 @@ pub struct Endpoint {
     pub(crate) reset_seen_limit: RateLimit,
     pub(crate) reset_limit: RateLimit,
     pub(crate) closing: bool,
+    pub(crate) openings: Openings,
+    pub(crate) lateness: Lateness,
     /// Who is asked for at which addresses, and what was found.
     pub(crate) askings: Vec<crate::asking::Asking>,
     pub(crate) answers: Vec<crate::asking::Answer>,
@@ -116,9 +119,10 @@ pub struct Endpoint {
 /// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
 macro_rules! with_association {
     ($self:ident, $peer:expr, $now:expr) => {{
-        let Endpoint { assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, .. } = $self;
+        let Endpoint { assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, openings, lateness, .. } = $self;
+        let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns);
         assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {
-            (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id: *endpoint_id, lane_news })
+            (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id, lane_news, openings, late_ns })
         })
     }};
 }
@@ -177,6 +181,8 @@ impl Endpoint {
             reset_seen_limit: RateLimit::new(config.init_rate_per_s),
             reset_limit: RateLimit::new(config.reset_rate_per_s),
             closing: false,
+            openings: Openings::default(),
+            lateness: Lateness::default(),
             askings: Vec::new(),
             answers: Vec::new(),
             cfg: config,
@@ -594,7 +600,8 @@ impl Endpoint {
     /// When to call [`Self::handle_timeout`] next, if nothing else happens. A time in the past: now.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        if self.sessions.has_touched(Carrier::Link) || !self.ready.is_empty() || !self.outbox.is_empty() {
+        let has_work = self.sessions.has_touched(Carrier::Link) || self.openings.can_admit(&self.cfg);
+        if has_work || !self.ready.is_empty() || !self.outbox.is_empty() {
             return Some(Time::ZERO);
         }
         let t = self.timers.peek().map(|r| r.0.0);
@@ -604,6 +611,7 @@ impl Endpoint {
     /// `next_timeout` has passed.
     pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
         self.sessions.common_mut().advance(now);
+        self.lateness.look(now, self.timers.peek().map(|r| r.0.0));
         if !self.askings.is_empty() {
             self.send_askings(now);
         }
@@ -649,6 +657,7 @@ impl Endpoint {
 
     /// Takes up associations that changed.
     fn settle(&mut self, now: Time) {
+        self.admit_openings(now);
         if self.sessions.common().grants.has_changed() {
             self.sessions.run_grants(now);
         }
@@ -674,6 +683,7 @@ impl Endpoint {
             || !self.outbox.is_empty()
             || self.sessions.has_touched(Carrier::Link)
             || self.sessions.common().grants.has_changed()
+            || self.openings.can_admit(&self.cfg)
     }
 
     /// Writes the next packet into `out` (cleared first). `None`: nothing to send now. Call until `None`.
@@ -685,7 +695,8 @@ impl Endpoint {
             self.counters.bytes_sent += d.bytes.len() as u64;
             return Some(Transmit { remote: d.remote, local: d.local, peer: PeerId(u32::MAX), payload: None });
         }
-        if self.sessions.has_touched(Carrier::Link) || self.sessions.common().grants.has_changed() {
+        let has_changed = self.sessions.has_touched(Carrier::Link) || self.sessions.common().grants.has_changed();
+        if has_changed || self.openings.can_admit(&self.cfg) {
             self.run = None;
             self.settle(now);
         }

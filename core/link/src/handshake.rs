@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use rand_core::RngCore;
 use smallvec::SmallVec;
@@ -22,21 +23,72 @@ const CONFIRM_TRIES: u32 = 6;
 /// INITs in a row that must be refused by an endpoint other than the one wanted before that is believed to live there no
 /// more: some 35 ms. Whoever lives answers one of them; a stranger who passes a third member's answers on must keep on.
 const STALE_VERDICT: u32 = 3;
+/// An opening ends after so many times `connect_timeout`, whatever is heard of the peer: what was recorded may be repeated by anybody.
+const OPENING_MOST: u32 = 6;
 
 /// State of an opening (the opener's side).
 pub(crate) struct Opening {
     opening: wire::Opening,
     /// The responder's cookie and where it came from.
     cookie: Option<([u8; wire::COOKIE_LEN], SocketAddr, Option<IpAddr>)>,
+    /// Never while it waits for a place.
     pub(crate) send_at: Time,
+    /// Never before its first INIT.
     pub(crate) give_up: Time,
+    /// When it ends though the peer is heard.
+    last: Time,
+    /// What the endpoint had been late by when these were set.
+    late_ns: u64,
+    /// It is one of those that may be unanswered (spec 3.4).
+    has_place: bool,
+    /// It waits to become one.
+    is_queued: bool,
     interval_ns: u64,
+    /// When the first INIT, or the first CONFIRM with this cookie, was sent.
+    asked_at: Time,
     tries: u32,
     confirms: u32,
     /// A CONFIRM went out: the responder may hold this opening for established.
     confirmed: bool,
     /// Answers of another endpoint at the peer's addresses, at most one for each INIT.
     strangers: u32,
+}
+
+impl Opening {
+    /// It has a place: the first INIT is due, or the first CONFIRM with a cookie.
+    fn start(&mut self, now: Time, late_ns: u64, connect_timeout: Duration) {
+        let is_first = self.waits();
+        (self.has_place, self.is_queued) = (true, false);
+        self.send_at = now;
+        if is_first {
+            self.give_up = now + connect_timeout;
+            self.last = now + connect_timeout * OPENING_MOST;
+            self.late_ns = late_ns;
+        }
+        self.hear(now, connect_timeout);
+    }
+
+    /// Nothing was sent of it: nobody else can know of it.
+    fn waits(&self) -> bool {
+        self.tries == 0 && self.give_up == Time::MAX
+    }
+
+    /// The peer lives: it has sent something that belongs to this opening, or opens itself.
+    fn hear(&mut self, now: Time, connect_timeout: Duration) {
+        if !self.waits() {
+            self.give_up = self.give_up.max(now + connect_timeout).min(self.last);
+        }
+    }
+
+    /// Whether it is to be given up. What the endpoint was itself late by does not count.
+    fn is_over(&mut self, now: Time, late_ns: u64) -> bool {
+        let late = late_ns - self.late_ns;
+        if self.give_up <= now && late > 0 {
+            (self.give_up, self.last) = (self.give_up.plus_ns(late), self.last.plus_ns(late));
+            self.late_ns = late_ns;
+        }
+        self.give_up <= now
+    }
 }
 
 /// What a responder keeps of an opening: a repeated CONFIRM gets the same answer.
@@ -104,10 +156,11 @@ impl Endpoint {
         let mut nonce = [0; wire::NONCE_LEN];
         self.rng.fill_bytes(&mut nonce);
         let (level, features, opener_id) = (self.cfg.level, self.cfg.features, self.endpoint_id);
-        let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return };
+        let Endpoint { assocs, openings, cfg, lateness, .. } = self;
+        let Some(a) = assocs.get_mut(peer.0 as usize) else { return };
         a.local_id = local_id;
         a.state = State::Opening;
-        a.opening = Some(Box::new(Opening {
+        let mut o = Opening {
             opening: wire::Opening {
                 level,
                 features,
@@ -117,15 +170,37 @@ impl Endpoint {
                 nonce,
             },
             cookie: None,
-            send_at: now,
-            give_up: now + self.cfg.connect_timeout,
-            interval_ns: self.cfg.handshake_retry.as_nanos() as u64,
+            send_at: Time::MAX,
+            give_up: Time::MAX,
+            last: Time::MAX,
+            late_ns: 0,
+            has_place: false,
+            is_queued: true,
+            interval_ns: cfg.handshake_retry.as_nanos() as u64,
+            asked_at: now,
             tries: 0,
             confirms: 0,
             confirmed: false,
             strangers: 0,
-        }));
+        };
+        if openings.begin(cfg, peer) {
+            o.start(now, lateness.total_ns, cfg.connect_timeout);
+        }
+        a.opening = Some(Box::new(o));
         self.counters.handshakes_opened += 1;
+    }
+
+    /// Openings that wait begin, as far as there are places.
+    pub(crate) fn admit_openings(&mut self, now: Time) {
+        while let Some(peer) = self.openings.next(&self.cfg) {
+            let (late_ns, timeout) = (self.lateness.total_ns, self.cfg.connect_timeout);
+            let opening = self.assocs.get_mut(peer.0 as usize).and_then(|a| a.opening.as_mut());
+            if let Some(o) = opening.filter(|o| o.is_queued) {
+                o.start(now, late_ns, timeout);
+                self.openings.take_place();
+                self.touch(peer);
+            }
+        }
     }
 
     /// INIT or CONFIRM, when it is due.
@@ -135,11 +210,17 @@ impl Endpoint {
         if o.send_at > now {
             return None;
         }
-        let longest = if o.confirmed { self.cfg.handshake_retry_answered } else { self.cfg.handshake_retry_max };
-        let max_interval = longest.as_nanos() as u64;
-        o.interval_ns = o.interval_ns.min(max_interval);
         if o.cookie.is_some() && o.confirms >= CONFIRM_TRIES {
             o.cookie = None;
+        }
+        let repeats = if o.cookie.is_some() { o.confirms > 0 } else { o.tries > 0 };
+        if repeats {
+            self.counters.handshakes_repeated += 1;
+            if core::mem::take(&mut o.has_place) {
+                self.openings.leave_place();
+            }
+        } else {
+            o.asked_at = now;
         }
         let (packet, remote, local) = match o.cookie {
             Some((cookie, remote, local)) => {
@@ -156,9 +237,10 @@ impl Endpoint {
         };
         // Half to three halves of the interval: a thousand openers that start together and overflow a switch must not
         // all repeat at the same moments.
-        let spread = ((u128::from(self.rng.next_u64()) * u128::from(o.interval_ns)) >> 64) as u64;
-        o.send_at = now.plus_ns(o.interval_ns / 2 + spread);
-        o.interval_ns = (o.interval_ns * 2).min(max_interval);
+        let interval_ns = self.openings.interval_ns(&self.cfg, o.interval_ns, self.askings.len(), o.confirmed);
+        let spread = ((u128::from(self.rng.next_u64()) * u128::from(interval_ns)) >> 64) as u64;
+        o.send_at = now.plus_ns(interval_ns / 2 + spread);
+        o.interval_ns = interval_ns * 2;
         packet.write(&self.handshake.key, &mut out.head);
         Some(Transmit { remote, local, peer, payload: None })
     }
@@ -275,7 +357,8 @@ impl Endpoint {
         };
         let peer = a.id;
         if a.endpoint_id == r.endpoint_id {
-            a.go_down(&mut cx, DownReason::Restarted, events);
+            // The same incarnation: it knows the association no more, or has ended it without a word that came here.
+            a.go_down(&mut cx, DownReason::GivenUp, events);
         } else if a.paths.iter().any(|p| p.remote == meta.remote) {
             a.doubt(now, DownReason::Restarted);
         } else {
@@ -331,7 +414,17 @@ impl Endpoint {
     /// Our own opening to the same peer, if it is the one that is to win (spec 3, simultaneous opening).
     fn winning(&self, opener_id: u64) -> Option<&Opening> {
         let a = self.by_endpoint.get(&opener_id).and_then(|p| self.assocs.get(p.0 as usize))?;
-        a.opening.as_deref().filter(|_| a.state == State::Opening && self.endpoint_id < opener_id)
+        // (Of one that waits for its turn the other side knows nothing.)
+        let is_to_win = |o: &&Opening| a.state == State::Opening && self.endpoint_id < opener_id && !o.waits();
+        a.opening.as_deref().filter(is_to_win)
+    }
+
+    /// Who opens to us lives, though it may not have answered our own opening.
+    fn note_peer_opens(&mut self, now: Time, opener_id: u64) {
+        let known = self.by_endpoint.get(&opener_id).and_then(|p| self.assocs.get_mut(p.0 as usize));
+        if let Some(o) = known.and_then(|a| a.opening.as_mut()) {
+            o.hear(now, self.cfg.connect_timeout);
+        }
     }
 
     /// The opener of an association we hold for established has not seen our ACCEPT and knocks again: it lives, though
@@ -351,7 +444,11 @@ impl Endpoint {
     fn on_init(&mut self, now: Time, meta: &RxMeta, o: &wire::Opening) {
         // To no use while ours goes well, that is while its first INIT may still be answered.
         let ignored = self.winning(o.opener_id).is_some_and(|ours| ours.confirmed || ours.tries < 2);
-        if self.acceptable(now, meta, o) && !ignored {
+        if !self.acceptable(now, meta, o) {
+            return;
+        }
+        self.note_peer_opens(now, o.opener_id);
+        if !ignored {
             self.note_opener_lives(now, o);
             let cookie = self.handshake.cookie(now, &meta.remote, o);
             self.answer(meta, &Handshake::Cookie(wire::Cookie { opener_association: o.opener_association, cookie }));
@@ -360,14 +457,24 @@ impl Endpoint {
 
     fn on_cookie(&mut self, now: Time, meta: &RxMeta, c: &wire::Cookie) {
         let peer = PeerId(c.opener_association as u32 & ((1 << INDEX_BITS) - 1));
-        let retry = self.cfg.handshake_retry.as_nanos() as u64;
+        let (late_ns, timeout) = (self.lateness.total_ns, self.cfg.connect_timeout);
         match self.assocs.get_mut(peer.0 as usize) {
             Some(a) if a.state == State::Opening && a.local_id == c.opener_association => {
                 if let Some(o) = a.opening.as_mut().filter(|o| o.cookie.is_none()) {
+                    if o.tries == 1 {
+                        // (After several it may be one that was not there before.)
+                        self.openings.answered(now.since_ns(o.asked_at));
+                    }
                     o.cookie = Some((c.cookie, meta.remote, meta.local));
                     o.confirms = 0;
-                    o.interval_ns = retry;
-                    o.send_at = now;
+                    o.interval_ns = self.cfg.handshake_retry.as_nanos() as u64;
+                    if o.has_place || self.openings.go_on(&self.cfg, peer) {
+                        o.start(now, late_ns, timeout);
+                    } else {
+                        o.is_queued = true;
+                        o.send_at = Time::MAX;
+                        o.hear(now, timeout);
+                    }
                 }
                 self.touch(peer);
             }
@@ -379,7 +486,11 @@ impl Endpoint {
         let o = &c.opening;
         // Once we sent a CONFIRM the peer may have accepted it, and there would be two associations.
         let ignored = self.winning(o.opener_id).is_some_and(|ours| ours.confirmed);
-        if !self.acceptable(now, meta, o) || ignored {
+        if !self.acceptable(now, meta, o) {
+            return;
+        }
+        self.note_peer_opens(now, o.opener_id);
+        if ignored {
             return;
         }
         if !self.handshake.cookie_is_good(now, &c.cookie, &meta.remote, o) {
@@ -440,7 +551,9 @@ impl Endpoint {
         a.accepted = Some(Box::new(Accepted { nonce: o.nonce, packet }));
         a.remote_id = o.opener_association;
         a.crypt = Some(crypt);
-        a.establish(&mut cx, &c.params, meta, events);
+        // Where this endpoint's own openings take long, so do its first messages.
+        let took_ns = cx.openings.crowd_took_ns().unwrap_or(0);
+        a.establish(&mut cx, &c.params, (meta, took_ns), events);
         self.touch(peer);
     }
 
@@ -456,9 +569,9 @@ impl Endpoint {
             .and_then(|a| {
                 let o = a.opening.as_ref()?;
                 let agreed = o.cookie.is_some() && c.level >= o.opening.level && c.features == o.opening.features;
-                agreed.then_some(o.opening)
+                agreed.then_some((o.opening, now.since_ns(o.asked_at)))
             });
-        let Some(opening) = opening else {
+        let Some((opening, took_ns)) = opening else {
             counters.dropped_state += 1;
             return;
         };
@@ -468,7 +581,9 @@ impl Endpoint {
         a.crypt = Some(crypt);
         let learned = a.endpoint_id == 0;
         a.endpoint_id = c.responder_id;
-        a.establish(&mut cx, &c.params, meta, events);
+        cx.openings.answered(took_ns);
+        let took_ns = cx.openings.crowd_took_ns().unwrap_or(0);
+        a.establish(&mut cx, &c.params, (meta, took_ns), events);
         if learned {
             // Named again by its own name, it is the same peer; an association it has already under that name stays.
             self.by_endpoint.entry(c.responder_id).or_insert(peer);
@@ -480,15 +595,22 @@ impl Endpoint {
 impl Association {
     /// Timers of an opening.
     pub(crate) fn opening_timeout(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
-        if self.opening.as_ref().is_some_and(|o| o.give_up <= cx.now) {
+        if self.opening.as_mut().is_some_and(|o| o.is_over(cx.now, cx.late_ns)) {
             self.go_down(cx, DownReason::ConnectTimeout, events);
         }
     }
 
-    /// Both sides agree: the association is up.
-    fn establish(&mut self, cx: &mut Cx<'_>, p: &Params, meta: &RxMeta, events: &mut Vec<Event>) {
+    /// It has an end, whichever: another opening may have its place.
+    pub(crate) fn end_opening(&mut self, cx: &mut Cx<'_>) {
+        if let Some(o) = self.opening.take() {
+            cx.openings.end(o.has_place);
+        }
+    }
+
+    /// Both sides agree: the association is up. `took_ns`: what its first messages may take until they are acknowledged.
+    fn establish(&mut self, cx: &mut Cx<'_>, p: &Params, (meta, took_ns): (&RxMeta, u64), events: &mut Vec<Event>) {
         self.state = State::Up;
-        self.opening = None;
+        self.end_opening(cx);
         self.peer = PeerParams {
             max_datagram: p.max_datagram,
             rx_buffer: p.rx_buffer_bytes.max(64 << 10),
@@ -512,6 +634,7 @@ impl Association {
             self.primary = i as u8;
             self.paths[i].local = meta.local;
             self.paths[i].make_valid(cx.cfg, cx.now);
+            self.paths[i].rtt.suppose(took_ns);
         }
         self.paths.shrink_to_fit();
         // Where another carrier has the session, packets are there if it fails.

@@ -27,6 +27,7 @@ mod hostile;
 mod lane;
 mod life;
 mod mtu;
+mod openings;
 mod parity;
 mod paths;
 mod receive;

@@ -72,9 +72,14 @@ impl Association {
             return;
         }
         // A process that was stopped itself wakes up with an old clock reading: it must ask before it judges.
-        if cx.now.since_ns(self.heard) >= cx.cfg.peer_timeout.as_nanos() as u64 && self.pings >= 2 {
+        if cx.now.since_ns(self.heard) >= self.patience_ns(cx) && self.pings >= 2 {
             self.go_down(cx, DownReason::Unreachable, events);
             return;
+        }
+        if self.pings == 0 {
+            // Of the endpoint's lateness what has kept this very PING back counts.
+            let overdue = cx.now.since_ns(self.next_ping(cx.cfg));
+            self.late_ns = cx.late_ns.saturating_sub(overdue);
         }
         if !cx.s.has_open()
             && let Some(lane) = self.lane.as_mut()
@@ -84,6 +89,15 @@ impl Association {
         self.ping = true;
         self.pings += 1;
         self.last_ping = cx.now;
+    }
+
+    /// The silence after which the peer is given up. What this endpoint was itself late by meanwhile does not count; and an opener from which nothing PROTECTED ever came may be opening
+    /// for as long as openings may take.
+    fn patience_ns(&self, cx: &Cx<'_>) -> u64 {
+        let half_open = self.accepted.is_some() && self.rx.expected() == 0;
+        let least = if half_open { cx.cfg.connect_timeout } else { cx.cfg.peer_timeout };
+        let late = if self.pings > 0 { cx.late_ns - self.late_ns } else { 0 };
+        cx.cfg.peer_timeout.max(least).as_nanos() as u64 + late
     }
 
     /// Somebody who may lie says that the peer is gone.

@@ -214,7 +214,7 @@ fn a_reset_of_the_peer_itself_ends_the_association() {
         let mut reset = t.ends[1].handshake.write(&Handshake::Reset(Reset { association, endpoint_id }));
         let (now, events) = (t.now, &mut t.events[0]);
         t.ends[0].handle(now, meta(from), &mut reset, events);
-        assert_eq!(t.down(0), ends.then_some(DownReason::Restarted), "of {endpoint_id}");
+        assert_eq!(t.down(0), ends.then_some(DownReason::GivenUp), "of {endpoint_id}");
     }
 }
 

@@ -86,6 +86,13 @@ impl Rtt {
         }
     }
 
+    /// Before anything is sampled: an exchange of the handshake took so long. Probe timeouts are to be longer than that; pacing knows nothing of it.
+    pub(crate) fn suppose(&mut self, took_ns: u64) {
+        if !self.sampled {
+            self.var = self.var.max(took_ns / 2);
+        }
+    }
+
     fn min(&self) -> u64 {
         self.min_now.min(self.min_before)
     }

@@ -94,9 +94,14 @@ pub enum DownReason {
     /// The peer closed in good order.
     #[error("closed by the peer")]
     Closed,
-    /// The peer has forgotten the association: it restarted.
+    /// Another incarnation answers at the peer's address: it restarted.
     #[error("the peer restarted")]
     Restarted,
+    /// The peer lives and has ended the association without a word that came here: it had heard nothing for its own timeout.
+    #[error(
+        "the peer has given this process up: it heard nothing from here for its own WEIR_PEER_TIMEOUT_MS, or lost its opening"
+    )]
+    GivenUp,
     /// At this address lives another incarnation.
     #[error("stale address: another incarnation answers there")]
     StaleIncarnation,

@@ -17,6 +17,7 @@ pub mod service_table;
 pub mod shrink;
 pub mod spec;
 pub mod step_table;
+pub mod storm;
 pub mod table;
 mod tcp;
 pub mod work;

@@ -130,8 +130,8 @@ pub fn run(s: &Scenario, watch: Watch) -> Report {
     let someone_dies = s.someone_dies() || s.silence_kills();
     let (chain, lanes) = (s.work.chain(), s.endpoint.lanes.is_some());
     let more = if lanes { liveness::lanes_allowance_ns(&s.net, bytes, chain) } else { 0 };
-    // 5 s until a verdict and 2 s of slack; and 10 s for each time more that its endpoints have patience.
-    let verdict = if someone_dies { 7 * SEC + 10 * SEC * u64::from(s.endpoint.patience - 1) } else { 0 };
+    // 10 s until a verdict on one that had just opened, else 5, and 2 s of slack; and 10 s for each time more that its endpoints have patience.
+    let verdict = if someone_dies { 12 * SEC + 10 * SEC * u64::from(s.endpoint.patience - 1) } else { 0 };
     let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, chain) + verdict + more;
     let done = w.run_until(deadline, |shared| shared.unfinished.is_empty());
     if !done && w.violation().is_none() {

@@ -52,7 +52,7 @@ pub const PARAMS: &[Param] = &[
         "Independent streams per peer, 1 to 64; a lost packet holds up only messages of its stream, and receives for any tag (default: 10)",
     ),
     param("peer_timeout_ms", "A peer silent for this long is dead and its operations fail (default: 5000)"),
-    param("connect_timeout_ms", "A peer that never answered is given up after this time (default: 10000)"),
+    param("connect_timeout_ms", "A peer that is opened to and not heard for this long is given up (default: 10000)"),
     param(
         "send_timeout_ms",
         "A send that has found no memory for this long fails if messages wait that the program does not receive (default: 600000)",

@@ -16,7 +16,7 @@ use weir_sim::spec::{MS, SEC, US};
 use weir_sim::table::{self, Point};
 use weir_sim::work::Workload;
 use weir_sim::work::supersteps::{Bsp, Relation, Uses};
-use weir_sim::{ablation, planted, service_table, shrink, step_table, table::Wire};
+use weir_sim::{ablation, planted, service_table, shrink, step_table, storm, table::Wire};
 
 /// Counts the bytes that the memory table reports.
 #[global_allocator]
@@ -26,7 +26,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim ablation parity\n  weir-sim incast --senders 1000\n  weir-sim service --clients 1000 --all-faults\n  weir-sim memory --peers 1000"
+    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim ablation parity\n  weir-sim incast --senders 1000\n  weir-sim service --clients 1000 --all-faults\n  weir-sim storm --ranks 512\n  weir-sim memory --peers 1000"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -77,7 +77,7 @@ enum Command {
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
         /// Which table.
-        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps", "service"], default_value = "all")]
+        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps", "service", "storm"], default_value = "all")]
         what: String,
         /// NewReno instead of the default controller.
         #[arg(long)]
@@ -140,6 +140,8 @@ enum Command {
     Supersteps(Supersteps),
     /// A server and many clients, each of which asks and waits (spec/bmi.md); with everything that can go wrong, or without.
     Service(Service),
+    /// A start in which every rank opens to every other at once, where processors and socket buffers are short (spec/protocol.md 3.4).
+    Storm(Storm),
     /// Memory of an endpoint with many idle peers.
     Memory {
         /// Number of peers.
@@ -168,6 +170,37 @@ struct Service {
     /// Bad links, clients that die, come again, are cut off, stop and leave, a server that is cut off and stops: in place of the above.
     #[arg(long)]
     all_faults: bool,
+    /// The seed of all chance.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+struct Storm {
+    /// Ranks; several, separated by commas: one run for each.
+    #[arg(long, value_delimiter = ',', default_value = "128")]
+    ranks: Vec<u32>,
+    /// Cores that the ranks share.
+    #[arg(long, default_value_t = 2)]
+    cores: u32,
+    /// Microseconds that a core needs to take in a packet, and to send one.
+    #[arg(long, default_value_t = 20)]
+    cost_us: u64,
+    /// Microseconds that a rank which has slept waits for its turn, for each rank that shares its core.
+    #[arg(long, default_value_t = 200)]
+    turn_us: u64,
+    /// KiB of each socket's receive buffer, as Linux counts.
+    #[arg(long, default_value_t = 416)]
+    buffer_kib: u64,
+    /// So many ranks begin late ...
+    #[arg(long, default_value_t = 0)]
+    late: u32,
+    /// ... by so many milliseconds.
+    #[arg(long, default_value_t = 3000)]
+    late_ms: u64,
+    /// Packets lost by chance, parts per million.
+    #[arg(long, default_value_t = 0)]
+    loss_ppm: u32,
     /// The seed of all chance.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -333,6 +366,7 @@ fn main() -> ExitCode {
         }
         Command::Supersteps(s) => supersteps(&s),
         Command::Service(s) => service(&s),
+        Command::Storm(s) => storms(&s),
         Command::Ablation { names, seeds, json } => ablations(&names, &seeds, json),
         Command::Memory { peers } => memory(peers),
     };
@@ -673,6 +707,11 @@ fn tables(what: &str, e: &EndpointSpec, wanted: impl Fn(&mut Point) -> bool) {
         let measured: Vec<_> = points.par_iter().map(service_table::measure).collect();
         say!("{}", service_table::table(&points, &measured).trim_end());
     }
+    if what == "all" || what == "storm" {
+        let storms = storm::Storm::points(&[64, 128, 256]);
+        let outcomes: Vec<_> = storms.iter().map(storm::measure).collect();
+        say!("{}", storm::table(&storms, &outcomes).trim_end());
+    }
     if what == "all" || what == "jitter" {
         let jitters = [0, 200 * US, MS, 2 * MS, 5 * MS];
         show(table::jitter_points(e, &[10 * US, MS, 5 * MS], &jitters, &[0, 10_000], 64 << 20));
@@ -694,6 +733,28 @@ fn service(s: &Service) -> Result<bool, String> {
     say!("{}", service_table::table(&[p], std::slice::from_ref(&report)).trim_end());
     report.story.iter().for_each(|line| say!("    {line}"));
     Ok(report.violation.is_none())
+}
+
+fn storms(s: &Storm) -> Result<bool, String> {
+    if s.ranks.iter().any(|n| *n < 2 || *n > 60_000) || s.cores == 0 {
+        return Err("--ranks must be from 2 to 60000, and --cores at least 1".into());
+    }
+    let one = |&ranks: &u32| storm::Storm {
+        ranks,
+        cores: s.cores,
+        cost_ns: s.cost_us * US,
+        turn_ns: s.turn_us * US,
+        buffer_bytes: s.buffer_kib << 10,
+        late: s.late,
+        late_ns: s.late_ms * MS,
+        loss_ppm: s.loss_ppm,
+        seed: s.seed,
+    };
+    let storms: Vec<_> = s.ranks.iter().map(one).collect();
+    // One after another: each may take some gigabytes.
+    let outcomes: Vec<_> = storms.iter().map(storm::measure).collect();
+    say!("{}", storm::table(&storms, &outcomes).trim_end());
+    Ok(outcomes.iter().all(|o| o.violation.is_none() && o.finished_ns.is_some()))
 }
 
 fn supersteps(s: &Supersteps) -> Result<bool, String> {

@@ -1,0 +1,198 @@
+//! Openings in progress at an endpoint (spec 3.4): how many may be unanswered at a time, how far apart each is repeated, and what the endpoint was itself late by.
+//!
+//! In a start in which every rank opens to every other, the work in front of each answer is what all have sent. An opener that repeats the sooner the later it is answered makes it more.
+
+use alloc::collections::VecDeque;
+
+use crate::{Config, PeerId, Time};
+
+/// A timer that is looked at so much later says that the endpoint was kept from running: above what schedulers and waits in whole milliseconds do.
+const LATE_NS: u64 = 10_000_000;
+/// Openings in progress that change no interval: fewer are none that anybody waits behind.
+const FEW: u64 = 8;
+/// No first probe timeout is to be longer than twice this, whatever answers took.
+const TOOK_MAX_NS: u64 = 500_000_000;
+
+/// Openings of one endpoint.
+#[derive(Default)]
+pub(crate) struct Openings {
+    /// Begun and not over, those that wait included.
+    in_progress: u32,
+    /// Of these, those that hold a place: a first answer may still come.
+    unanswered: u32,
+    /// Those that wait for a place: who has been answered, for that one is there, and who has sent nothing yet. In the order in which they came; and some that are over.
+    known: VecDeque<PeerId>,
+    waiting: VecDeque<PeerId>,
+    /// What an answer took of late, smoothed, nanoseconds; 0 before the first.
+    took_ns: u64,
+}
+
+impl Openings {
+    /// One more; whether it has a place, or is to wait.
+    pub(crate) fn begin(&mut self, cfg: &Config, peer: PeerId) -> bool {
+        self.in_progress += 1;
+        let has_place = self.waiting.is_empty() && self.may_go_on(cfg);
+        if !has_place {
+            self.waiting.push_back(peer);
+        }
+        has_place
+    }
+
+    /// One that had given its place up, or has never had one, was answered; whether it has a place again, or is to wait.
+    pub(crate) fn go_on(&mut self, cfg: &Config, peer: PeerId) -> bool {
+        let has_place = self.known.is_empty() && self.may_go_on(cfg);
+        if !has_place {
+            self.known.push_back(peer);
+        }
+        has_place
+    }
+
+    /// Takes a place if there is one.
+    fn may_go_on(&mut self, cfg: &Config) -> bool {
+        let is_free = self.unanswered < cfg.openings_max;
+        self.unanswered += u32::from(is_free);
+        is_free
+    }
+
+    /// One is over.
+    pub(crate) fn end(&mut self, had_place: bool) {
+        self.in_progress = self.in_progress.saturating_sub(1);
+        if had_place {
+            self.leave_place();
+        }
+    }
+
+    /// One has to repeat: the next may begin.
+    pub(crate) fn leave_place(&mut self) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+    }
+
+    /// Somebody waits, and there is a place.
+    pub(crate) fn can_admit(&self, cfg: &Config) -> bool {
+        !(self.waiting.is_empty() && self.known.is_empty()) && self.unanswered < cfg.openings_max
+    }
+
+    /// Who has waited longest, if there is a place; it is to be taken ([`Openings::take_place`]) unless that one's opening is over.
+    pub(crate) fn next(&mut self, cfg: &Config) -> Option<PeerId> {
+        if !self.can_admit(cfg) {
+            return None;
+        }
+        self.known.pop_front().or_else(|| self.waiting.pop_front())
+    }
+
+    pub(crate) fn take_place(&mut self) {
+        self.unanswered += 1;
+    }
+
+    /// A first INIT or CONFIRM was answered after so long, perhaps with repetitions in between.
+    pub(crate) fn answered(&mut self, took_ns: u64) {
+        self.took_ns = if self.took_ns == 0 { took_ns } else { (7 * self.took_ns + took_ns) / 8 };
+    }
+
+    /// What an answer takes where many openings are in progress.
+    pub(crate) fn crowd_took_ns(&self) -> Option<u64> {
+        (u64::from(self.in_progress) > FEW).then_some(self.took_ns.min(TOOK_MAX_NS))
+    }
+
+    /// The interval between two repetitions that has come to `ns` by doubling, where `more` askings are in progress too.
+    pub(crate) fn interval_ns(&self, cfg: &Config, ns: u64, more: usize, is_confirmed: bool) -> u64 {
+        let most = if is_confirmed { cfg.handshake_retry_answered } else { cfg.handshake_retry_max };
+        let (retry, most) = (cfg.handshake_retry_max.as_nanos() as u64, most.as_nanos() as u64);
+        let n = u64::from(self.in_progress) + more as u64;
+        if n <= FEW {
+            return ns.min(most);
+        }
+        let of = |each: core::time::Duration| (each.as_nanos() as u64).saturating_mul(n);
+        let crowd = cfg.handshake_retry_crowd.as_nanos() as u64;
+        let most = most.max(of(cfg.handshake_retry_each_max).min(if is_confirmed { crowd / 2 } else { crowd }));
+        ns.max(of(cfg.handshake_retry_each).min(retry)).max(2 * self.took_ns).min(most)
+    }
+}
+
+/// What an endpoint was late by, all in all.
+#[derive(Default)]
+pub(crate) struct Lateness {
+    /// Nanoseconds. Only grows.
+    pub(crate) total_ns: u64,
+    /// When timers were looked at last.
+    looked: Time,
+}
+
+impl Lateness {
+    /// Timers are looked at, the first of which was due then.
+    pub(crate) fn look(&mut self, now: Time, due: Option<Time>) {
+        let late = due.map_or(0, |due| now.since_ns(due.max(self.looked)));
+        if late > LATE_NS {
+            self.total_ns += late;
+        }
+        self.looked = self.looked.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    // spec: P-3.18
+    #[test]
+    fn places_go_to_those_who_wait_in_their_order() {
+        let cfg = Config { openings_max: 2, ..Config::default() };
+        let mut all = Openings::default();
+        assert_eq!([1, 2, 3, 4].map(|i| all.begin(&cfg, PeerId(i))), [true, true, false, false]);
+        assert_eq!(all.next(&cfg), None);
+        all.leave_place();
+        assert!(all.can_admit(&cfg));
+        // Who begins now stands behind those who wait.
+        assert!(!all.begin(&cfg, PeerId(5)));
+        assert_eq!(all.next(&cfg), Some(PeerId(3)));
+        all.take_place();
+        assert_eq!(all.next(&cfg), None);
+        all.end(true);
+        assert_eq!(all.next(&cfg), Some(PeerId(4)));
+    }
+
+    // spec: P-3.17
+    #[test]
+    fn intervals_grow_with_the_openings_in_progress() {
+        let cfg = Config { openings_max: 1000, ..Config::default() };
+        let mut all = Openings::default();
+        let mut with = |n: u32| {
+            while all.in_progress < n {
+                all.begin(&cfg, PeerId(all.in_progress));
+            }
+            [(5, false), (10_000, false), (5, true), (10_000, true)]
+                .map(|(ms, confirmed)| all.interval_ns(&cfg, ms * MS, 0, confirmed) / MS)
+        };
+        assert_eq!(with(1), [5, 500, 5, 100]);
+        assert_eq!(with(5), [5, 500, 5, 100]);
+        assert_eq!(with(8), [5, 500, 5, 100]);
+        assert_eq!(with(33), [33, 660, 33, 660]);
+        assert_eq!(with(64), [64, 1280, 64, 1000]);
+        assert_eq!(with(255), [255, 2000, 255, 1000]);
+        assert_eq!(with(1000), [500, 2000, 500, 1000]);
+        // Answers take long: nobody repeats before two could have come.
+        all.answered(700 * MS);
+        assert_eq!(all.interval_ns(&cfg, 5 * MS, 0, false), 1400 * MS);
+        assert_eq!(all.interval_ns(&cfg, 5 * MS, 0, true), 1000 * MS);
+        (0..999).for_each(|_| all.end(false));
+        assert_eq!(all.interval_ns(&cfg, 5 * MS, 0, false), 5 * MS);
+        all.took_ns = MS;
+        assert_eq!(all.interval_ns(&cfg, 5 * MS, 99, false), 100 * MS, "askings count as well");
+    }
+
+    // spec: P-3.22
+    #[test]
+    fn only_what_a_timer_waited_for_in_vain_is_late() {
+        let mut l = Lateness::default();
+        l.look(Time(100 * MS), None);
+        l.look(Time(200 * MS), Some(Time(195 * MS)));
+        assert_eq!(l.total_ns, 0, "that may be a scheduler's");
+        l.look(Time(900 * MS), Some(Time(300 * MS)));
+        assert_eq!(l.total_ns, 600 * MS);
+        // No time counts twice.
+        l.look(Time(950 * MS), Some(Time(300 * MS)));
+        assert_eq!(l.total_ns, 650 * MS);
+    }
+}
