@@ -33,6 +33,8 @@ struct Account {
     /// It fell silent: how much may be outstanding when it counts as awake again. Its bodies are aside and what it was
     /// granted is not in the common sum.
     asleep: Option<u64>,
+    /// Bodies of it in `waiting`.
+    in_line: u32,
     /// Its place in the superstep, from 1 on; 0: it has none.
     rank: u32,
     /// In this interval of the meter (by its number): packets it said are lacking, and how many of them may count.
@@ -53,6 +55,27 @@ struct Meter {
     base_ns: u64,
     rate: u64,
     rtt_ns: u64,
+    /// What the wire brought at best while it was given enough to do, bytes per second, in this half of [`BEST_NS`] and the one before; 0 if it was not.
+    best: [u64; 2],
+    best_since: Time,
+}
+
+impl Meter {
+    /// An interval brought so much a second; `full`: all the time more was granted than came.
+    fn note_best(&mut self, now: Time, rate: u64, full: bool) {
+        let age = now.since_ns(self.best_since);
+        if age > BEST_NS / 2 {
+            self.best = [0, if age > BEST_NS { 0 } else { self.best[0] }];
+            self.best_since = now;
+        }
+        if full || self.best() > 0 {
+            self.best[0] = self.best[0].max(rate);
+        }
+    }
+
+    fn best(&self) -> u64 {
+        self.best[0].max(self.best[1])
+    }
 }
 
 /// All bodies waiting for grants.
@@ -69,6 +92,8 @@ pub struct Grants {
     held_until: Option<Time>,
     /// When a peer last was granted something, or sent something it was granted.
     placed_moved: Time,
+    /// Peers that have any in `waiting`.
+    peers_in_line: u64,
     /// Those of `waiting`, longest without a grant first.
     patience: BTreeSet<(Time, u64)>,
     by_handle: BTreeMap<(PeerId, u64), u64>,
@@ -110,6 +135,16 @@ const METER_NS: u64 = 1_000_000;
 const METER_STALE: u64 = 8;
 /// The rate fades by this part in an interval that brought less: one stalled interval must not shrink the budget to nothing.
 const RATE_FADES_PART: u64 = 8;
+/// What a slow wire takes this long for, and a round trip more, is granted instead of the configured budget where that is more: it would only stand in the senders' interfaces, and the
+/// acknowledgements of what they receive behind it. Not while several wait: each of them holds a part only. 3 ms: more than a receiver that polls is late, and a gigabit needs less for 256 KiB.
+const HOLD_NS: u64 = 3_000_000;
+/// How long the best rate of the wire is believed, as the least round trip of a path is.
+const BEST_NS: u64 = 10_000_000_000;
+/// Among so many senders the budget is divided while several wait and nothing is lost: one that was granted all of it may have others to send to, and the wire would wait for it. (Homa, SIGCOMM 2018, 3.3,
+/// overcommits to 7 or 8 for the same reason.) Where packets are lost they are fewer, down to one: the bursts of many meet in the switch's queue.
+const SENDERS_MAX: u64 = 8;
+/// So many in line are looked at for those whose peers do not hold their part yet.
+const LOOKED_AT_MAX: usize = 256;
 /// Lacking packets, one of so many and at least so many, that show that too much was asked for. A twentieth: more than random loss takes.
 const LOSS_PART: u64 = 20;
 const LOSS_LEAST: u64 = 4;
@@ -128,6 +163,14 @@ const SCALE_GROWS: u64 = 4;
 /// No budget is smaller, whatever was configured and lost: below it every grant is a packet or two.
 const BUDGET_MIN: u64 = 32 << 10;
 
+/// What the body's peer may be granted before it holds its `part`. What goes by lanes is held back by TCP, and of short ones (`share`) each is soon over.
+fn own_room(accounts: &[Account], share: u64, w: &Waiting, part: u64) -> u64 {
+    if w.lane || w.len <= share {
+        return u64::MAX;
+    }
+    part.saturating_sub(accounts.get(w.peer.0 as usize).map_or(0, |a| a.outstanding))
+}
+
 impl Grants {
     pub(crate) fn new(cfg: &Config) -> Self {
         Grants {
@@ -137,6 +180,7 @@ impl Grants {
             order: Vec::new(),
             held_until: None,
             placed_moved: Time::ZERO,
+            peers_in_line: 0,
             patience: BTreeSet::new(),
             by_handle: BTreeMap::new(),
             serial: 0,
@@ -163,10 +207,22 @@ impl Grants {
         (u128::from(self.meter.rate) * u128::from(self.meter.rtt_ns) * 5 / 4 / 1_000_000_000) as u64
     }
 
-    /// Bytes that may be granted and unreceived: the configured budget plus what the wires hold (1.25 x rate x round
+    /// Bytes that may be granted and unreceived: the configured budget, or less on a slow wire, plus what the wires hold (1.25 x rate x round
     /// trip), less after loss.
     fn budget(&self) -> u64 {
-        ((self.floor + self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
+        let m = &self.meter;
+        let held = (u128::from(m.best()) * u128::from(HOLD_NS + m.rtt_ns) / 1_000_000_000) as u64;
+        let floor = if m.best() > 0 && self.peers_in_line <= 1 { self.floor.min(held) } else { self.floor };
+        ((floor + self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
+    }
+
+    /// What each peer may hold while bodies of several wait, of `more` peers besides those in line: its part of the budget. No bound where they are of one.
+    fn part(&self, more: u64) -> u64 {
+        let most = 1 + (SENDERS_MAX - 1) * self.scale.saturating_sub(SCALE_MIN) / (SCALE_ONE - SCALE_MIN);
+        match self.peers_in_line + more {
+            0 | 1 => u64::MAX,
+            several => (self.budget() / several.min(most)).max(self.step),
+        }
     }
 
     /// What may be granted of it to a body whose sender has a lane, or to any other.
@@ -217,8 +273,11 @@ impl Grants {
             if is_first && self.may_begin(now, peer) { len.min(room).min((room / 2).max(self.share)) } else { 0 }
         } else if self.nobody_waits() {
             len.min(room).min((room / 2).max(self.share))
-        } else if room >= len.min(self.share) {
-            len.min(self.share)
+        } else if len <= self.share {
+            if room >= len { len } else { 0 }
+        } else if room >= self.share && self.in_turn(self.part(1)).is_none() {
+            // Those that wait hold their parts.
+            self.share.min(self.part(1).saturating_sub(account.outstanding))
         } else {
             0
         };
@@ -252,9 +311,18 @@ impl Grants {
             0 => {
                 self.patience.insert((w.since, serial));
                 self.waiting.insert(serial, w);
+                let a = self.account(w.peer);
+                a.in_line += 1;
+                self.peers_in_line += u64::from(a.in_line == 1);
             }
             rank => _ = self.placed.insert((rank, serial), w),
         }
+    }
+
+    fn left_line(&mut self, peer: PeerId) {
+        let a = self.account(peer);
+        a.in_line -= 1;
+        self.peers_in_line -= u64::from(a.in_line == 0);
     }
 
     /// Takes a body out of the line, wherever it stands.
@@ -265,6 +333,7 @@ impl Grants {
         }
         let w = self.waiting.remove(&serial)?;
         self.patience.remove(&(w.since, serial));
+        self.left_line(peer);
         Some(w)
     }
 
@@ -419,6 +488,7 @@ impl Grants {
         a.lacking = a.lacking.saturating_add_signed(missing);
         a.may_lack += if bytes > 0 { LACK_PER_PACKET } else { 0 };
         let after = a.lacking.min(a.may_lack);
+        let full = self.outstanding >= self.budget() / 2;
         let m = &mut self.meter;
         m.bytes += bytes;
         m.packets += 1;
@@ -432,6 +502,7 @@ impl Grants {
             let rate = (u128::from(m.bytes) * 1_000_000_000 / u128::from(elapsed)) as u64;
             m.rate = rate.max(m.rate - m.rate / RATE_FADES_PART);
             m.rtt_ns = m.base_ns;
+            m.note_best(now, rate, full);
         }
         // A switch that drops a twentieth and more of what was asked for was asked for too much.
         if m.missing * LOSS_PART > m.packets && m.missing >= LOSS_LEAST {
@@ -439,7 +510,8 @@ impl Grants {
         } else if m.packets >= GROWS_FROM_PACKETS {
             self.scale = (self.scale + SCALE_GROWS).min(SCALE_ONE);
         }
-        *m = Meter { started: now, interval: interval + 1, rate: m.rate, rtt_ns: m.rtt_ns, ..Meter::default() };
+        let Meter { rate, rtt_ns, best, best_since, .. } = *m;
+        *m = Meter { started: now, interval: interval + 1, rate, rtt_ns, best, best_since, ..Meter::default() };
     }
 
     /// Something happened for which [`crate::Sessions::run_grants`] is to be called.
@@ -466,23 +538,29 @@ impl Grants {
         {
             return Some(raised);
         }
-        let (serial, ahead) = match starved {
+        let part = self.part(0);
+        let (serial, is_rescue) = match starved {
             Some(pick) => pick,
-            None => self.in_turn()?,
+            None => (self.in_turn(part)?, false),
         };
         let w = *self.waiting.get(&serial)?;
         let left = w.len - w.granted;
         // Starved bodies get one share above the budget.
-        let room = self.room_for(w.lane).max(if starved.is_some() { self.step } else { 0 });
+        let own = own_room(&self.accounts, self.share, &w, part);
+        let room = self.room_for(w.lane).min(own).max(if starved.is_some() { self.step } else { 0 });
         let add = left.min(if starved.is_some() { room.min(self.share.max(self.step)) } else { room });
-        for (_, e) in self.waiting.iter_mut().take(ahead) {
-            e.overtaken = e.overtaken.saturating_add(1);
+        if !is_rescue {
+            let before = self.waiting.range_mut(..serial).take(LOOKED_AT_MAX).map(|(_, e)| e);
+            for e in before.filter(|e| own_room(&self.accounts, self.share, e, part) >= self.step) {
+                e.overtaken = e.overtaken.saturating_add(1);
+            }
         }
         self.book(now, w.peer, add, w.lane);
         self.patience.remove(&(w.since, serial));
         let w = Waiting { granted: w.granted + add, since: now, overtaken: 0, ..w };
         if w.granted == w.len {
             self.waiting.remove(&serial);
+            self.left_line(w.peer);
             self.by_handle.remove(&(w.peer, w.handle));
         } else {
             self.patience.insert((now, serial));
@@ -533,13 +611,13 @@ impl Grants {
         self.waiting.iter().take(usize::from(self.overtake) + 1)
     }
 
-    /// Of those in front the body that has waited longest beyond patience, and how many stand before it. Else, if all of
-    /// them are of one peer, once in that time the longest waiting of another.
-    fn starved(&mut self, now: Time) -> Option<(u64, usize)> {
+    /// Of those in front the body that has waited longest beyond patience. Else, if all of
+    /// them are of one peer, once in that time the longest waiting of another; and whether it is such a one, which overtakes nobody.
+    fn starved(&mut self, now: Time) -> Option<(u64, bool)> {
         let due = |since| now.since_ns(since) >= self.patience_ns;
         self.patience.first().filter(|p| due(p.0))?;
-        let front = self.front().enumerate().filter(|(_, (_, w))| due(w.since));
-        let in_front = front.min_by_key(|(_, (_, w))| w.since).map(|(i, (s, _))| (*s, i));
+        let front = self.front().filter(|(_, w)| due(w.since));
+        let in_front = front.min_by_key(|(_, w)| w.since).map(|(s, _)| (*s, false));
         if in_front.is_some() || !due(self.rescued) {
             return in_front;
         }
@@ -547,25 +625,27 @@ impl Grants {
         let mut others = self.patience.iter().take_while(|p| due(p.0));
         let of_another = |serial| self.waiting.get(serial).is_some_and(|w| w.peer != first.peer);
         let alone = self.front().all(|(_, w)| w.peer == first.peer);
-        let found = others.find(|(_, serial)| alone && of_another(serial)).map(|(_, serial)| (*serial, 0));
+        let found = others.find(|(_, serial)| alone && of_another(serial)).map(|(_, serial)| (*serial, true));
         self.rescued = now;
         found
     }
 
-    /// Of those in front the one with least to come, and how many stand before it. For a first one that was overtaken
+    /// Of those in front whose peers do not hold their `part` yet, the one with least to come. For a first one that was overtaken
     /// often enough room is saved: nobody who would take of it passes any more.
-    fn in_turn(&self) -> Option<(u64, usize)> {
+    fn in_turn(&self, part: u64) -> Option<u64> {
+        let may_get = |w: &Waiting| own_room(&self.accounts, self.share, w, part) >= self.least(w);
         let has_room = |w: &Waiting| self.room_for(w.lane) >= self.least(w);
-        let (&serial, first) = self.waiting.first_key_value()?;
+        let mut line = self.waiting.iter().take(LOOKED_AT_MAX).filter(|(_, w)| may_get(w));
+        let (&serial, first) = line.next()?;
         let saving = first.overtaken >= self.overtake;
         if saving && has_room(first) {
-            return Some((serial, 0));
+            return Some(serial);
         }
-        self.front()
-            .enumerate()
-            .filter(|(_, (_, w))| has_room(w) && !(saving && w.lane == first.lane))
-            .min_by_key(|(_, (_, w))| w.len - w.granted)
-            .map(|(i, (s, _))| (*s, i))
+        core::iter::once((&serial, first))
+            .chain(line.take(usize::from(self.overtake)))
+            .filter(|(_, w)| has_room(w) && !(saving && w.lane == first.lane))
+            .min_by_key(|(_, w)| w.len - w.granted)
+            .map(|(s, _)| *s)
     }
 
     /// When a waiting body has lost patience.
@@ -644,27 +724,27 @@ mod tests {
     fn room_is_saved_for_a_first_that_was_overtaken_often_enough() {
         let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
         let mut g = Grants::new(&cfg);
-        let t = Time(1);
-        let big = g.open(t, PeerId(0), 10 << 20, false);
-        g.wait(t, PeerId(0), 0, 10 << 20, big, false);
+        let (t, holder) = (Time(1), PeerId(3));
+        assert_eq!(g.open(t, holder, 64 << 10, false), 64 << 10);
+        g.wait(t, PeerId(0), 0, 10 << 20, 0, false);
         // Bodies of a packet or two stand behind it and pass it as often as they may.
         for h in 1..=12 {
             g.wait(t, PeerId(1), h, 3000, 0, false);
         }
         for _ in 0..g.overtake {
-            g.arrived(t, PeerId(0), 3000);
+            g.arrived(t, holder, 3000);
             assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(1)));
             assert_eq!(g.next(t), None);
         }
         // What comes free from now on is kept until it is a step for the first.
         for _ in 0..5 {
-            g.arrived(t, PeerId(0), 3000);
+            g.arrived(t, holder, 3000);
             assert_eq!(g.next(t), None);
         }
         // A body by a lane has room of its own.
         g.wait(t, PeerId(2), 99, 3000, 0, true);
         assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(2)));
-        g.arrived(t, PeerId(0), 3000);
+        g.arrived(t, holder, 3000);
         assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(0)));
     }
 
@@ -710,6 +790,56 @@ mod tests {
         assert_eq!((g.outstanding(), g.deadline(), g.by_handle.len()), (0, None, 0));
     }
 
+    /// Of eight that wait each is granted its part, whoever is first and has least; one that does not send leaves the others theirs.
+    // spec: P-5.25
+    #[test]
+    fn the_budget_is_divided_among_those_that_wait() {
+        let mut g = Grants::new(&Config::default());
+        let t = Time(1);
+        for p in 0..9 {
+            g.wait(t, PeerId(p), 1, (1 << 20) - u64::from(p), 0, false);
+        }
+        let mut got = [0; 9];
+        while let Some((peer, _, limit)) = g.next(t) {
+            got[peer.0 as usize] = limit;
+        }
+        assert_eq!(got, [0, 32 << 10, 32 << 10, 32 << 10, 32 << 10, 32 << 10, 32 << 10, 32 << 10, 32 << 10]);
+        // The first was overtaken often enough; after it who brought something is granted more, and not those that hold their part.
+        g.arrived(t, PeerId(5), 32 << 10);
+        assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(0)));
+        g.arrived(t, PeerId(6), 16 << 10);
+        assert_eq!(g.next(t), Some((PeerId(6), 1, 48 << 10)));
+        // Loss: fewer, down to one.
+        g.scale = SCALE_MIN;
+        assert_eq!(g.part(0), BUDGET_MIN);
+        // One alone gets all there is.
+        g.scale = SCALE_ONE;
+        (0..8).for_each(|p| g.forget_peer(PeerId(p)));
+        assert_eq!((g.next(t), g.next(t)), (Some((PeerId(8), 1, 256 << 10)), None));
+    }
+
+    // spec: P-5.26
+    #[test]
+    fn a_slow_wire_is_given_less_and_a_fast_or_idle_one_all() {
+        // (bytes a millisecond, granted and not received, budget)
+        for (bytes, granted, least, most) in [
+            (12_500, 256 << 10, 38_000, 60_000),
+            (125_000, 256 << 10, 256 << 10, 512 << 10),
+            (12_500, 10_000, 256 << 10, 300 << 10),
+            (0, 256 << 10, 256 << 10, 256 << 10),
+        ] {
+            let mut g = Grants::new(&Config::default());
+            g.book(Time(1), PeerId(0), granted, false);
+            for ms in 1..20 {
+                g.measure(Time(ms * MS), PeerId(0), bytes, 0, 100_000);
+            }
+            assert!((least..=most).contains(&g.budget()), "{bytes} {granted}: {}", g.budget());
+            // What was seen is believed for ten seconds.
+            g.meter.note_best(Time(16_000 * MS), 0, false);
+            assert!(g.meter.best() == 0);
+        }
+    }
+
     #[test]
     fn what_a_silent_peer_holds_is_left_to_the_others_until_it_sends_again() {
         let mut g = Grants::new(&Config::default());
@@ -742,6 +872,9 @@ mod tests {
         g.arrived(Time(15 * MS), silent, 128 << 10);
         assert_eq!(g.outstanding(), (384 << 10) - 1);
         g.arrived(Time(15 * MS), busy, 256 << 10);
+        // It still holds its half of the budget; what it holds less of is granted anew.
+        assert_eq!(g.next(Time(15 * MS)).map(|x| x.0), Some(busy));
+        g.arrived(Time(15 * MS), silent, 64 << 10);
         assert_eq!(g.next(Time(15 * MS)).map(|x| x.0), Some(silent));
         g.forget_peer(silent);
         g.forget_peer(busy);
