@@ -184,7 +184,7 @@ impl Sweep<'_> {
         let recorded = self.recorded.as_ref().filter(|counts| !counts.contains(&numprocs))?;
         let counts: Vec<String> = recorded.iter().map(u32::to_string).collect();
         Some(format!(
-            "the model was recorded with {} processes, not with {numprocs}: its rules are guesses here (weir record -n {numprocs} --check says whether they hold)",
+            "the model was recorded with {} processes, not with {numprocs}: its rules are guesses here (weir record -n {numprocs} --check MODEL -- PROGRAM says whether they hold)",
             counts.join(", ")
         ))
     }

@@ -165,6 +165,24 @@ fn a_program_without_an_end_is_given_up() {
 }
 
 #[test]
+fn the_usual_budget_ends_what_has_no_end_soon_and_leaves_room_for_a_million_iterations() {
+    // 22 s of one slow core where each step is a message's, 6 s where none is.
+    const { assert!(weir_predict::USUAL_BUDGET <= 200_000_000) };
+    let jacobi = "Loop iterations = 1000 {
+  Runon c1 = procnum > 0 {\nMessage type = MPI_Send size = 1024 to = procnum - 1\n}
+  Runon c1 = procnum < numprocs - 1 {
+    Message type = MPI_Send size = 1024 to = procnum + 1
+    Message type = MPI_Recv from = procnum + 1
+  }
+  Runon c1 = procnum > 0 {\nMessage type = MPI_Recv from = procnum - 1\n}
+  Serial time = exponential(1)
+}\n";
+    let thousandth = (weir_predict::USUAL_BUDGET / 1000).to_string();
+    let (ran, _folder) = run(jacobi, &["-n", "8", "--machine", "perseus", "--runs", "3", "--budget", &thousandth]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+}
+
+#[test]
 fn what_is_missing_is_told_all_at_once_with_its_lines() {
     let program = "Serial time = alpha\nMessage type = MPI_Barrier\nSerial time = beta + alpha\n";
     let (ran, _folder) = run(program, &["-n", "2"]);
