@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::exparse::suggestion;
 use crate::expr::{Expr, NUMPROCS, PROCNUM, Slot, Value};
 use crate::place::{Diagnostic, Place};
-use crate::program::{Law, Model, Network, Op, OpKind, Parameter, Pc, ProcessorId, Program, Table, Time};
+use crate::program::{Law, Model, Network, Op, OpKind, Parameter, Pc, ProcessorId, Program, Table};
 
 /// What is known before a run.
 #[derive(Debug, Clone, Default)]
@@ -494,14 +494,21 @@ fn choose_times(ops: &mut [Op], processor: Option<ProcessorId>, name: &str, faul
     }
 }
 
-/// Times that are below 0 whatever happens.
+/// Times that are wrong whatever happens: below 0, or between ends the wrong way round.
 fn impossible(ops: &[Op], faults: &mut Vec<Diagnostic>) {
     for op in ops {
         let OpKind::Serial(serial) = &op.kind else { continue };
-        if let [(_, Time { law: Law::Fixed(expr), .. }, place)] = serial.times.as_slice()
-            && expr.constant().is_some_and(|v| v.as_f64() < 0.0)
-        {
-            faults.push(Diagnostic::error("time", *place, "a time below 0"));
+        let [(_, time, place)] = serial.times.as_slice() else { continue };
+        let constant = |expr: &Expr| expr.constant().map(Value::as_f64);
+        match &time.law {
+            Law::Fixed(expr) if constant(expr).is_some_and(|v| v < 0.0) => {
+                faults.push(Diagnostic::error("time", *place, "a time below 0"));
+            }
+            Law::Uniform(low, high) if constant(low).zip(constant(high)).is_some_and(|(low, high)| low > high) => {
+                let said = "a time that cannot be drawn: the low end of uniform(low, high) is above its high one";
+                faults.push(Diagnostic::error("time", *place, said));
+            }
+            _ => {}
         }
     }
 }

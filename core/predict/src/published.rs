@@ -36,9 +36,9 @@ fn hardware_collectives(machine: &mut Machine) {
         _ => (6500.0, 2000.0),
     };
     let barrier = Quantiles::of_distribution(&Distribution::Normal { mean, sd }, mean - 2.0 * sd);
-    let barrier = barrier.and_then(|b| Grid::new(vec![(2, 0, b)]));
+    let barrier = barrier.and_then(|b| Grid::new(vec![(2, 0, b)])).map(Grid::for_any_level);
     let message = |bytes: u64| (2, bytes, Quantiles::constant(3500.0 + bytes as f64 / 0.262));
-    let bcast = Grid::new(vec![message(0), message(262_144)]);
+    let bcast = Grid::new(vec![message(0), message(262_144)]).map(Grid::for_any_level);
     machine.collectives.measured.extend(barrier.map(|grid| (CollectiveOp::Barrier, grid)));
     machine.collectives.measured.extend(bcast.map(|grid| (CollectiveOp::Bcast, grid)));
 }

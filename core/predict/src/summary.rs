@@ -17,7 +17,8 @@ pub struct Summary {
     pub mean_s: f64,
     /// The least and the greatest.
     pub range_s: (f64, f64),
-    /// Between these are 95 % of the replicas: their 2.5 % and 97.5 % quantiles (Hyndman and Fan's type 7).
+    /// Between these are 95 % of the replicas: their 2.5 % and 97.5 % quantiles (Hyndman and Fan's type 7). Of two replicas the
+    /// median is the lower one and the quantile lies above: then the band begins at the median.
     pub band_s: (f64, f64),
     /// 95 % are at most this, by the same rule.
     pub p95_s: f64,
@@ -38,14 +39,57 @@ pub fn summarise(outcomes: &[Outcome]) -> Option<Summary> {
         let above = (below + 1).min(n - 1);
         seconds[below] + (seconds[above] - seconds[below]) * (place - below as f64)
     };
+    let median_s = outcomes[median_run].time.seconds();
+    let range_s = (seconds[0], seconds[n - 1]);
+    // Rounding does not lead out of what was found either.
+    let within = |s: f64| s.clamp(range_s.0, range_s.1);
     Some(Summary {
         unfinished: outcomes.len() - n,
-        median_s: outcomes[median_run].time.seconds(),
+        median_s,
         median_run,
         mean_s: seconds.iter().map(|s| s / n as f64).sum(),
-        range_s: (seconds[0], seconds[n - 1]),
-        band_s: (quantile(0.025), quantile(0.975)),
-        p95_s: quantile(0.95),
+        range_s,
+        band_s: (within(quantile(0.025)).min(median_s), within(quantile(0.975)).max(median_s)),
+        p95_s: within(quantile(0.95)),
         by_time,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Time;
+
+    /// Runs that ended after so many units.
+    fn outcomes(times: &[u64]) -> Vec<Outcome> {
+        let one = |units: &u64| Outcome {
+            verdict: Verdict::Finished,
+            time: Time::from_yoctoseconds(i128::from(*units)),
+            ends: Vec::new(),
+            messages: 0,
+            bytes: 0,
+            lost: 0,
+            steps: 0,
+            looked: 0,
+            skipped: Vec::new(),
+            losses: Default::default(),
+            unreceived: Vec::new(),
+            unreceived_count: 0,
+            notices: Vec::new(),
+        };
+        times.iter().map(one).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_median_lies_in_its_band_and_the_band_in_the_range(times in proptest::collection::vec(any::<u64>(), 1..8)) {
+            let found = summarise(&outcomes(&times)).unwrap();
+            let (min, max) = found.range_s;
+            let (low, high) = found.band_s;
+            prop_assert!(min <= low && low <= found.median_s && found.median_s <= high && high <= max, "{found:?}");
+            prop_assert!((min..=max).contains(&found.p95_s));
+        }
+    }
 }

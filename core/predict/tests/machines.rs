@@ -294,6 +294,37 @@ fn more_than_was_measured_is_announced() {
         outcome.notices
     );
     assert!(run(&pairs, &simple()).notices.is_empty());
+    // One level is a level, too.
+    let mut one = measured();
+    let Transit::Measured(grid) = &one.inter.transit else { panic!() };
+    one.inter.transit = Transit::Measured(grid.lowest());
+    let notices = run(&pairs, &one).notices;
+    assert!(notices.iter().any(|n| n.contains("3 of 4 messages met more others (up to 4)")), "{notices:?}");
+}
+
+#[test]
+fn collectives_among_more_or_fewer_than_were_measured_are_announced_with_what_was() {
+    let mut machine = simple();
+    let of = |counts: &[u32]| {
+        Grid::new(counts.iter().map(|n| (*n, 1000, Quantiles::constant(5000.0 * f64::from(*n)))).collect()).unwrap()
+    };
+    machine.collectives.measured.insert(CollectiveOp::Alltoall, of(&[4, 8]));
+    machine.collectives.measured.insert(CollectiveOp::Bcast, of(&[2]));
+    let notices = |n: usize| {
+        let programs: Vec<_> = (0..n).map(|_| vec![collective(CollectiveOp::Alltoall, 1000, None, None)]).collect();
+        run(&programs, &machine).notices
+    };
+    assert_eq!(notices(6), Vec::<String>::new());
+    let many = notices(64);
+    assert!(
+        many.len() == 1 && many[0].contains("more processes (up to 64) than were measured (alltoall with 4, 8)"),
+        "{many:?}"
+    );
+    let few = notices(2);
+    assert!(
+        few.len() == 1 && few[0].contains("fewer processes (down to 2) than were measured (alltoall with 4, 8)"),
+        "{few:?}"
+    );
 }
 
 #[test]

@@ -63,11 +63,13 @@ The median is that of the middle run (the lower of two), and its losses are thos
 Between `low` and `high` lie 95 % of the runs. The same seed gives the same numbers on every machine.
 
 A count that has no prediction does not keep the others from theirs: table, page and JSON say why it has none. The exit code
-is that of the first such count. --json prints a whole document whatever happens (spec/prediction.md 12):
+is that of the first such count. --json prints one whole document, whatever happens once the command line was read (spec/prediction.md 12):
   {\"predictions\": [{\"numprocs\", \"median_s\", \"low_s\", \"high_s\", \"p95_s\", \"loss\": {cause: s}, \"notices\": [line]}, ...],
    \"notices\": [line]}
 with \"error\": {\"kind\", \"exit_code\", \"message\", \"diagnostics\"} in place of the numbers of a count that has no prediction, and at the
-top where there is no count at all.
+top where there is no count at all, or the page or the trace could not be written.
+
+Times in programs are in milliseconds unless they have a unit. What a program leaves open are parameters: -p n=1000,alpha=0.5.
 
 Exit codes:
   0    all predicted
@@ -80,7 +82,7 @@ pub struct PredictArgs {
     /// The annotated program: C sources or plain files of directives, together one program
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The machine: the folder of a weir bench run, a description by hand (.toml), or a published one by name (perseus, orion, apac); else the links of the source's Network
+    /// The machine: the folder of a weir bench run, a description by hand (.toml), or a published one by its name alone (perseus, orion, apac; ./perseus is a file or folder); else the links of the source's Network
     #[arg(short, long, value_name = "RUN|FILE.toml|NAME")]
     pub machine: Option<PathBuf>,
     /// Numbers of processes; else the source's `Default numprocs`
@@ -122,7 +124,7 @@ pub struct PredictArgs {
     /// Run each iteration of loops that repeat exactly; else whole periods of them are skipped, with the same result
     #[arg(long)]
     pub every_iteration: bool,
-    /// Steps after which a run is given up; what is skipped takes none
+    /// Steps after which a run is given up, each run by itself; what is skipped takes none
     #[arg(long, default_value_t = weir_predict::USUAL_BUDGET, value_parser = clap::value_parser!(u64).range(1..))]
     pub budget: u64,
     /// Messages, requests and collectives that may be under way at once before a run is given up, 0.3 to 0.5 KB each; else 2 000 000 and 16 for each process

@@ -8,7 +8,7 @@ use weir_predict::Machine;
 use weir_predict::Wishes;
 
 use crate::args::PredictArgs;
-use crate::error::{EXIT_MODEL, Failure, Reason};
+use crate::error::{EXIT_FAILED, EXIT_MODEL, Failure, Reason};
 use crate::input::{self, Text, names_of};
 use crate::sweep::{Row, Sweep, options};
 use crate::{document, measured, parameters, pictures, show, source_network, table};
@@ -73,7 +73,7 @@ pub fn run_to(args: &PredictArgs, to: &mut Streams) -> u8 {
         Failure::Shown(code, _) => (code, ""),
         Failure::Usage(_) => (2, "usage"),
         Failure::Model(_) => (EXIT_MODEL, Reason::Model.name()),
-        Failure::Failed(_) => (1, "failed"),
+        Failure::Failed(_) => (EXIT_FAILED, "failed"),
     };
     let said = failure.to_string();
     let error = match failure {
@@ -118,7 +118,9 @@ fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<u8, Failure> {
         Err(failure) => failure,
     })?;
     let streams = input::streams(&program).map_err(|found| to.refuse(&found, &texts))?;
-    let sweep = Sweep { program: &program, machine: &machine, parameters, streams, options: options(args), args };
+    let recorded = input::recorded(&texts);
+    let options = options(args);
+    let sweep = Sweep { program: &program, machine: &machine, parameters, streams, options, recorded, args };
     let rows: Vec<Row> = counts.into_iter().map(|numprocs| sweep.predict(numprocs, &mut warnings)).collect();
     let warnings = once(warnings);
     if !args.quiet {
@@ -133,8 +135,12 @@ fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<u8, Failure> {
     }
     // What is predicted is told even where its page or trace cannot be written.
     let drawn = pictures::write(args, &sweep, &rows, &known, &texts);
-    to.print(&printed(args, &machine, &rows, &known, &texts))?;
-    drawn?;
+    let failure = drawn.err().map(|failure| failure.to_string());
+    to.print(&printed(args, &machine, &rows, &known, &texts, failure.as_deref()))?;
+    if let Some(said) = failure {
+        to.tell(&format!("weir: {said}\n"));
+        return Ok(EXIT_FAILED);
+    }
     let failed = rows.iter().find_map(|row| row.as_ref().err());
     if args.trace.is_some() && rows.iter().all(Result::is_err) {
         to.tell("weir: note: no trace is written: nothing is predicted\n");
@@ -204,10 +210,19 @@ fn notices(machine: &Machine, rows: &[Row], files: &[String], to: &mut Streams) 
 }
 
 /// What goes to standard output: nothing where nothing is predicted, unless a document is asked for.
-fn printed(args: &PredictArgs, machine: &Machine, rows: &[Row], known: &[String], texts: &[Text]) -> String {
+/// `failure`: why page or trace could not be written.
+fn printed(
+    args: &PredictArgs,
+    machine: &Machine,
+    rows: &[Row],
+    known: &[String],
+    texts: &[Text],
+    failure: Option<&str>,
+) -> String {
     let files = names_of(texts);
     if args.json {
-        return format!("{}\n", document::document(rows, known, &files));
+        let error = failure.map(|said| document::plain_error("failed", EXIT_FAILED, said));
+        return format!("{}\n", document::document(rows, known, &files, error));
     }
     let Some(largest) = rows.iter().flatten().max_by_key(|p| p.numprocs) else { return String::new() };
     let runs = rows.iter().flatten().map(|p| p.outcomes.len()).max().unwrap_or(0);

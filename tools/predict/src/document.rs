@@ -8,13 +8,17 @@ use crate::error::Reason;
 use crate::show;
 use crate::sweep::{Prediction, Row};
 
-/// All of it: a row for each process count, and what should be known about all of them.
-pub fn document(rows: &[Row], notices: &[String], files: &[String]) -> Value {
+/// All of it: a row for each process count, and what should be known about all of them. `failed`: what went wrong behind them.
+pub fn document(rows: &[Row], notices: &[String], files: &[String], failed: Option<Value>) -> Value {
     let one = |row: &Row| match row {
         Ok(prediction) => predicted(prediction, files),
         Err(not) => json!({ "numprocs": not.numprocs, "error": error(not.reason, &not.found, files) }),
     };
-    json!({ "predictions": rows.iter().map(one).collect::<Vec<_>>(), "notices": notices })
+    let mut out = json!({ "predictions": rows.iter().map(one).collect::<Vec<_>>(), "notices": notices });
+    if let Some((map, failed)) = out.as_object_mut().zip(failed) {
+        map.insert("error".to_owned(), failed);
+    }
+    out
 }
 
 /// The document of a command that came to no process count.

@@ -5,6 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 use thiserror::Error;
 
+/// A file cannot be read or written.
+pub const EXIT_FAILED: u8 = 1;
 /// The model is wrong, or something it needs is missing.
 pub const EXIT_MODEL: u8 = 3;
 /// The program deadlocks.

@@ -1,5 +1,6 @@
 //! What is read: sources, streams of data, machines.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,6 +74,12 @@ fn told(error: &std::io::Error) -> String {
         std::io::ErrorKind::IsADirectory => "is a folder".to_owned(),
         _ => error.to_string(),
     }
+}
+
+/// With how many processes the texts were recorded, if they were: what all that say so have in common.
+pub fn recorded(texts: &[Text]) -> Option<BTreeSet<u32>> {
+    let all = texts.iter().filter_map(|text| weir_annotations::recorded_counts(&text.text));
+    all.reduce(|one, other| one.intersection(&other).copied().collect())
 }
 
 /// Reads the streams of a program; their files are beside the source that names them.
@@ -155,16 +162,17 @@ fn csv_error(error: csv::Error) -> String {
     }
 }
 
-/// Reads a machine: a description by hand, or what was measured; where there is no such file, one of the published machines.
+/// Reads a machine: one of the published machines by its name alone; else a description by hand, or what was measured.
 pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
-    let found = match std::fs::metadata(path) {
-        Ok(found) => found,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let machine = path.to_str().and_then(published).ok_or_else(|| Failure::file(path, told(&error)))?;
-            return by_hand(wishes).map(|()| machine);
+    if let Some(mut machine) = path.to_str().and_then(published) {
+        by_hand(wishes)?;
+        if path.exists() {
+            let name = path.display();
+            machine.notices.push(format!("{name} is the published machine: what is here by that name is ./{name}"));
         }
-        Err(error) => return Err(Failure::file(path, told(&error))),
-    };
+        return Ok(machine);
+    }
+    let found = std::fs::metadata(path).map_err(|error| Failure::file(path, told(&error)))?;
     if found.is_dir() {
         return crate::measured::machine(path, wishes);
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use weir_distribution::{Cell, HistogramRecord, Locality, Operation, Reader, SizeMode, SummaryRecord};
+use weir_predict::{CalibrationError, Wishes, calibrate};
 use weir_predict::{Machine, Quantiles};
-use weir_predict::{Wishes, calibrate};
 use weir_stats::Distribution;
 
 use crate::error::Failure;
@@ -13,7 +13,7 @@ use crate::error::Failure;
 /// Reads a run's folder. Cells whose distribution is damaged are left out, and told in the machine's notices.
 pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
     let reader = Reader::open(path).map_err(|error| Failure::Failed(error.to_string()))?;
-    let mut notices = Vec::new();
+    let mut notices: Vec<String> = Vec::new();
     let mut cells = Vec::new();
     for cell in &reader.run().cells {
         if !is_of_use(&cell.configuration.operation, wishes) {
@@ -22,16 +22,36 @@ pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
         match distribution(&reader, cell) {
             Ok(Some(times)) => cells.push(as_cell(cell, times)),
             Ok(None) => {}
-            Err(why) => notices.push(format!("{} is left out: {why}", cell.configuration.label())),
+            Err(why) => notices.push(format!("{} is left out: {why}", of(cell))),
         }
     }
     let name = Some(reader.run().machine.as_str()).filter(|name| !name.is_empty());
     let shown = path.display();
     let name = name.map_or_else(|| shown.to_string(), |name| format!("{name} ({shown})"));
-    let mut machine = calibrate(&name, &cells, wishes).map_err(|error| Failure::file(path, error))?;
+    let mut machine = calibrate(&name, &cells, wishes).map_err(|error| without(path, &error, &notices))?;
     notices.append(&mut machine.notices);
     machine.notices = notices;
     Ok(machine)
+}
+
+/// A cell in words: its operation, size, and how many ranks.
+fn of(cell: &Cell) -> String {
+    let of = &cell.configuration;
+    format!("{} of {} bytes among {} ranks", of.label(), of.size_bytes, of.ranks)
+}
+
+/// Why there is no machine. What was measured and cannot be read is not told as what was not measured.
+fn without(path: &Path, error: &CalibrationError, left_out: &[String]) -> Failure {
+    let Some(first) = left_out.first() else { return Failure::content(path, error) };
+    let more = match left_out.len() {
+        1 => String::new(),
+        n => format!(", and {} more", n - 1),
+    };
+    let what = match error {
+        CalibrationError::NoMessages => "no times of single messages can be read".to_owned(),
+        CalibrationError::NotMeasured(name) => format!("no times of {name} can be read"),
+    };
+    Failure::content(path, format!("{what}: {first}{more}"))
 }
 
 /// Whether an operation says something about messages, or about a collective that is wished.

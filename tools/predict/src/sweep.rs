@@ -1,7 +1,8 @@
 //! Runs a program for each process count: replicas with seeds that follow each other, on all processors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 use weir_annotations::program::{Law, OpKind, Table};
@@ -25,6 +26,8 @@ pub struct Sweep<'a> {
     pub streams: Vec<Arc<Table>>,
     /// How it is evaluated.
     pub options: Options,
+    /// Of a recorded model: with how many processes.
+    pub recorded: Option<BTreeSet<u32>>,
     /// The command line.
     pub args: &'a PredictArgs,
 }
@@ -44,6 +47,8 @@ pub struct Prediction {
     pub summary: Summary,
     /// The same with changes: the change, and the median in seconds.
     pub changed: Vec<(WhatIf, f64)>,
+    /// That its model was recorded, but not with so many processes.
+    pub guess: Option<String>,
 }
 
 impl Prediction {
@@ -60,7 +65,7 @@ impl Prediction {
     /// What should be known about it: extrapolations, and messages that nobody received. Each a line.
     pub fn notices(&self, files: &[String]) -> Vec<String> {
         let median = self.median();
-        let mut all = median.notices.clone();
+        let mut all: Vec<String> = self.guess.iter().chain(&median.notices).cloned().collect();
         if let Some(first) = median.unreceived.first() {
             let place = self.model.ops.get(first.op as usize).map_or_else(Default::default, |op| op.place);
             let count = match median.unreceived_count {
@@ -148,12 +153,17 @@ impl Sweep<'_> {
             bar.inc(1);
             outcome
         };
-        let outcomes: Vec<Outcome> = (0..runs).into_par_iter().map(|number| run(&self.options, number)).collect();
-        if let Some(at) = outcomes.iter().position(|o| o.verdict != Verdict::Finished) {
-            bar.finish_and_clear();
-            let (fault, reason) = explain::verdict(&outcomes[at], &model, seed.wrapping_add(at as u64));
-            return Err(NotPredicted { numprocs, reason, found: vec![fault] });
-        }
+        let outcomes = match until_one_fails(runs, |number| run(&self.options, number)) {
+            Ok(outcomes) => outcomes,
+            Err((number, outcome)) => {
+                bar.finish_and_clear();
+                let (mut fault, reason) = explain::verdict(&outcome, &model, seed.wrapping_add(u64::from(number)));
+                if let Some(guess) = self.guess(numprocs) {
+                    fault.help = Some(fault.help.map_or_else(|| guess.clone(), |help| format!("{help}; {guess}")));
+                }
+                return Err(NotPredicted { numprocs, reason, found: vec![fault] });
+            }
+        };
         let changed = |change: &WhatIf| {
             let all: Vec<Outcome> = (0..runs)
                 .into_par_iter()
@@ -166,8 +176,44 @@ impl Sweep<'_> {
         let Some(summary) = summarise(&outcomes) else {
             return Err(NotPredicted { numprocs, reason: Reason::Model, found: Vec::new() });
         };
-        Ok(Prediction { numprocs, model, outcomes, seed, summary, changed })
+        Ok(Prediction { numprocs, model, outcomes, seed, summary, changed, guess: self.guess(numprocs) })
     }
+
+    /// That a recorded model is asked about a number of processes that was not recorded.
+    fn guess(&self, numprocs: u32) -> Option<String> {
+        let recorded = self.recorded.as_ref().filter(|counts| !counts.contains(&numprocs))?;
+        let counts: Vec<String> = recorded.iter().map(u32::to_string).collect();
+        Some(format!(
+            "the model was recorded with {} processes, not with {numprocs}: its rules are guesses here (weir record -n {numprocs} --check MODEL -- PROGRAM says whether they hold)",
+            counts.join(", ")
+        ))
+    }
+}
+
+/// All runs by number; or the first by number that does not come to its end, whatever the order in which they are run. Once one
+/// fails those behind it are not begun.
+fn until_one_fails(runs: u32, run: impl Fn(u32) -> Outcome + Sync) -> Result<Vec<Outcome>, (u32, Box<Outcome>)> {
+    let failed = AtomicU32::new(u32::MAX);
+    let one = |number: u32| {
+        if number > failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let outcome = run(number);
+        if outcome.verdict != Verdict::Finished {
+            failed.fetch_min(number, Ordering::Relaxed);
+        }
+        Some(outcome)
+    };
+    let all: Vec<Option<Outcome>> = (0..runs).into_par_iter().with_max_len(1).map(one).collect();
+    // Before the first that fails none is left out.
+    let mut finished = Vec::new();
+    for (number, outcome) in (0..runs).zip(all.into_iter().flatten()) {
+        if outcome.verdict != Verdict::Finished {
+            return Err((number, Box::new(outcome)));
+        }
+        finished.push(outcome);
+    }
+    Ok(finished)
 }
 
 /// Whether two runs with different seeds may differ.
@@ -178,4 +224,28 @@ fn varies(model: &Model, machine: &Machine, options: &Options) -> bool {
         _ => false,
     });
     program || machine.varies(options, model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_run_that_fails_ends_the_others() {
+        let begun = AtomicU32::new(0);
+        let source =
+            weir_annotations::Source { name: "p", text: "Loop while = 1 {\nSerial time = exponential(1)\n}\n" };
+        let parsed = weir_annotations::parse(&[source]).unwrap();
+        let model = parsed.program.model(&Setting { numprocs: 1, ..Setting::default() }).unwrap().model;
+        let machine = Machine::simplest(weir_predict::Time::from_us(1.0), 1e9);
+        let options = Options { budget: 10_000, ..Options::default() };
+        let run = |number: u32| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            evaluate(&model, &machine, &options, u64::from(number))
+        };
+        let (number, outcome) = until_one_fails(10_000, run).unwrap_err();
+        assert_eq!(number, 0);
+        assert!(matches!(outcome.verdict, Verdict::OutOfBudget { .. }));
+        assert!(begun.load(Ordering::Relaxed) < 5000, "{begun:?}");
+    }
 }

@@ -165,6 +165,24 @@ fn a_program_without_an_end_is_given_up() {
 }
 
 #[test]
+fn the_usual_budget_ends_what_has_no_end_soon_and_leaves_room_for_a_million_iterations() {
+    // 22 s of one slow core where each step is a message's, 6 s where none is.
+    const { assert!(weir_predict::USUAL_BUDGET <= 200_000_000) };
+    let jacobi = "Loop iterations = 1000 {
+  Runon c1 = procnum > 0 {\nMessage type = MPI_Send size = 1024 to = procnum - 1\n}
+  Runon c1 = procnum < numprocs - 1 {
+    Message type = MPI_Send size = 1024 to = procnum + 1
+    Message type = MPI_Recv from = procnum + 1
+  }
+  Runon c1 = procnum > 0 {\nMessage type = MPI_Recv from = procnum - 1\n}
+  Serial time = exponential(1)
+}\n";
+    let thousandth = (weir_predict::USUAL_BUDGET / 1000).to_string();
+    let (ran, _folder) = run(jacobi, &["-n", "8", "--machine", "perseus", "--runs", "3", "--budget", &thousandth]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+}
+
+#[test]
 fn what_is_missing_is_told_all_at_once_with_its_lines() {
     let program = "Serial time = alpha\nMessage type = MPI_Barrier\nSerial time = beta + alpha\n";
     let (ran, _folder) = run(program, &["-n", "2"]);
@@ -179,7 +197,7 @@ fn errors_of_a_run_have_their_line() {
     let truncated = "Runon c1 = procnum == 0 {\nMessage type = MPI_Send size = 9 to = 1\n}
 & c2 = else {\nMessage type = MPI_Recv size = 8 from = 0\n}\n";
     for (program, part) in [
-        ("Serial time = 1/(procnum-1)\n", "division by zero"),
+        ("Serial time = 1/(1-procnum)\n", "division by zero"),
         ("Message type = MPI_Send size = 8 to = numprocs\n", "2"),
         ("Message type = MPI_Send size = 8 from = 0 to = 1\n", "put it into a Runon"),
         (truncated, "9"),
@@ -188,6 +206,30 @@ fn errors_of_a_run_have_their_line() {
         assert_eq!(ran.code, EXIT_MODEL, "{program}: {}{}", ran.out, ran.err);
         assert!(ran.err.contains(part) && ran.err.contains("program.c:"), "{part}: {}", ran.err);
     }
+}
+
+#[test]
+fn a_computed_time_below_nothing_is_an_error_with_its_line_process_and_value() {
+    let stream = "Stream s = \"t.csv\"\nTake s\nSerial time = s.t\n";
+    for (program, line, told) in [
+        ("Serial time = procnum - 2\n", 1, "a time below 0: -2 (process 0 at 0 s)"),
+        ("Serial time = 1\nSerial time = 1 - procnum*2\n", 2, "a time below 0: -1 (process 1 at 1.00000 ms)"),
+        ("Set x = -5\nSerial time = x\n", 2, "a time below 0: -5 (process 0"),
+        ("Set x = -0.5\nSerial time = x us\n", 2, "a time below 0: -0.5 (process 0"),
+        ("Serial time = -5\n", 1, "a time below 0"),
+        ("Serial time = uniform(5, 2)\n", 1, "a time that cannot be drawn"),
+        ("Serial time = uniform(5, 4 + procnum)\n", 1, "a time that cannot be drawn: uniform(5, 4)"),
+        (stream, 3, "a time below 0: -1 (process 0"),
+    ] {
+        let (_, folder) = run(program, &["-n", "2"]);
+        fs::write(folder.path().join("t.csv"), "t\n-1\n").unwrap();
+        let ran = run_in(folder.path(), &["-n", "2"]);
+        assert_eq!(ran.code, EXIT_MODEL, "{program}: {}{}", ran.out, ran.err);
+        assert!(ran.err.contains(told) && ran.err.contains(&format!("program.c:{line}:")), "{told}: {}", ran.err);
+    }
+    // What is drawn below 0 is no time at all.
+    let (ran, _folder) = run("Serial time = uniform(-5, -2)\n", &["-n", "2", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
 }
 
 #[test]
@@ -255,6 +297,68 @@ fn a_machine_is_read_from_what_was_measured() {
     assert!((median - 3e-6).abs() < 1e-9, "{median}");
     // What was assumed is said.
     assert!(ran.err.contains("eager"), "{}", ran.err);
+}
+
+/// A run's `run.json` whose only cells are of so many bytes, in samples.
+fn cells_in_samples(folder: &Path, sizes: &[u32]) {
+    let cell = |(id, bytes): (usize, &u32)| {
+        format!(
+            r#"{{"id": {id}, "configuration": {{"operation": "send", "size_bytes": {bytes}, "nodes": 2, "ranks_per_node": 1, "ranks": 2, "pairs": 1}},
+            "samples": {{"path": "samples/{id:05}.parquet", "count": 5}}}}"#
+        )
+    };
+    let cells: Vec<String> = sizes.iter().enumerate().map(cell).collect();
+    let json = format!(
+        r#"{{"format": "weir-distribution", "version": "1.0", "machine": "made-up", "tool": {{"name": "by hand"}},
+        "transport": {{"backend": "hypothetical"}}, "cells": [{}]}}"#,
+        cells.join(",")
+    );
+    fs::write(folder.join("run.json"), json).unwrap();
+}
+
+#[test]
+fn samples_that_cannot_be_read_are_not_told_as_what_was_not_measured() {
+    let (_, folder) = run("Serial time = 1\n", &["-n", "2"]);
+    cells_in_samples(folder.path(), &[8, 4096]);
+    fs::create_dir(folder.path().join("samples")).unwrap();
+    fs::write(folder.path().join("samples/00001.parquet"), "no Parquet").unwrap();
+    let ran = run_in(folder.path(), &["-n", "2", "--machine", "FOLDER"]);
+    assert_eq!(ran.code, EXIT_MODEL, "{}", ran.err);
+    for part in [
+        "no times of single messages can be read",
+        "send of 8 bytes among 2 ranks is left out: ",
+        "00000.parquet",
+        "no such file",
+        "and 1 more",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    // Nothing of messages at all is what the words say.
+    cells_in_samples(folder.path(), &[]);
+    let ran = run_in(folder.path(), &["-n", "2", "--machine", "FOLDER"]);
+    assert_eq!((ran.code, ran.err.contains("were measured")), (EXIT_MODEL, true), "{}", ran.err);
+}
+
+#[test]
+fn a_recorded_model_says_where_it_is_a_guess() {
+    let program = "# ./ring\n# Recorded with 2, 4 processes by weir record.\n
+Runon c1 = procnum == numprocs - 1 && numprocs > 4 {\nMessage type = MPI_Recv from = 0\n}\n";
+    let (ran, _folder) = run(program, &["-n", "2,3,8", "--json"]);
+    assert_eq!(ran.code, EXIT_DEADLOCK, "{}", ran.err);
+    let json: Value = serde_json::from_str(&ran.out).unwrap();
+    let notices = |at: usize| json["predictions"][at]["notices"].to_string();
+    assert_eq!(notices(0), "[]");
+    assert!(notices(1).contains("recorded with 2, 4 processes, not with 3: its rules are guesses"), "{}", notices(1));
+    assert!(ran.err.contains("3 processes: the model was recorded with"), "{}", ran.err);
+    let help = json["predictions"][2]["error"]["diagnostics"][0]["help"].as_str().unwrap();
+    assert!(help.contains("recorded with 2, 4 processes, not with 8"), "{help}");
+}
+
+#[test]
+fn an_all_to_all_begins_thirty_two_at_once() {
+    for (numprocs, median) in predictions("Message type = MPI_Alltoall size = 1000\n", &["-n", "2,33,34,65,66"]) {
+        close(median, f64::from((numprocs - 1).div_ceil(32)) * message(1000));
+    }
 }
 
 #[test]
@@ -441,6 +545,14 @@ fn the_document_is_whole_whatever_happens() {
         let error = json.get("error").unwrap_or(&json["predictions"][0]["error"]);
         assert_eq!((code, &error["kind"]), (exit, &kind.into()), "{json}");
         assert!(!error["message"].as_str().unwrap().is_empty());
+    }
+    // It is one document, too, where the predictions are there and what shows them cannot be written.
+    for option in ["--html", "--trace"] {
+        for place in ["/dev/full", "FOLDER"] {
+            let (code, json) = json("Serial time = 1\n", &["-n", "1", option, place]);
+            assert_eq!((code, &json["error"]["kind"], &json["error"]["exit_code"]), (1, &"failed".into(), &1.into()));
+            close(json["predictions"][0]["median_s"].as_f64().unwrap(), 1e-3);
+        }
     }
 }
 
@@ -712,6 +824,14 @@ fn the_published_machines_are_there_by_name() {
     for name in ["orion", "apac", "sc"] {
         assert_eq!(run(pair, &["--machine", name, "-n", "3"]).0.code, 0, "{name}");
     }
+    // A name is a name, whatever is called so here.
+    let name = Path::new("orion");
+    fs::create_dir(name).unwrap();
+    let (shadowed, _folder) = run(pair, &["--machine", "orion", "-n", "3"]);
+    let (meant, _folder) = run(pair, &["--machine", "./orion", "-n", "3"]);
+    fs::remove_dir(name).unwrap();
+    assert!(shadowed.code == 0 && shadowed.err.contains("what is here by that name is ./orion"), "{}", shadowed.err);
+    assert!(meant.code == 1 && meant.err.contains("./orion: not a run"), "{}", meant.err);
     let (nobody, _folder) = run(pair, &["--machine", "cray", "-n", "3"]);
     assert!(nobody.code != 0 && nobody.err.contains("cray: no such file"), "{}", nobody.err);
     let (wishes, _folder) = run(pair, &["--machine", "orion", "--eager", "5", "-n", "3"]);

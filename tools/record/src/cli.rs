@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use weir_annotations::Parsed;
 
 use crate::error::Error;
 use crate::log::{Recording, Room};
@@ -85,6 +87,11 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
             return Err(Error::Usage(format!("{}: not overwritten: it is read", output.display())));
         }
     }
+    // Told before the program runs: a recording takes long, and is gone with us.
+    let checked = args.check.as_ref().map(|path| model_in(path).map(|model| (path, model))).transpose()?;
+    if let Some(output) = &args.output {
+        can_be_written(output).map_err(|source| Error::Write { path: output.clone(), source })?;
+    }
     let (recorded, title) = if args.from.is_empty() {
         if args.command.is_empty() {
             return Err(Error::Usage("which program? weir record -n 2,4 -o model.txt -- ./program".into()));
@@ -99,9 +106,7 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
         (all, args.from.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" "))
     };
     let title = title.replace(|c: char| c.is_control(), " ");
-    if let Some(path) = &args.check {
-        let text = text_of(path)?;
-        let model = check::read(&text).map_err(|what| Error::NoModel { path: path.clone(), what })?;
+    if let Some((path, model)) = checked {
         let runs = gathered(recorded)?;
         check::agrees(&model, &runs.samples, runs.requests)?;
         eprintln!("{}: does what was recorded, call by call", path.display());
@@ -122,6 +127,30 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
 /// If two have the same number of processes, or the calls make no model.
 pub fn of(recorded: Vec<Vec<Recording>>, title: &str) -> Result<model::Model, Error> {
     model::model(&gathered(recorded)?, title)
+}
+
+/// The model that is to be checked.
+fn model_in(path: &Path) -> Result<Parsed, Error> {
+    let text = text_of(path)?;
+    check::read(&text).map_err(|what| Error::NoModel { path: path.to_owned(), what })
+}
+
+/// Whether a file could be written: nothing of it is changed, and nothing is left.
+fn can_be_written(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(std::io::ErrorKind::IsADirectory.into()),
+        Ok(found) if found.is_file() => fs::OpenOptions::new()
+            .append(true)
+            .open(path)
+            .map(drop)
+            .or_else(|_| tempfile::tempfile_in(folder).map(drop)),
+        // A device, or a pipe whose reader comes later.
+        Ok(_) => Ok(()),
+        // Through a link that leads nowhere yet the file may be in another folder.
+        Err(_) if fs::symlink_metadata(path).is_ok() => Ok(()),
+        Err(_) => tempfile::tempfile_in(folder).map(drop),
+    }
 }
 
 /// A compiler writes over whatever is there, and as root over devices too.

@@ -222,7 +222,8 @@ fn finished(
     }
     notes.extend(written.doubts.iter().cloned());
     notes.extend(runs.notes.iter().cloned());
-    let mut head = format!("# {title}\n# Recorded with {} processes by weir record.\n", list(counts));
+    let recorded: BTreeSet<u32> = counts.iter().filter_map(|n| u32::try_from(*n).ok()).collect();
+    let mut head = format!("# {title}\n{}\n", weir_annotations::recorded_line(&recorded));
     notes.iter().for_each(|note| head += &format!("# {note}\n"));
     let largest = counts.iter().max().copied().unwrap_or(1);
     head += &format!("\nDefault numprocs = {largest}\n");

@@ -105,6 +105,37 @@ fn recordings_are_kept_where_that_is_asked_for_and_those_of_before_go() {
 }
 
 #[test]
+fn where_nothing_can_be_written_nothing_is_run() {
+    let lab = Lab::new();
+    lab.script("program", &format!("touch {}", lab.at("ran").display()));
+    let program = lab.at("program").display().to_string();
+    let run_with = |words: &[&str]| {
+        let mut line: Vec<String> = vec!["record".into()];
+        for (option, file) in [("--compiler", "mpicc"), ("--launcher", "mpiexec")] {
+            line.extend([option.to_owned(), lab.at(file).display().to_string()]);
+        }
+        line.extend(words.iter().map(|w| w.replace("LAB", &lab.at("").display().to_string())));
+        line.extend(["--".to_owned(), program.clone()]);
+        run(&Line::try_parse_from(line).unwrap().args).unwrap_err().to_string()
+    };
+    for (words, said) in [
+        (["-o", "LAB/nosuch/x"], "cannot write"),
+        (["-o", "LAB"], "cannot write"),
+        (["--check", "LAB/nosuch"], "cannot read"),
+        (["--check", "LAB/program"], "is no model"),
+    ] {
+        let told = run_with(&words);
+        assert!(told.contains(said), "{told}");
+        assert!(!lab.at("ran").exists(), "{told}");
+    }
+    // What is there stays as it is when the program fails.
+    fs::write(lab.at("before"), "of before").unwrap();
+    run_with(&["-o", "LAB/before"]);
+    assert!(lab.at("ran").exists());
+    assert_eq!(fs::read(lab.at("before")).unwrap(), b"of before");
+}
+
+#[test]
 fn programs_that_fail_or_never_finish_are_told_with_their_count() {
     let lab = Lab::new();
     let said = |program: &str| {

@@ -359,6 +359,34 @@ fn collectives_of_sizes_by_no_rule_are_a_table_for_their_count() {
     assert!(check(&made.text, &runs(ragged, &[5]).samples, false).is_ok());
 }
 
+/// A step of two requests that are waited for together.
+fn pair(n: u64, p: u64, s: &mut Script) {
+    s.begin(1, (p + 1) % n, true);
+    s.begin(2, (p + 1) % n, false);
+    s.wait_all(3);
+}
+
+#[test]
+fn a_wait_for_all_is_one_for_each_of_them() {
+    let begun = |receive: &str, send: &str| {
+        format!(
+            "Message type = MPI_Irecv from = (procnum+1)%numprocs req = {receive}\n\
+             Message type = MPI_Isend size = 800 to = (procnum+1)%numprocs req = {send}\n"
+        )
+    };
+    let samples = runs(pair, &[2]).samples;
+    let by = |waits: &str| check(&(begun("r[7]", "r[8]") + waits), &samples, false);
+    for waits in ["r[7], r[8]", "r[8], r[7]", "r"] {
+        assert!(
+            by(&format!("Message type = MPI_Waitall req = {waits}\n")).is_ok(),
+            "{waits}: {:?}",
+            by(&format!("Message type = MPI_Waitall req = {waits}\n"))
+        );
+    }
+    assert!(by("Message type = MPI_Waitall req = r[7]\n").is_err());
+    assert!(by("Message type = MPI_Wait req = r[7]\nMessage type = MPI_Wait req = r[8]\n").is_err());
+}
+
 /// Sends that nobody waits for.
 fn given_up(n: u64, p: u64, s: &mut Script) {
     for _ in 0..6 {

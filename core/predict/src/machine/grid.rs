@@ -30,12 +30,17 @@ pub struct Beyond {
     pub levels: u64,
     /// The most of these.
     pub level_max: u32,
+    /// Draws for fewer than were measured.
+    pub below: u64,
+    /// The fewest of these.
+    pub below_min: u32,
 }
 
 impl Beyond {
     /// Counts what came since `before` so many times more.
     pub(crate) fn repeat_since(&mut self, before: &Self, times: u64) {
-        for (now, before) in [(&mut self.sizes, before.sizes), (&mut self.levels, before.levels)] {
+        let all = [(&mut self.sizes, before.sizes), (&mut self.levels, before.levels), (&mut self.below, before.below)];
+        for (now, before) in all {
             *now = now.saturating_add((*now - before).saturating_mul(times));
         }
     }
@@ -46,6 +51,8 @@ impl Beyond {
 pub struct Grid {
     /// Both rising; no list is empty.
     levels: Vec<(u32, Vec<(u64, Quantiles)>)>,
+    /// It holds for any level: a figure said so.
+    any_level: bool,
 }
 
 /// Where a number stands between two of a rising list: the lower's index, and the share of the way to the next. Above 1 beyond the last.
@@ -64,7 +71,13 @@ impl Grid {
                 _ => levels.push((level, vec![(size, table)])),
             }
         }
-        if levels.is_empty() { None } else { Some(Self { levels }) }
+        if levels.is_empty() { None } else { Some(Self { levels, any_level: false }) }
+    }
+
+    /// The same, known to hold for any level: no draw is beyond.
+    #[must_use]
+    pub fn for_any_level(self) -> Self {
+        Self { any_level: true, ..self }
     }
 
     /// The least time of a size without contention: the least recorded at the lowest level, between sizes on a straight line.
@@ -93,19 +106,23 @@ impl Grid {
     /// Only the lowest level: what a benchmark of two processes knows.
     #[must_use]
     pub fn lowest(&self) -> Self {
-        Self { levels: vec![self.levels[0].clone()] }
+        Self { levels: vec![self.levels[0].clone()], any_level: self.any_level }
     }
 
     /// A draw in nanoseconds. Between sizes, and between levels, quantiles are on a straight line: the same `unit` is looked up in
     /// each neighbour. Below the smallest size and the lowest level it is theirs; above the highest level that one's; above
-    /// the largest size the line through the last two goes on. The last two are counted in `beyond`.
+    /// the largest size the line through the last two goes on. What lies outside of the levels, or above the sizes, is counted in `beyond`.
     pub fn draw(&self, bytes: u64, level: Level, draw: Draw, unit: f64, beyond: &mut Beyond) -> f64 {
         let messages = level.messages;
         let Between(i, share) = between(self.levels.len(), |i| u64::from(self.levels[i].0), u64::from(messages));
-        let highest = self.levels[self.levels.len() - 1].0;
-        if messages > highest && self.levels.len() > 1 {
+        let (lowest, highest) = (self.levels[0].0, self.levels[self.levels.len() - 1].0);
+        if messages > highest && !self.any_level {
             beyond.levels += 1;
             beyond.level_max = beyond.level_max.max(messages);
+        }
+        if messages < lowest && !self.any_level {
+            beyond.below_min = if beyond.below == 0 { messages } else { beyond.below_min.min(messages) };
+            beyond.below += 1;
         }
         let sizes = &self.levels[i].1;
         if bytes > sizes[sizes.len() - 1].0 {
@@ -185,7 +202,21 @@ mod tests {
     fn beyond_is_counted() {
         let (value, beyond) = draw(3000, 9, 0.0);
         assert_eq!(value, 10_000.0);
-        assert_eq!(beyond, Beyond { sizes: 1, size_max: 3000, levels: 1, level_max: 9 });
+        assert_eq!(beyond, Beyond { sizes: 1, size_max: 3000, levels: 1, level_max: 9, ..Beyond::default() });
+    }
+
+    #[test]
+    fn one_level_has_what_is_beyond_it_too_unless_it_holds_for_any() {
+        let one = || Grid::new(vec![(4, 0, Quantiles::constant(1000.0))]).unwrap();
+        let beyond = |grid: &Grid, messages| {
+            let mut beyond = Beyond::default();
+            grid.draw(0, Level { messages, ..Level::ALONE }, Draw::Full, 0.5, &mut beyond);
+            beyond
+        };
+        assert_eq!(beyond(&one(), 4), Beyond::default());
+        assert_eq!(beyond(&one(), 64), Beyond { levels: 1, level_max: 64, ..Beyond::default() });
+        assert_eq!(beyond(&one(), 2), Beyond { below: 1, below_min: 2, ..Beyond::default() });
+        assert_eq!(beyond(&one().for_any_level(), 64), Beyond::default());
     }
 
     #[test]

@@ -393,9 +393,22 @@ impl<O: Observer> Run<'_, O> {
     fn draw_time(&mut self, rank: u32, time: &Timed) -> Step<(f64, f64)> {
         let unit = time.unit_ns;
         let law = match &time.law {
-            Law::Fixed(value) => return Ok((self.value(rank, value)?.as_f64(), unit)),
+            Law::Fixed(value) => {
+                let value = self.value(rank, value)?;
+                // Only what is drawn below 0 counts as 0.
+                if value.as_f64() < 0.0 {
+                    return self.not_drawn(rank, format!("a time below 0: {value}"));
+                }
+                return Ok((value.as_f64(), unit));
+            }
             Law::Uniform(low, high) => {
                 let (low, high) = (self.value(rank, low)?.as_f64(), self.value(rank, high)?.as_f64());
+                if low > high {
+                    let said = format!(
+                        "a time that cannot be drawn: uniform({low}, {high}) has its low end above its high one"
+                    );
+                    return self.not_drawn(rank, said);
+                }
                 let share = open_unit(&mut self.processes[rank as usize].own);
                 return Ok((low + (high - low) * share, unit));
             }
@@ -421,8 +434,7 @@ impl<O: Observer> Run<'_, O> {
             },
         };
         if let Err(e) = law.check() {
-            let op = self.processes[rank as usize].pc;
-            return self.wrong(rank, op, format!("a time that cannot be drawn: {e}"));
+            return self.not_drawn(rank, format!("a time that cannot be drawn: {e}"));
         }
         let drawn = law.sample(&mut self.processes[rank as usize].own) * unit;
         if !drawn.is_finite() {
@@ -430,6 +442,12 @@ impl<O: Observer> Run<'_, O> {
         }
         // To a thousandth of a nanosecond: logarithms and powers may differ in their last bit between machines.
         Ok(((drawn * 1e3).round() / 1e3, 1.0))
+    }
+
+    #[cold]
+    fn not_drawn<T>(&mut self, rank: u32, said: String) -> Step<T> {
+        let op = self.processes[rank as usize].pc;
+        self.wrong(rank, op, said)
     }
 
     fn float(&mut self, rank: u32, expr: &weir_annotations::Expr) -> Step<f64> {

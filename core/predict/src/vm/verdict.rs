@@ -1,5 +1,8 @@
 //! How a run ended: who waits for whom when nothing moves any more, and what should be known about it.
 
+use weir_annotations::program::{CollectiveOp, Message, OpKind};
+
+use crate::machine::operation_name;
 use crate::observe::Observer;
 use crate::outcome::{Blocked, Deadlock, LISTED, Missing, Unreceived, Verdict, WaitsFor};
 use crate::vm::Run;
@@ -148,8 +151,18 @@ impl<O: Observer> Run<'_, O> {
         }
         if far.levels > 0 {
             notices.push(format!(
-                "{} collectives are of more processes (up to {}) than any that was measured: the most measured were taken",
-                far.levels, far.level_max
+                "{} parts in collectives are among more processes (up to {}) than were measured ({}): the most measured were taken",
+                far.levels,
+                far.level_max,
+                self.measured_counts()
+            ));
+        }
+        if far.below > 0 {
+            notices.push(format!(
+                "{} parts in collectives are among fewer processes (down to {}) than were measured ({}): the fewest measured were taken",
+                far.below,
+                far.below_min,
+                self.measured_counts()
             ));
         }
         if let Some(place) = self.taken_for_waiting.and_then(|op| self.model.ops.get(op as usize)).map(|op| op.place) {
@@ -166,5 +179,21 @@ impl<O: Observer> Run<'_, O> {
             ));
         }
         notices
+    }
+
+    /// With how many processes the measured collectives of the model were measured.
+    fn measured_counts(&self) -> String {
+        let used = |operation: &CollectiveOp| {
+            self.model.ops.iter().any(|op| {
+                let OpKind::Message(message) = &op.kind else { return false };
+                matches!(&**message, Message::Collective(one) if one.operation == *operation)
+            })
+        };
+        let all = self.machine.collectives.measured.iter().filter(|(operation, _)| used(operation));
+        let of = all.map(|(operation, grid)| {
+            let counts: Vec<String> = grid.levels().map(|n| n.to_string()).collect();
+            format!("{} with {}", operation_name(*operation), counts.join(", "))
+        });
+        of.collect::<Vec<_>>().join("; ")
     }
 }
