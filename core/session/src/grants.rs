@@ -55,27 +55,6 @@ struct Meter {
     base_ns: u64,
     rate: u64,
     rtt_ns: u64,
-    /// What the wire brought at best while it was given enough to do, bytes per second, in this half of [`BEST_NS`] and the one before; 0 if it was not.
-    best: [u64; 2],
-    best_since: Time,
-}
-
-impl Meter {
-    /// An interval brought so much a second; `full`: all the time more was granted than came.
-    fn note_best(&mut self, now: Time, rate: u64, full: bool) {
-        let age = now.since_ns(self.best_since);
-        if age > BEST_NS / 2 {
-            self.best = [0, if age > BEST_NS { 0 } else { self.best[0] }];
-            self.best_since = now;
-        }
-        if full || self.best() > 0 {
-            self.best[0] = self.best[0].max(rate);
-        }
-    }
-
-    fn best(&self) -> u64 {
-        self.best[0].max(self.best[1])
-    }
 }
 
 /// All bodies waiting for grants.
@@ -135,11 +114,6 @@ const METER_NS: u64 = 1_000_000;
 const METER_STALE: u64 = 8;
 /// The rate fades by this part in an interval that brought less: one stalled interval must not shrink the budget to nothing.
 const RATE_FADES_PART: u64 = 8;
-/// What a slow wire takes this long for, and a round trip more, is granted instead of the configured budget where that is more: it would only stand in the senders' interfaces, and the
-/// acknowledgements of what they receive behind it. Not while several wait: each of them holds a part only. 3 ms: more than a receiver that polls is late, and a gigabit needs less for 256 KiB.
-const HOLD_NS: u64 = 3_000_000;
-/// How long the best rate of the wire is believed, as the least round trip of a path is.
-const BEST_NS: u64 = 10_000_000_000;
 /// Among so many senders the budget is divided while several wait and nothing is lost: one that was granted all of it may have others to send to, and the wire would wait for it. (Homa, SIGCOMM 2018, 3.3,
 /// overcommits to 7 or 8 for the same reason.) Where packets are lost they are fewer, down to one: the bursts of many meet in the switch's queue.
 const SENDERS_MAX: u64 = 8;
@@ -207,19 +181,21 @@ impl Grants {
         (u128::from(self.meter.rate) * u128::from(self.meter.rtt_ns) * 5 / 4 / 1_000_000_000) as u64
     }
 
-    /// Bytes that may be granted and unreceived: the configured budget, or less on a slow wire, plus what the wires hold (1.25 x rate x round
+    /// Bytes that may be granted and unreceived: the configured budget plus what the wires hold (1.25 x rate x round
     /// trip), less after loss.
     fn budget(&self) -> u64 {
-        let m = &self.meter;
-        let held = (u128::from(m.best()) * u128::from(HOLD_NS + m.rtt_ns) / 1_000_000_000) as u64;
-        let floor = if m.best() > 0 && self.peers_in_line <= 1 { self.floor.min(held) } else { self.floor };
-        ((floor + self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
+        ((self.floor + self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
     }
 
-    /// What each peer may hold while bodies of several wait, of `more` peers besides those in line: its part of the budget. No bound where they are of one.
-    fn part(&self, more: u64) -> u64 {
+    /// Peers in line, and this one if it is not.
+    fn peers_with(&self, account: &Account) -> u64 {
+        self.peers_in_line + u64::from(account.in_line == 0)
+    }
+
+    /// What each of so many peers may hold while bodies of theirs wait: its part of the budget. No bound where they are of one.
+    fn part(&self, peers: u64) -> u64 {
         let most = 1 + (SENDERS_MAX - 1) * self.scale.saturating_sub(SCALE_MIN) / (SCALE_ONE - SCALE_MIN);
-        match self.peers_in_line + more {
+        match peers {
             0 | 1 => u64::MAX,
             several => (self.budget() / several.min(most)).max(self.step),
         }
@@ -273,11 +249,11 @@ impl Grants {
             if is_first && self.may_begin(now, peer) { len.min(room).min((room / 2).max(self.share)) } else { 0 }
         } else if self.nobody_waits() {
             len.min(room).min((room / 2).max(self.share))
-        } else if len <= self.share {
-            if room >= len { len } else { 0 }
-        } else if room >= self.share && self.in_turn(self.part(1)).is_none() {
+        } else if len <= self.share || self.peers_with(&account) == 1 {
+            if room >= len.min(self.share) { len.min(self.share) } else { 0 }
+        } else if room >= self.share && self.in_turn(self.part(self.peers_with(&account))).is_none() {
             // Those that wait hold their parts.
-            self.share.min(self.part(1).saturating_sub(account.outstanding))
+            self.share.min(self.part(self.peers_with(&account)).saturating_sub(account.outstanding))
         } else {
             0
         };
@@ -488,7 +464,6 @@ impl Grants {
         a.lacking = a.lacking.saturating_add_signed(missing);
         a.may_lack += if bytes > 0 { LACK_PER_PACKET } else { 0 };
         let after = a.lacking.min(a.may_lack);
-        let full = self.outstanding >= self.budget() / 2;
         let m = &mut self.meter;
         m.bytes += bytes;
         m.packets += 1;
@@ -502,7 +477,6 @@ impl Grants {
             let rate = (u128::from(m.bytes) * 1_000_000_000 / u128::from(elapsed)) as u64;
             m.rate = rate.max(m.rate - m.rate / RATE_FADES_PART);
             m.rtt_ns = m.base_ns;
-            m.note_best(now, rate, full);
         }
         // A switch that drops a twentieth and more of what was asked for was asked for too much.
         if m.missing * LOSS_PART > m.packets && m.missing >= LOSS_LEAST {
@@ -510,8 +484,7 @@ impl Grants {
         } else if m.packets >= GROWS_FROM_PACKETS {
             self.scale = (self.scale + SCALE_GROWS).min(SCALE_ONE);
         }
-        let Meter { rate, rtt_ns, best, best_since, .. } = *m;
-        *m = Meter { started: now, interval: interval + 1, rate, rtt_ns, best, best_since, ..Meter::default() };
+        *m = Meter { started: now, interval: interval + 1, rate: m.rate, rtt_ns: m.rtt_ns, ..Meter::default() };
     }
 
     /// Something happened for which [`crate::Sessions::run_grants`] is to be called.
@@ -538,7 +511,7 @@ impl Grants {
         {
             return Some(raised);
         }
-        let part = self.part(0);
+        let part = self.part(self.peers_in_line);
         let (serial, is_rescue) = match starved {
             Some(pick) => pick,
             None => (self.in_turn(part)?, false),
@@ -811,33 +784,11 @@ mod tests {
         assert_eq!(g.next(t), Some((PeerId(6), 1, 48 << 10)));
         // Loss: fewer, down to one.
         g.scale = SCALE_MIN;
-        assert_eq!(g.part(0), BUDGET_MIN);
+        assert_eq!(g.part(g.peers_in_line), BUDGET_MIN);
         // One alone gets all there is.
         g.scale = SCALE_ONE;
         (0..8).for_each(|p| g.forget_peer(PeerId(p)));
         assert_eq!((g.next(t), g.next(t)), (Some((PeerId(8), 1, 256 << 10)), None));
-    }
-
-    // spec: P-5.26
-    #[test]
-    fn a_slow_wire_is_given_less_and_a_fast_or_idle_one_all() {
-        // (bytes a millisecond, granted and not received, budget)
-        for (bytes, granted, least, most) in [
-            (12_500, 256 << 10, 38_000, 60_000),
-            (125_000, 256 << 10, 256 << 10, 512 << 10),
-            (12_500, 10_000, 256 << 10, 300 << 10),
-            (0, 256 << 10, 256 << 10, 256 << 10),
-        ] {
-            let mut g = Grants::new(&Config::default());
-            g.book(Time(1), PeerId(0), granted, false);
-            for ms in 1..20 {
-                g.measure(Time(ms * MS), PeerId(0), bytes, 0, 100_000);
-            }
-            assert!((least..=most).contains(&g.budget()), "{bytes} {granted}: {}", g.budget());
-            // What was seen is believed for ten seconds.
-            g.meter.note_best(Time(16_000 * MS), 0, false);
-            assert!(g.meter.best() == 0);
-        }
     }
 
     #[test]
