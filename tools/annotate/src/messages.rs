@@ -32,7 +32,13 @@ impl<'t> Walker<'t> {
                 Step::Call { at, line: place }
             };
         };
-        let mut writer = Writer { arguments: arguments(call.node), walker: self, frame, call, out: Vec::new() };
+        let given = arguments(call.node);
+        let is_alone = |comm: usize| given.get(comm).is_some_and(|n| self.unit.text_of(*n) == "MPI_COMM_SELF");
+        if matches!(kind, Kind::Collective { comm, request: None, .. } if is_alone(comm)) {
+            // Among one process nothing is sent and nobody is waited for.
+            return Step::Skip { at, line: place };
+        }
+        let mut writer = Writer { arguments: given, walker: self, frame, call, out: Vec::new() };
         writer.all(kind);
         Step::Message { at, line: place, kind: call.name.to_owned(), attributes: writer.out }
     }

@@ -152,3 +152,12 @@ fn each_call_has_the_answer_of_the_table() {
         assert_eq!(answer(name), *expected, "{name}");
     }
 }
+
+/// Among one process nothing travels; taken for the world's it would be a wait for all.
+#[test]
+fn a_collective_of_a_process_with_itself_is_left_out() {
+    let text = "int main(void) {\n int b[4];\n MPI_Bcast(b, 4, MPI_INT, 0, MPI_COMM_SELF);\n MPI_Barrier(MPI_COMM_WORLD);\n}\n";
+    let annotated = annotate(text, "t.c", &Options::default()).expect("followed").text();
+    assert!(annotated.contains("Skip") && !annotated.contains("type = MPI_Bcast"), "{annotated}");
+    assert!(annotated.contains("type = MPI_Barrier"), "{annotated}");
+}
