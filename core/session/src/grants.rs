@@ -297,8 +297,9 @@ impl Grants {
 
     fn left_line(&mut self, peer: PeerId) {
         let a = self.account(peer);
-        a.in_line -= 1;
-        self.peers_in_line -= u64::from(a.in_line == 0);
+        let was_last = a.in_line == 1;
+        a.in_line = a.in_line.saturating_sub(1);
+        self.peers_in_line = self.peers_in_line.saturating_sub(u64::from(was_last));
     }
 
     /// Takes a body out of the line, wherever it stands.
