@@ -61,5 +61,6 @@ fn all_open_to_all_though_none_has_a_processor_to_itself() {
         packets as f64 / pairs as f64,
         repeated as f64 / pairs as f64
     );
-    assert!(packets < 12 * pairs, "{packets} packets for {pairs} pairs");
+    // (Most others are first messages whose acknowledgements come after a turn of everybody, and what keeps alive.)
+    assert!(repeated < 8 * pairs, "{repeated} repetitions for {pairs} pairs, {packets} packets");
 }
