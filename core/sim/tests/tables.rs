@@ -24,7 +24,7 @@ fn incast() {
     let points = table::incast_points(&e, &[8, 32], &[64 << 10, 1 << 20], &[64], 2 << 20);
     for (p, r) in points.iter().zip(snapshot("incast", &points)) {
         let stall_ns = table::longest_gap_ns(&r);
-        let most = if p.name.contains("1M") { 40 * MS } else { 20 * MS };
+        let most = if p.name.contains("1M") { 30 * MS } else { 20 * MS };
         assert!(stall_ns <= most, "{}: nothing arrived for {stall_ns} ns", p.name);
     }
 }

@@ -315,22 +315,27 @@ fn head<M: Machine>(
     let open_mpi = about.mpi.as_ref().is_some_and(|mpi| mpi.abi.as_deref() == Some("open-mpi"));
     let mut told = warnings::of_placement(facts, layout, open_mpi);
     told.extend(warnings::of_clock(clock.worst_ns(), m.clock_source()));
-    let placement = facts.iter().enumerate().map(|(rank, f)| Placement {
-        rank: rank as u32,
-        node: layout.nodes[rank] as u32,
-        processors: f.processors.clone(),
-        pinned: f.processors.len() == 1,
-    });
     let launch = Launch {
         number: 0,
         origin_utc: run.created_utc.clone(),
         state: State::Running,
-        placement: placement.collect(),
+        placement: placement(facts, layout),
         clock: Some(clock_info(m.clock_source(), clock, &qualities)),
         overhead: Some(Overhead { clock_read_ns: Some(per_sample.p50_ns), per_sample }),
         warnings: told,
     };
     Ok(Some((run, launch)))
+}
+
+/// Where each process runs.
+pub(crate) fn placement(facts: &[Facts], layout: &Layout) -> Vec<Placement> {
+    let of = |(rank, f): (usize, &Facts)| Placement {
+        rank: rank as u32,
+        node: layout.nodes[rank] as u32,
+        processors: f.processors.clone(),
+        pinned: f.processors.len() == 1,
+    };
+    facts.iter().enumerate().map(of).collect()
 }
 
 pub(crate) fn now_utc() -> String {

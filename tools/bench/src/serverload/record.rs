@@ -1,8 +1,8 @@
 //! A cell of a server and its clients in the distribution format.
 
 use weir_distribution::{
-    Cell, ClockInfo, Launch, Locality, Placement as Place, RankClock, Run, Sample, Service, SizeMode, StartSync, State,
-    Tool, Transport, Warning,
+    Cell, ClockInfo, Launch, Locality, RankClock, Run, Sample, Service, SizeMode, StartSync, State, Tool, Transport,
+    Warning,
 };
 
 use crate::cell::Measured;
@@ -121,17 +121,11 @@ pub fn head(args: &ServerloadArgs, stack: &Stack, facts: &[Facts], layout: &Layo
         settings.insert("dialect".into(), stack.dialect.name().into());
     }
     run.transport = Transport { backend: "bmi".into(), provider: Some(stack.provider()), settings };
-    let place = |(rank, f): (usize, &Facts)| Place {
-        rank: rank as u32,
-        node: layout.nodes[rank] as u32,
-        processors: f.processors.clone(),
-        pinned: f.processors.len() == 1,
-    };
     let launch = Launch {
         number: 0,
         origin_utc: run.created_utc.clone(),
         state: State::Running,
-        placement: facts.iter().enumerate().map(place).collect(),
+        placement: run::placement(facts, layout),
         warnings: of_placement(facts, layout),
         ..Launch::default()
     };
