@@ -1,7 +1,8 @@
-//! What arrives of a process at the end of a superstep: heads, runs, messages, places, calls that all make alike.
+//! What arrives of a process at the end of a superstep: heads, rounds of heads, runs, messages, places, calls that all make alike.
 
 use weir_bsp::conflicts::{Access, Places, find};
-use weir_bsp::head::{HEAD_BYTES, Head};
+use weir_bsp::counts::{Common, Counts, ROUND_HEAD_BYTES, RoundHead};
+use weir_bsp::head::{Ends, HEAD_BYTES, Head};
 use weir_bsp::packing::{Runs, letter};
 use weir_bsp::registry::{EVENT_BYTES, Event, Registry};
 
@@ -16,6 +17,21 @@ pub fn message(data: &[u8]) {
     events(part(parts.events));
     letters(part(parts.letters), head.tag as usize % 64);
     runs(part(parts.puts), part(parts.gets), part(parts.places));
+}
+
+/// A round of heads, as process 2 of `n` takes it; what it took is passed on without a panic.
+pub fn round(data: &[u8], n: usize) {
+    let Ok(head) = RoundHead::decode(data, n) else { return };
+    let mut counts = Counts::default();
+    let own = vec![Head::empty(Ends::Sync, 0); n];
+    counts.begin(2, &own, Common::of(2, Ends::Sync, false), |_, _| ());
+    if counts.read(0, &head, &data[ROUND_HEAD_BYTES..]).is_ok() {
+        counts.write(1, &mut Vec::new());
+        let mut heads = Vec::new();
+        if counts.finish(&mut heads, |_, _| ()).is_ok() {
+            assert!(heads.len() == n && heads.iter().all(|head| Head::decode(&head.encode()).as_ref() == Ok(head)));
+        }
+    }
 }
 
 /// Calls that one process makes, beside one that made others.
@@ -69,6 +85,7 @@ pub fn runs(puts: &[u8], gets: &[u8], places: &[u8]) {
 /// All of it, from one input: as a whole message, and each part by itself.
 pub fn run(data: &[u8]) {
     message(data);
+    round(data, 3 + data.len() % 40);
     events(data);
     letters(data, data.first().map_or(0, |byte| usize::from(*byte) % 40));
     let (a, rest) = data.split_at(data.len() / 3);

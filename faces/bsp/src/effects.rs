@@ -6,7 +6,7 @@ use crate::packing::{Malformed, Run, Runs};
 use crate::place::Place;
 use crate::process::{Outgoing, Process, Wanted};
 use crate::registry::{Disagreement, EVENT_BYTES, Event, NULL_AREA};
-use crate::superstep::{SHORT_BYTES, Trouble};
+use crate::superstep::{Trouble, rides};
 
 /// What arrived of a process: its parts.
 #[derive(Clone, Copy, Default)]
@@ -31,7 +31,7 @@ pub struct Arrived<'a> {
 
 /// What arrived of all processes, by pid; of this one it is what it asked for itself. The bytes live as long as the buffers of this superstep do, that is until the end of the next one.
 pub fn arrived<'a>(process: &mut Process, theirs: &[Head], events: &'a [u8], own: &'a Outgoing) -> Vec<Arrived<'a>> {
-    let (pid, side) = (process.pid(), (process.superstep % 2) as usize);
+    let (pid, side, rides) = (process.pid(), (process.superstep % 2) as usize, rides(process));
     let of = |(from, head): (usize, &Head)| {
         let (count, payload, puts_apart) = (head.letter_count, head.letter_payload, head.puts_apart);
         if from == pid {
@@ -43,7 +43,7 @@ pub fn arrived<'a>(process: &mut Process, theirs: &[Head], events: &'a [u8], own
         let body = head.body() as usize;
         // SAFETY: all of it has come, and nobody writes to it any more in this superstep and the next.
         let bytes = unsafe {
-            if body + HEAD_BYTES > SHORT_BYTES {
+            if body > rides {
                 long(process.bodies[side][from].bytes(body))
             } else {
                 long(process.firsts[side][from].bytes(HEAD_BYTES + body)).get(HEAD_BYTES..).unwrap_or(&[])

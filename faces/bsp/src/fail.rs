@@ -1,9 +1,10 @@
 //! The end of all processes when one of them fails: told once, in bounded time.
 //!
-//! Who fails tells its own line and the news to all others, who end without a word. Who finds another one gone is mostly one of several that do: the first of them by pid tells it, the others
+//! Who fails tells its own line and the news to all others, who end without a word. Who finds another one gone is mostly one of several that do: the first by pid of those who wait for it in every superstep tells it, the others
 //! wait a moment for its news.
 
 use crate::bootstrap;
+use crate::counts;
 use crate::process::Process;
 use crate::wire::WireError;
 use std::io::Write;
@@ -106,7 +107,7 @@ pub fn wire_failed(process: &mut Process, doing: &str, error: WireError) -> ! {
         WireError::Ended => follow(process),
         WireError::Other(text) => fail(Some(process), &format!("{doing}{text}")),
         WireError::Gone { pid, reason } => {
-            let first = (0..process.nprocs()).find(|other| *other != pid) == Some(process.pid());
+            let first = counts::watchers(pid, process.nprocs()).min() == Some(process.pid());
             let patience = match (first, process.bootstrap.is_launched()) {
                 (true, false) => Duration::ZERO,
                 // A launcher knows best how a process ended, tells it, and ends all others.

@@ -7,7 +7,9 @@ use crate::registry::EVENT_BYTES;
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 80;
 /// Of superstep messages. Processes of different versions refuse each other when they meet.
-pub const WIRE_VERSION: u16 = 1;
+pub const WIRE_VERSION: u16 = 2;
+/// In the kind of a head.
+const DENSE_BIT: u32 = 8;
 /// `WBSP`.
 const MAGIC: u32 = u32::from_le_bytes(*b"WBSP");
 /// No superstep message is longer.
@@ -47,6 +49,8 @@ pub struct Head {
     pub puts_apart: u32,
     /// Bytes of the tags.
     pub tag: u32,
+    /// Whether the process has something for most others ([`crate::counts::is_dense`]).
+    pub dense: bool,
 }
 
 /// Where the parts of a body lie.
@@ -80,6 +84,7 @@ impl Head {
             letter_payload: 0,
             puts_apart: 0,
             tag: 0,
+            dense: false,
         }
     }
 
@@ -90,6 +95,7 @@ impl Head {
             Ends::Sync => 1,
             Ends::Program => 2,
         };
+        let kind = kind | u64::from(self.dense) << DENSE_BIT;
         let words = [
             u64::from(MAGIC) | u64::from(WIRE_VERSION) << 32 | kind << 48,
             self.superstep,
@@ -126,7 +132,8 @@ impl Head {
         if (first >> 32) as u16 != WIRE_VERSION {
             return Err(Malformed("it is of another version"));
         }
-        let ends = match first >> 48 {
+        let kind = first >> 48;
+        let ends = match kind & !(1 << DENSE_BIT) {
             1 => Ends::Sync,
             2 => Ends::Program,
             _ => return Err(Malformed("its kind is unknown")),
@@ -143,12 +150,13 @@ impl Head {
             letter_payload,
             puts_apart: last as u32,
             tag: (last >> 32) as u32,
+            dense: kind >> DENSE_BIT & 1 != 0,
         };
         head.check()?;
         Ok(head)
     }
 
-    fn check(&self) -> Result<(), Malformed> {
+    pub(crate) fn check(&self) -> Result<(), Malformed> {
         let whole = |bytes: u64, of: u64| bytes.is_multiple_of(of) && bytes <= BODY_MAX;
         let good = whole(self.events, EVENT_BYTES as u64)
             && whole(self.letters, SEND_ALIGN as u64)

@@ -5,6 +5,7 @@
 //! | `entry` | the symbols that C calls; arguments are checked there |
 //! | `process` | one process from `bsp_begin` to `bsp_end` |
 //! | `superstep`, `effects` | the end of a superstep; what it does to memory |
+//! | `counts`, `forwarding` | how heads come to many processes in rounds: pure; on the wire |
 //! | `checking`, `conflicts` | check mode: which puts and gets meet; finding them is pure |
 //! | `ledger`, `collecting` | what each superstep cost, and how it comes to files |
 //! | `settings` | `WEIR_BSP_*` |
@@ -20,9 +21,11 @@ mod bootstrap;
 mod checking;
 mod collecting;
 pub mod conflicts;
+pub mod counts;
 mod effects;
 mod entry;
 mod fail;
+mod forwarding;
 pub mod head;
 pub mod ledger;
 pub mod packing;

@@ -3,7 +3,9 @@
 use crate::aligned::Aligned;
 use crate::bootstrap::Bootstrap;
 use crate::conflicts::Places;
+use crate::counts;
 use crate::fail;
+use crate::forwarding::Buffers;
 use crate::head::WIRE_VERSION;
 use crate::ledger::Ledger;
 use crate::packing::{Letters, Records};
@@ -153,6 +155,10 @@ pub struct Process {
     pub firsts: [Vec<Aligned>; 2],
     /// The same.
     pub bodies: [Vec<Aligned>; 2],
+    /// What rounds of heads come into.
+    pub rounds: Buffers,
+    /// Whether the last superstep was a total exchange of short bodies ([`counts::is_direct`]).
+    pub was_dense: bool,
 }
 
 /// A slot of the cache.
@@ -172,6 +178,12 @@ impl Process {
     #[must_use]
     pub fn nprocs(&self) -> usize {
         self.nprocs
+    }
+
+    /// Whether processes tell each other directly in this superstep, or in rounds. It changes when a superstep has ended.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        counts::is_direct(self.nprocs, self.was_dense)
     }
 
     /// The area that the program means by an address, for `len` bytes from `offset` of process `pid`: its slot. `None`: [`Process::why_no_area`] says why. (An answer in
@@ -396,6 +408,8 @@ impl Process {
             chance: 0x9e37_79b9_7f4a_7c15 ^ (rank as u64 + 1) << 20,
             firsts: [buffers(), buffers()],
             bodies: [buffers(), buffers()],
+            rounds: Buffers::default(),
+            was_dense: false,
         }))
     }
 

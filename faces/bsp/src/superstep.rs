@@ -1,14 +1,16 @@
 //! The end of a superstep: what was asked for takes effect (`spec/bsp.md` 4 to 6).
 //!
-//! 1. Everybody tells everybody how much there is for it; what is short goes with it. Who has heard all knows that all are here: the barrier.
+//! 1. Everybody hears how much there is for it, from each directly or in rounds; what is short goes with it. Who has heard all knows that all are here: the barrier.
 //! 2. Bodies that are long follow, each into memory of its size.
 //! 3. What others get is read and sent; runs that travel alone go from memory to memory.
 //! 4. What was got is written, then what is put, in the order of the processes; then registrations take effect, and messages are in the queue.
 
 use crate::aligned::Aligned;
 use crate::checking;
+use crate::counts::{self, Common, Counts};
 use crate::effects::{self, Arrived};
 use crate::fail;
+use crate::forwarding;
 use crate::head::{BODY_MAX, Ends, HEAD_BYTES, Head};
 use crate::ledger::{Entry, since};
 use crate::packing::{Malformed, Runs};
@@ -21,6 +23,8 @@ use weir_engine::{Carried, Iov};
 
 /// A superstep message up to this length is one message of the engine, with its head. Three packets; as much as is copied in the time of a message of its own.
 pub const SHORT_BYTES: usize = 4096;
+/// Longest body in one.
+const DIRECT_BYTES: usize = SHORT_BYTES - HEAD_BYTES;
 /// Replies up to this length are copied.
 const COPIED_BYTES: usize = 16 << 10;
 
@@ -59,6 +63,8 @@ pub struct Scratch {
     order: Vec<usize>,
     /// What was got, by source.
     answers: Vec<Aligned>,
+    /// Heads that are forwarded.
+    counts: Counts,
 }
 
 /// Ends the superstep of a process.
@@ -79,16 +85,22 @@ pub fn end(process: &mut Process, ends: Ends, place: Place) {
     }
 }
 
+/// Longest body that goes with its head, in this superstep.
+#[must_use]
+pub fn rides(process: &Process) -> usize {
+    if process.is_direct() { DIRECT_BYTES } else { counts::RIDE_BYTES }
+}
+
 /// Whether the body goes with the head.
-fn is_short(head: &Head) -> bool {
-    head.body() + HEAD_BYTES as u64 <= SHORT_BYTES as u64
+fn is_short(process: &Process, head: &Head) -> bool {
+    head.body() <= rides(process) as u64
 }
 
 fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Place) -> Result<(), Trouble> {
     let (pid, n, superstep) = (process.pid(), process.nprocs(), process.superstep);
     let side = (superstep % 2) as usize;
     let mut entry = process.ledger.is_some().then(|| begin_entry(process));
-    let Scratch { events, heads, theirs, flights, replies, order, answers } = scratch;
+    let Scratch { events, heads, theirs, flights, replies, order, answers, counts } = scratch;
     let (events, flights, replies) = (&mut events[side], &mut flights[side], &mut replies[side]);
 
     // What left two supersteps ago has left by now, mostly; its memory is used again.
@@ -110,19 +122,24 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     heads.clear();
     heads.extend(flights.iter().map(|flight| head_of(flight, ends, superstep, events.len(), process.tags[1])));
     set_order(process, order);
+    check_lengths(heads)?;
 
     // 1. Heads.
-    await_firsts(process, superstep)?;
-    for &to in order.iter() {
-        send_first(process, to, &heads[to], events, &flights[to])?;
-    }
-    if let Some(wire) = &mut process.wire {
-        wire.wait(Kind::first(superstep))?;
-    }
+    let all = if process.is_direct() {
+        tell_directly(process, heads, theirs, (events, flights, order))?
+    } else {
+        let common = Common::of(pid, ends, counts::is_dense(pid, heads, DIRECT_BYTES));
+        let body = |to: usize, out: &mut Vec<u8>| {
+            for part in parts(events, &flights[to]) {
+                out.extend_from_slice(part);
+            }
+        };
+        forwarding::forward(process, counts, heads, common, theirs, body)?
+    };
     if let Some((entry, _)) = &mut entry {
         entry.met_ns = process.begun.elapsed().as_nanos() as u64;
     }
-    read_heads(process, theirs, &heads[pid], ends)?;
+    check_ends(&all, ends)?;
     check_memory(process, theirs)?;
 
     // 2. Bodies.
@@ -131,7 +148,7 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         await_got(process, from, &flights[from], &mut answers[from], superstep)?;
     }
     for &to in order.iter() {
-        if !is_short(&heads[to]) {
+        if !is_short(process, &heads[to]) {
             send_body(process, to, events, &flights[to], superstep)?;
         }
     }
@@ -187,9 +204,10 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     }
     process.tags = [process.tags[1], process.tags[2], process.tags[2]];
     process.superstep += 1;
+    process.was_dense = all.dense;
     if ends == Ends::Sync {
         // What comes of the next superstep while the program computes has its place.
-        await_firsts(process, superstep + 1)?;
+        await_heads(process, superstep + 1)?;
     }
     if let Some(wire) = &mut process.wire {
         wire.wait_sent(Hold::Program)?;
@@ -238,6 +256,36 @@ fn head_of(out: &Outgoing, ends: Ends, superstep: u64, events: usize, tag: usize
     }
 }
 
+fn await_heads(process: &mut Process, superstep: u64) -> Result<(), Trouble> {
+    if process.is_direct() {
+        return await_firsts(process, superstep);
+    }
+    Ok(forwarding::await_rounds(process, superstep)?)
+}
+
+/// Each head to each process by itself.
+fn tell_directly(
+    process: &mut Process,
+    heads: &mut [Head],
+    theirs: &mut Vec<Head>,
+    (events, flights, order): (&[u8], &[Outgoing], &[usize]),
+) -> Result<Common, Trouble> {
+    let (pid, superstep) = (process.pid(), process.superstep);
+    let dense = counts::is_dense(pid, heads, DIRECT_BYTES);
+    heads.iter_mut().for_each(|head| head.dense = dense);
+    await_firsts(process, superstep)?;
+    for &to in order {
+        send_first(process, to, &heads[to], events, &flights[to])?;
+    }
+    if let Some(wire) = &mut process.wire {
+        wire.wait(Kind::first(superstep))?;
+    }
+    read_heads(process, theirs, &heads[pid])?;
+    let lowest = |ends| theirs.iter().position(|head| head.ends == ends);
+    let dense = theirs.iter().all(|head| head.dense);
+    Ok(Common { sync: lowest(Ends::Sync), end: lowest(Ends::Program), dense })
+}
+
 fn await_firsts(process: &mut Process, superstep: u64) -> Result<(), Trouble> {
     let (pid, n, side) = (process.pid(), process.nprocs(), (superstep % 2) as usize);
     let Some(wire) = &mut process.wire else { return Ok(()) };
@@ -262,17 +310,14 @@ fn parts<'a>(events: &'a [u8], out: &'a Outgoing) -> [&'a [u8]; 5] {
 
 fn send_first(process: &mut Process, to: usize, head: &Head, events: &[u8], out: &Outgoing) -> Result<(), Trouble> {
     let Some(wire) = &mut process.wire else { return Ok(()) };
-    if head.body() > BODY_MAX {
-        return Err(Trouble::Wrong(format!("{} bytes for process {to}: more than {BODY_MAX}", head.body())));
-    }
     let encoded = head.encode();
     let [a, b, c, d, e] = parts(events, out);
     let pieces: [&[u8]; 6] = [&encoded, a, b, c, d, e];
-    let pieces = if is_short(head) { &pieces[..] } else { &pieces[..1] };
+    let pieces = if head.body() <= DIRECT_BYTES as u64 { &pieces[..] } else { &pieces[..1] };
     Ok(wire.send_copy(to, Kind::first(head.superstep), head.superstep, pieces)?)
 }
 
-fn read_heads(process: &Process, heads: &mut Vec<Head>, own: &Head, ends: Ends) -> Result<(), Trouble> {
+fn read_heads(process: &Process, heads: &mut Vec<Head>, own: &Head) -> Result<(), Trouble> {
     let (side, superstep) = ((process.superstep % 2) as usize, process.superstep);
     heads.clear();
     for from in 0..process.nprocs() {
@@ -284,17 +329,9 @@ fn read_heads(process: &Process, heads: &mut Vec<Head>, own: &Head, ends: Ends) 
         // SAFETY: it has come, and nobody writes to it any more in this superstep and the next.
         let bytes = unsafe { process.firsts[side][from].bytes(len) };
         let head = Head::decode(bytes).map_err(|e| Trouble::Bad(from, e))?;
-        let here = if is_short(&head) { HEAD_BYTES as u64 + head.body() } else { HEAD_BYTES as u64 };
+        let here = HEAD_BYTES as u64 + if head.body() <= DIRECT_BYTES as u64 { head.body() } else { 0 };
         if head.superstep != superstep || len as u64 != here {
             return Err(Trouble::Bad(from, Malformed("it is of another superstep or length")));
-        }
-        if head.ends != ends {
-            let name = |ends: Ends| if ends == Ends::Sync { "bsp_sync" } else { "bsp_end" };
-            return Err(Trouble::Common(format!(
-                "process {from} called {} where this one called {}: all must call bsp_sync equally often",
-                name(head.ends),
-                name(ends)
-            )));
         }
         if head.tag != own.tag {
             return Err(Trouble::Bad(from, Malformed("its tags have another size")));
@@ -304,9 +341,30 @@ fn read_heads(process: &Process, heads: &mut Vec<Head>, own: &Head, ends: Ends) 
     Ok(())
 }
 
+fn check_lengths(heads: &[Head]) -> Result<(), Trouble> {
+    match heads.iter().enumerate().find(|(_, head)| head.body() > BODY_MAX) {
+        Some((to, head)) => {
+            Err(Trouble::Wrong(format!("{} bytes for process {to}: more than {BODY_MAX}", head.body())))
+        }
+        None => Ok(()),
+    }
+}
+
+/// All processes find the same.
+fn check_ends(all: &Common, ends: Ends) -> Result<(), Trouble> {
+    let (Some(sync), Some(end)) = (all.sync, all.end) else { return Ok(()) };
+    let (other, called, own) = match ends {
+        Ends::Sync => (end, "bsp_end", "bsp_sync"),
+        Ends::Program => (sync, "bsp_sync", "bsp_end"),
+    };
+    Err(Trouble::Common(format!(
+        "process {other} called {called} where this one called {own}: all must call bsp_sync equally often"
+    )))
+}
+
 /// What arrives is buffered too.
 fn check_memory(process: &Process, theirs: &[Head]) -> Result<(), Trouble> {
-    let bytes: u64 = theirs.iter().filter(|head| !is_short(head)).map(Head::body).sum();
+    let bytes: u64 = theirs.iter().filter(|head| !is_short(process, head)).map(Head::body).sum();
     if bytes <= process.budget {
         return Ok(());
     }
@@ -317,12 +375,15 @@ fn check_memory(process: &Process, theirs: &[Head]) -> Result<(), Trouble> {
 }
 
 fn await_body(process: &mut Process, from: usize, head: &Head, superstep: u64) -> Result<(), Trouble> {
-    let Some(wire) = process.wire.as_mut().filter(|_| !is_short(head)) else { return Ok(()) };
+    if is_short(process, head) {
+        return Ok(());
+    }
+    let Some(wire) = &mut process.wire else { return Ok(()) };
     let body = head.body() as usize;
     let buffer = &mut process.bodies[(superstep % 2) as usize][from];
     buffer.reserve(body);
     let memory = [Iov { base: buffer.base(), len: body }];
-    // SAFETY: as in `await_firsts`.
+    // SAFETY: it is looked at when it has come, and is then nobody's until it is posted again, two supersteps later.
     unsafe { wire.post(from, Kind::Body, superstep, &memory)? };
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Messages between the processes of a program, over the engine: what a superstep waits for, by kind.
 //!
-//! A tag is the superstep and the kind, so what comes early waits for its superstep, and of one kind what one process sends is received in its order.
+//! A tag is the superstep, the round of heads if it is one, and the kind, so what comes early waits for its superstep, and of one kind what one process sends is received in its order.
 
+use crate::counts::ROUNDS_MAX;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
@@ -32,10 +33,19 @@ pub enum Kind {
     Apart = 5,
     /// A run that was got, and travels alone.
     ApartReply = 6,
+    /// Of a round of heads, with as many of them as have room. Of even and odd supersteps: those of the next one are awaited already.
+    RoundEven = 7,
+    /// The same.
+    RoundOdd = 8,
+    /// The others of such a round.
+    Rest = 9,
 }
 
 /// How many kinds there are.
-const KINDS: usize = 7;
+const KINDS: usize = 10;
+/// Bits of a tag that say the kind; above them the round, and from bit 16 on the superstep.
+const KIND_BITS: u32 = 8;
+const SUPERSTEP_SHIFT: u32 = 16;
 /// Bits of a receive's context that say of whom; the others say how long it must be (0 for what has any length).
 const PID_BITS: u32 = 20;
 const PID_MASK: usize = (1 << PID_BITS) - 1;
@@ -69,6 +79,43 @@ impl Kind {
     pub fn first(superstep: u64) -> Kind {
         if superstep.is_multiple_of(2) { Kind::FirstEven } else { Kind::FirstOdd }
     }
+
+    /// A round of a superstep.
+    #[must_use]
+    pub fn round(superstep: u64) -> Kind {
+        if superstep.is_multiple_of(2) { Kind::RoundEven } else { Kind::RoundOdd }
+    }
+
+    /// Which superstep's, of those that are awaited before it is known how long they are.
+    fn side(self) -> Option<usize> {
+        match self {
+            Kind::FirstEven | Kind::RoundEven => Some(0),
+            Kind::FirstOdd | Kind::RoundOdd => Some(1),
+            _ => None,
+        }
+    }
+
+    fn is_round(self) -> bool {
+        matches!(self, Kind::RoundEven | Kind::RoundOdd)
+    }
+
+    const ALL: [Kind; KINDS] = [
+        Kind::FirstEven,
+        Kind::FirstOdd,
+        Kind::Body,
+        Kind::Reply,
+        Kind::News,
+        Kind::Apart,
+        Kind::ApartReply,
+        Kind::RoundEven,
+        Kind::RoundOdd,
+        Kind::Rest,
+    ];
+}
+
+/// The tag of a message.
+fn tag_of(kind: Kind, superstep: u64, round: usize) -> u64 {
+    superstep << SUPERSTEP_SHIFT | (round as u64) << KIND_BITS | kind as u64
 }
 
 /// Why messages do not go on.
@@ -98,6 +145,8 @@ pub struct Wire {
     posted: [usize; KINDS],
     /// How long the first message of a process was, by pid, for even and odd supersteps.
     firsts: [Vec<usize>; 2],
+    /// The same of rounds, by round; none has not come.
+    rounds: [[Option<usize>; ROUNDS_MAX]; 2],
     /// The superstep whose first messages are awaited, or have come.
     awaits: Option<u64>,
     /// Sends whose memory is still the engine's, by whose it is.
@@ -120,6 +169,7 @@ impl Wire {
             found: Vec::with_capacity(AT_ONCE),
             posted: [0; KINDS],
             firsts,
+            rounds: [[None; ROUNDS_MAX]; 2],
             awaits: None,
             sending: [0; 3],
             news: Box::new([0; NEWS_BYTES]),
@@ -140,7 +190,7 @@ impl Wire {
         RecvOp {
             source: Some(peer),
             class: Class::Tagged,
-            tag: superstep << 8 | kind as u64,
+            tag: tag_of(kind, superstep, 0),
             ignore: 0,
             memory,
             multi_min: None,
@@ -158,10 +208,43 @@ impl Wire {
     /// # Safety
     /// The memory is nobody's but the engine's until [`Wire::is_waiting`] says that all of this kind have come.
     pub unsafe fn post(&mut self, from: usize, kind: Kind, superstep: u64, memory: &[Iov]) -> Result<(), WireError> {
-        let any_length = kind as usize <= Kind::FirstOdd as usize;
-        let len: usize = if any_length { 0 } else { memory.iter().map(|piece| piece.len).sum() };
-        let context = from | len << PID_BITS;
-        let op = RecvOp { context, ..Self::receive(self.peers[from], kind, superstep, memory) };
+        let len: usize = if kind.side().is_some() { 0 } else { memory.iter().map(|piece| piece.len).sum() };
+        // SAFETY: passed on from the caller.
+        unsafe { self.post_as(from, kind, tag_of(kind, superstep, 0), len, memory) }
+    }
+
+    /// Waits for the message of a round.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    ///
+    /// # Safety
+    /// The memory is nobody's but the engine's until [`Wire::wait_round`] says how much has come.
+    pub unsafe fn post_round(
+        &mut self,
+        from: usize,
+        superstep: u64,
+        round: usize,
+        memory: &[Iov],
+    ) -> Result<(), WireError> {
+        let kind = Kind::round(superstep);
+        self.rounds[(superstep % 2) as usize][round] = None;
+        // SAFETY: passed on from the caller.
+        unsafe { self.post_as(from, kind, tag_of(kind, superstep, round), round, memory) }
+    }
+
+    /// # Safety
+    /// That of [`Wire::post`].
+    unsafe fn post_as(
+        &mut self,
+        from: usize,
+        kind: Kind,
+        tag: u64,
+        what: usize,
+        memory: &[Iov],
+    ) -> Result<(), WireError> {
+        let context = from | what << PID_BITS;
+        let op = RecvOp { context, tag, ..Self::receive(self.peers[from], kind, 0, memory) };
         // SAFETY: passed on from the caller.
         self.accepted(from, |endpoint| unsafe { endpoint.recv(&op) })?;
         self.posted[kind as usize] += 1;
@@ -183,6 +266,31 @@ impl Wire {
         let op = self.send_op(to, kind, superstep, &memory[..used], None);
         // SAFETY: it is copied before this returns.
         self.accepted(to, |endpoint| unsafe { endpoint.send(&op) })
+    }
+
+    /// Sends the message of a round, as [`Wire::send_copy`] does.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn send_round(&mut self, to: usize, superstep: u64, round: usize, bytes: &[u8]) -> Result<(), WireError> {
+        let memory = [Iov { base: bytes.as_ptr().cast_mut(), len: bytes.len() }];
+        let kind = Kind::round(superstep);
+        let op = SendOp { tag: tag_of(kind, superstep, round), ..self.send_op(to, kind, superstep, &memory, None) };
+        // SAFETY: it is copied before this returns.
+        self.accepted(to, |endpoint| unsafe { endpoint.send(&op) })
+    }
+
+    /// Waits for the message of a round; returns its length.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn wait_round(&mut self, superstep: u64, round: usize) -> Result<usize, WireError> {
+        loop {
+            if let Some(len) = self.rounds[(superstep % 2) as usize][round].take() {
+                return Ok(len);
+            }
+            self.turn()?;
+        }
     }
 
     /// Sends from memory that is free again when [`Wire::wait_sent`] has returned.
@@ -211,7 +319,7 @@ impl Wire {
         SendOp {
             peer: self.peers[to],
             class: Class::Tagged,
-            tag: superstep << 8 | kind as u64,
+            tag: tag_of(kind, superstep, 0),
             data: None,
             memory,
             mode: if hold.is_none() { SendMode::Inject } else { SendMode::Transmit },
@@ -312,11 +420,15 @@ impl Wire {
         if kind == Kind::News as usize {
             return Err(WireError::Ended);
         }
-        let (pid, len) = (c.context & PID_MASK, c.context >> PID_BITS);
-        if kind <= Kind::FirstOdd as usize {
-            self.firsts[kind][pid] = c.len;
-        } else if c.len != len {
-            return Err(WireError::Other(format!("process {pid} sent {} bytes where {len} were to come", c.len)));
+        let (pid, what) = (c.context & PID_MASK, c.context >> PID_BITS);
+        match Kind::ALL.get(kind).and_then(|kind| Some((*kind, kind.side()?))) {
+            Some((kind, side)) if kind.is_round() => self.rounds[side][what] = Some(c.len),
+            Some((_, side)) => self.firsts[side][pid] = c.len,
+            None if c.len == what => {}
+            None => {
+                let text = format!("process {pid} sent {} bytes where {what} were to come", c.len);
+                return Err(WireError::Other(text));
+            }
         }
         self.posted[kind] -= 1;
         Ok(())

@@ -115,7 +115,7 @@ proptest! {
         let (events, letters, gets, puts, places) = parts;
         let head = Head {
             ends: if ends { Ends::Program } else { Ends::Sync }, superstep, events: events * 16, letters: letters * 16, gets: gets * 8,
-            puts: puts * 8, places: places * 8, letter_count: letters, letter_payload: letters, puts_apart: 3, tag,
+            puts: puts * 8, places: places * 8, letter_count: letters, letter_payload: letters, puts_apart: 3, tag, dense: superstep % 3 == 0,
         };
         let mut wire = head.encode();
         prop_assert_eq!(Head::decode(&wire), Ok(head));

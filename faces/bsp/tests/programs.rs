@@ -121,13 +121,24 @@ fn the_ledger_has_a_line_for_each_superstep_and_the_trace_opens() -> Result<(), 
     sure(events.iter().all(|e| e["ph"] == "M" || e["ts"].as_f64().is_some_and(|ts| ts >= 0.0)), &trace.to_string())
 }
 
+/// Where there are many, heads go in rounds: whatever the pattern, and whether a round fits into one message.
+fn many_processes_hear_of_each_other_in_rounds() -> Result<(), Failed> {
+    let program = program("rounds")?;
+    for (carrier, p) in [("shm", 5), ("shm", 8), ("shm", 13), ("shm", 64), ("udp", 6), ("udp", 9), ("tcp", 7)] {
+        let ended = Job::new(&program, p).env("WEIR_CARRIER", carrier).run();
+        sure(ended.all_succeeded() && ended.errors().is_empty(), &format!("{p} over {carrier}: {}", ended.told()))?;
+    }
+    let ended = Job::new(&program, 7).env("WEIR_CARRIER", "udp").env("WEIR_FAULTS", "loss=3%,dup=1%").run();
+    sure(ended.all_succeeded() && ended.errors().is_empty(), &ended.told())
+}
+
 /// One process ends by a signal: all others end with it, one of them says why, and nothing is left.
 fn a_killed_process_ends_all() -> Result<(), Failed> {
     for carrier in ["shm", "udp", "tcp"] {
-        for victim in [0, 2] {
-            let job = Job::new(&program("waits")?, 3).env("WEIR_CARRIER", carrier).env("WEIR_PEER_TIMEOUT_MS", "1500");
+        for (victim, p) in [(0, 3), (2, 3), (5, 7)] {
+            let job = Job::new(&program("waits")?, p).env("WEIR_CARRIER", carrier).env("WEIR_PEER_TIMEOUT_MS", "1500");
             let running = job.start();
-            running.until_said(3, "ready")?;
+            running.until_said(p, "ready")?;
             running.signal(victim, libc::SIGKILL);
             let ended = running.wait();
             let lines = ended.errors();
@@ -182,6 +193,7 @@ fn main() {
             "the ledger has a line for each superstep, and the trace opens",
             the_ledger_has_a_line_for_each_superstep_and_the_trace_opens,
         ),
+        Trial::test("many processes hear of each other in rounds", many_processes_hear_of_each_other_in_rounds),
         Trial::test("a killed process ends all", a_killed_process_ends_all),
         Trial::test("a frozen process ends all others", a_frozen_process_ends_all_others),
         Trial::test(
