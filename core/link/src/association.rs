@@ -34,7 +34,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) lane_news: &'a mut VecDeque<LaneNews>,
     /// Openings of the endpoint.
     pub(crate) openings: &'a mut Openings,
-    /// What the endpoint was late by, all in all.
+    /// What counts in no verdict about others: what the endpoint was late by, and the time in which many openings went on, all in all.
     pub(crate) late_ns: u64,
 }
 

@@ -120,7 +120,7 @@ pub struct Endpoint {
 macro_rules! with_association {
     ($self:ident, $peer:expr, $now:expr) => {{
         let Endpoint { assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, openings, lateness, .. } = $self;
-        let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns);
+        let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns + openings.crowded_ns());
         assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {
             (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id, lane_news, openings, late_ns })
         })

@@ -184,16 +184,21 @@ impl Endpoint {
             strangers: 0,
         };
         if openings.begin(cfg, peer) {
-            o.start(now, lateness.total_ns, cfg.connect_timeout);
+            o.start(now, lateness.total_ns + openings.crowded_ns(), cfg.connect_timeout);
         }
         a.opening = Some(Box::new(o));
         self.counters.handshakes_opened += 1;
     }
 
+    /// What counts in no verdict about others: what the endpoint was itself late by, and the time in which many openings went on.
+    fn late_ns(&self) -> u64 {
+        self.lateness.total_ns + self.openings.crowded_ns()
+    }
+
     /// Openings that wait begin, as far as there are places.
     pub(crate) fn admit_openings(&mut self, now: Time) {
         while let Some(peer) = self.openings.next(&self.cfg) {
-            let (late_ns, timeout) = (self.lateness.total_ns, self.cfg.connect_timeout);
+            let (late_ns, timeout) = (self.late_ns(), self.cfg.connect_timeout);
             let opening = self.assocs.get_mut(peer.0 as usize).and_then(|a| a.opening.as_mut());
             if let Some(o) = opening.filter(|o| o.is_queued) {
                 o.start(now, late_ns, timeout);
@@ -457,7 +462,7 @@ impl Endpoint {
 
     fn on_cookie(&mut self, now: Time, meta: &RxMeta, c: &wire::Cookie) {
         let peer = PeerId(c.opener_association as u32 & ((1 << INDEX_BITS) - 1));
-        let (late_ns, timeout) = (self.lateness.total_ns, self.cfg.connect_timeout);
+        let (late_ns, timeout) = (self.late_ns(), self.cfg.connect_timeout);
         match self.assocs.get_mut(peer.0 as usize) {
             Some(a) if a.state == State::Opening && a.local_id == c.opener_association => {
                 if let Some(o) = a.opening.as_mut().filter(|o| o.cookie.is_none()) {
@@ -610,6 +615,7 @@ impl Association {
     /// Both sides agree: the association is up. `took_ns`: what its first messages may take until they are acknowledged.
     fn establish(&mut self, cx: &mut Cx<'_>, p: &Params, (meta, took_ns): (&RxMeta, u64), events: &mut Vec<Event>) {
         self.state = State::Up;
+        cx.openings.comes_up(cx.now);
         self.end_opening(cx);
         self.peer = PeerParams {
             max_datagram: p.max_datagram,

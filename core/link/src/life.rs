@@ -16,6 +16,10 @@ const VERDICT_HINTS: u8 = 3;
 const DOUBT_PINGS: u8 = 6;
 /// Least time between them for a closing endpoint, whose peer is likely to be gone (else [`crate::Config::doubt_interval`]). Above what schedulers do.
 const DOUBT_CLOSING_NS: u64 = 10_000_000;
+/// A silence of fewer probe timeouts is none: where a host has so little processor that answers take a second, those to several questions may be on their way.
+const VERDICT_PTOS: u64 = 8;
+/// But not for more than so many times `peer_timeout`.
+const SLOW_MOST: u64 = 12;
 
 /// Hints that the peer is gone, while it has not spoken (spec 9).
 pub(crate) struct Doubt {
@@ -91,13 +95,22 @@ impl Association {
         self.last_ping = cx.now;
     }
 
-    /// The silence after which the peer is given up. What this endpoint was itself late by meanwhile does not count; and an opener from which nothing PROTECTED ever came may be opening
-    /// for as long as openings may take.
+    /// The silence after which the peer is given up. What this endpoint was itself late by meanwhile does not count; an opener from which nothing PROTECTED ever came may be opening
+    /// for as long as openings may take; and where answers take seconds, some of them are waited for.
     fn patience_ns(&self, cx: &Cx<'_>) -> u64 {
         let half_open = self.accepted.is_some() && self.rx.expected() == 0;
         let least = if half_open { cx.cfg.connect_timeout } else { cx.cfg.peer_timeout };
         let late = if self.pings > 0 { cx.late_ns - self.late_ns } else { 0 };
-        cx.cfg.peer_timeout.max(least).as_nanos() as u64 + late
+        let usual = cx.cfg.peer_timeout.as_nanos() as u64;
+        let slow = VERDICT_PTOS * self.answer_ns(cx);
+        usual.max(least.as_nanos() as u64).max(slow.min(SLOW_MOST * usual)) + late
+    }
+
+    /// What an answer of the peer takes at most, by what it took: on its path, or of others in a start that is not long over.
+    fn answer_ns(&self, cx: &Cx<'_>) -> u64 {
+        let path = self.paths.get(usize::from(self.primary));
+        let pto = path.map_or(0, |p| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns));
+        pto.max(cx.openings.took_lately_ns(cx.now))
     }
 
     /// Somebody who may lie says that the peer is gone.

@@ -10,6 +10,10 @@ use crate::{Config, PeerId, Time};
 const LATE_NS: u64 = 10_000_000;
 /// Openings in progress that change no interval: fewer are none that anybody waits behind.
 const FEW: u64 = 8;
+/// Of the time between two associations that come up among many openings so much counts as the start's at the most.
+const STEP_MAX_NS: u64 = 1_000_000_000;
+/// After the last association of a start came up, those of others may go on for so long.
+const LATELY_NS: u64 = 60_000_000_000;
 /// No first probe timeout is to be longer than twice this, whatever answers took.
 const TOOK_MAX_NS: u64 = 500_000_000;
 
@@ -25,6 +29,10 @@ pub(crate) struct Openings {
     waiting: VecDeque<PeerId>,
     /// What an answer took of late, smoothed, nanoseconds; 0 before the first.
     took_ns: u64,
+    /// When the last association came up among many openings.
+    came_up: Time,
+    /// The time in which they did, nanoseconds. Only grows.
+    crowded_ns: u64,
 }
 
 impl Openings {
@@ -89,6 +97,25 @@ impl Openings {
         self.took_ns = if self.took_ns == 0 { took_ns } else { (7 * self.took_ns + took_ns) / 8 };
     }
 
+    /// An association came up. One of many openings: the start goes on, and the time since the last one says nothing against a peer that was not heard meanwhile.
+    pub(crate) fn comes_up(&mut self, now: Time) {
+        if u64::from(self.in_progress) > FEW {
+            self.crowded_ns += now.since_ns(self.came_up).min(STEP_MAX_NS);
+            self.came_up = now;
+        }
+    }
+
+    /// The time in which many openings went on, all in all.
+    pub(crate) fn crowded_ns(&self) -> u64 {
+        self.crowded_ns
+    }
+
+    /// What an answer took in a start of many that goes on, or was over a short while ago; else 0.
+    pub(crate) fn took_lately_ns(&self, now: Time) -> u64 {
+        let is_lately = self.crowded_ns > 0 && now.since_ns(self.came_up) < LATELY_NS;
+        if is_lately { self.took_ns } else { 0 }
+    }
+
     /// What an answer takes where many openings are in progress.
     pub(crate) fn crowd_took_ns(&self) -> Option<u64> {
         (u64::from(self.in_progress) > FEW).then_some(self.took_ns.min(TOOK_MAX_NS))
@@ -134,6 +161,27 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    // spec: P-3.23
+    #[test]
+    fn time_in_which_many_openings_go_on_is_counted_and_no_other() {
+        let cfg = Config::default();
+        let mut all = Openings::default();
+        let s = |n: u64| Time(n * 1000 * MS);
+        for i in 0..=FEW as u32 {
+            all.begin(&cfg, PeerId(i));
+        }
+        all.comes_up(s(100));
+        assert_eq!(all.crowded_ns(), STEP_MAX_NS);
+        all.comes_up(Time(s(100).0 + 300 * MS));
+        assert_eq!(all.crowded_ns(), STEP_MAX_NS + 300 * MS);
+        // Five seconds without one: nothing goes on.
+        all.comes_up(s(106));
+        assert_eq!(all.crowded_ns(), 2 * STEP_MAX_NS + 300 * MS);
+        all.end(true);
+        all.comes_up(s(107));
+        assert_eq!(all.crowded_ns(), 2 * STEP_MAX_NS + 300 * MS);
+    }
 
     // spec: P-3.18
     #[test]

@@ -180,3 +180,54 @@ fn an_opener_that_is_late_is_not_given_up_while_it_may_still_open() {
         assert_eq!((node.ups.len(), node.downs.len()), (1, 0));
     }
 }
+
+// spec: P-3.23
+#[test]
+fn while_a_start_of_many_goes_on_nobody_is_given_up() {
+    const LATE: usize = 20;
+    let mut n = Net::new(LATE + 3, 1, &Config::default(), 9);
+    n.send(0, 1, false, 0, 0, 0, 8).expect("accepted");
+    assert!(n.run(S, Net::quiet));
+    // One peer falls silent, one is not there, and of the others one comes each 0.9 s: all of them wait for an answer until then.
+    n.nodes[1].stopped = true;
+    (2..LATE + 3).for_each(|to| n.nodes[to].stopped = true);
+    for to in 2..LATE + 3 {
+        n.send(0, to, false, 0, 0, 0, 8).expect("accepted");
+    }
+    let start = n.now;
+    for to in 3..LATE + 3 {
+        n.run(9 * S / 10, |_| false);
+        n.nodes[to].stopped = false;
+        // Until eight are left that is a start of many.
+        if to < LATE - 6 {
+            assert_eq!(n.nodes[0].downs, [], "{:?}", n.now - start);
+        }
+    }
+    assert!(n.now - start > 15 * S);
+    assert!(n.run(20 * S, |n| n.nodes[0].downs.len() == 2));
+    let who: Vec<_> = n.nodes[0].downs.iter().map(|d| d.1).collect();
+    assert!(who.contains(&DownReason::Unreachable) && who.contains(&DownReason::ConnectTimeout), "{who:?}");
+}
+
+// spec: P-9.13
+#[test]
+fn where_answers_take_seconds_several_are_waited_for() {
+    let given_up_after = |way: Duration| {
+        let mut n = Net::new(2, 1, &Config::default(), 10);
+        n.faults.delay_ns = way.as_nanos() as u64;
+        for _ in 0..20 {
+            n.send(0, 1, false, 0, 0, 0, 8).expect("accepted");
+            assert!(n.run(60 * S, Net::quiet));
+        }
+        n.nodes[1].stopped = true;
+        let start = n.now;
+        n.send(0, 1, false, 0, 0, 0, 8).expect("accepted");
+        assert!(n.run(100 * S, |n| !n.nodes[0].downs.is_empty()));
+        n.now - start
+    };
+    assert!(given_up_after(S / 1000) < 6 * S);
+    let slow = given_up_after(S / 2);
+    assert!(slow > 8 * S && slow < 20 * S, "{slow:?}");
+    let slower = given_up_after(5 * S);
+    assert!(slower > 50 * S && slower < 75 * S, "{slower:?}");
+}
