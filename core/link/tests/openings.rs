@@ -228,6 +228,6 @@ fn where_answers_take_seconds_several_are_waited_for() {
     assert!(given_up_after(S / 1000) < 6 * S);
     let slow = given_up_after(S / 2);
     assert!(slow > 8 * S && slow < 20 * S, "{slow:?}");
-    let slower = given_up_after(5 * S);
-    assert!(slower > 50 * S && slower < 75 * S, "{slower:?}");
+    let slower = given_up_after(2 * S);
+    assert!(slower > 32 * S && slower < 75 * S, "{slower:?}");
 }
