@@ -65,6 +65,8 @@ pub struct Core {
     asleep: bool,
     /// Nobody talks to this endpoint, and it to nobody. As of `judged`, and until it has something to say.
     quiet: bool,
+    /// The last look at the sockets may have left something there.
+    is_behind: bool,
     judged: Time,
     pub st: State,
     out: PacketBuf,
@@ -159,6 +161,7 @@ impl Core {
             shm: shm.ok(),
             asleep: false,
             quiet: false,
+            is_behind: false,
             judged: Time::ZERO,
             packets_expected: true,
             shm_found: Time::ZERO,
@@ -347,6 +350,9 @@ impl Core {
         let mut read = match result {
             Ok(read) => {
                 self.read_failures = 0;
+                if read >= RX_BATCHES || self.is_behind {
+                    self.note_backlog(now, read);
+                }
                 read
             }
             Err(e) => {
@@ -368,6 +374,16 @@ impl Core {
         }
         self.transmit(now);
         read
+    }
+
+    /// As much was read as is read at a time, or was the last time: more may wait.
+    #[cold]
+    fn note_backlog(&mut self, now: Time, read: usize) {
+        self.is_behind = read >= RX_BATCHES;
+        match self.is_behind {
+            true => self.st.proto_mut().reads_behind(now, read),
+            false => self.st.proto_mut().has_read_all(),
+        }
     }
 
     /// The socket could not be read. Some errors say that it never will be again; others may pass.

@@ -634,18 +634,19 @@ impl Endpoint {
         shared.watch.program_waits(shared.look_time());
         let group = shared.group_of_several();
         let found = shared.last_found.load(Ordering::Relaxed).max(group.map_or(0, Group::found_here));
-        if shared.waiting.is_over(now.0.saturating_sub(found)) {
-            self.give_way(core, group, now);
+        let empty_ns = now.0.saturating_sub(found);
+        if shared.waiting.is_over(empty_ns) {
+            self.give_way(core, group, now, empty_ns);
         } else if let Some(group) = group {
             drop(core);
             group.give_turn(shared, now, false);
         }
     }
 
-    fn give_way(&self, mut core: broken::Entered<'_>, group: Option<&Group>, now: Time) {
+    fn give_way(&self, mut core: broken::Entered<'_>, group: Option<&Group>, now: Time, empty_ns: u64) {
         let shared = &*self.shared;
         core.st.counters.yields += 1;
-        let sleep_ns = shared.waiting.sleep_ns(now);
+        let sleep_ns = shared.waiting.sleep_ns(now, empty_ns);
         let sleeps = sleep_ns > 0;
         if sleeps && !core.prepare_sleep() {
             return;

@@ -30,6 +30,10 @@ const WHOLE_TURN_NS: u64 = 500_000;
 const SEVERAL_PART: u64 = 4;
 /// Threads that have polled in turn count as several for so long.
 const SEVERAL_NS: u64 = 1_000_000_000;
+/// Where the ranks of a host are more than its cores, a poll that has found nothing for some time sleeps for this part of that time, ...
+const WAITED_PART: u64 = 8;
+/// ... but not for longer than so many times what the face says. Hundreds of ranks that wait for one, and wake up every 200 us, leave it none of the core they wait for.
+const WAITED_MOST: u64 = 16;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
 
@@ -59,6 +63,8 @@ pub struct Waiting {
     spin_ns: u64,
     /// Longest sleep in a poll, nanoseconds; 0: none.
     sleep_max_ns: u64,
+    /// The ranks of this host are more than its cores.
+    oversubscribed: bool,
     contention: AtomicU32,
     /// The same of yields that took a whole turn.
     starvation: AtomicU32,
@@ -74,6 +80,7 @@ impl Waiting {
         Waiting {
             spin_ns: u64::from(spin_us) * 1000,
             sleep_max_ns: u64::from(poll_sleep_us) * 1000,
+            oversubscribed,
             contention: AtomicU32::new(if oversubscribed { CONTENDED } else { 0 }),
             starvation: AtomicU32::new(0),
             poller: AtomicUsize::new(NOBODY),
@@ -96,9 +103,9 @@ impl Waiting {
         several_at != 0 && at.0.saturating_sub(several_at) < SEVERAL_NS
     }
 
-    /// How long this thread, which polls in vain, sleeps at the most instead of yielding, nanoseconds; 0: it yields. Of several threads each sleeps as soon as yields are long: the one that
-    /// yields may hold a lock that the others wait for.
-    pub fn sleep_ns(&self, at: Time) -> u64 {
+    /// How long this thread, which has polled in vain for `empty_ns`, sleeps at the most instead of yielding, nanoseconds; 0: it yields. Of several threads each sleeps as soon as yields are
+    /// long: the one that yields may hold a lock that the others wait for.
+    pub fn sleep_ns(&self, at: Time, empty_ns: u64) -> u64 {
         let several = self.are_several(at);
         let wanted = if several { &self.contention } else { &self.starvation };
         let left = wanted.load(Ordering::Relaxed);
@@ -106,7 +113,13 @@ impl Waiting {
             return 0;
         }
         wanted.store(left - 1, Ordering::Relaxed);
-        self.sleep_max_ns / if several { SEVERAL_PART } else { 1 }
+        match several {
+            true => self.sleep_max_ns / SEVERAL_PART,
+            false if self.oversubscribed => {
+                (empty_ns / WAITED_PART).clamp(self.sleep_max_ns, WAITED_MOST * self.sleep_max_ns)
+            }
+            false => self.sleep_max_ns,
+        }
     }
 
     /// Whether the kernel has run somebody else in this thread's place since it last asked. (Of several threads that take turns each one's count is another: then the answer is yes.)
@@ -263,7 +276,7 @@ mod tests {
     fn sleeps(waiting: &Waiting, at: Time, yield_ns: u64) -> Option<u64> {
         waiting.yielded(yield_ns);
         let mut until = None;
-        waiting.give_way(waiting.sleep_ns(at), &[NOTHING], at, None, |t| until = Some(t.0 - at.0));
+        waiting.give_way(waiting.sleep_ns(at, 0), &[NOTHING], at, None, |t| until = Some(t.0 - at.0));
         until
     }
 
@@ -284,16 +297,16 @@ mod tests {
     fn one_thread_sleeps_where_somebody_computes_and_one_of_several_as_soon_as_yields_are_long() {
         let at = Time(77_000_000);
         let waiting = Waiting::new(0, 200, false);
-        assert_eq!(waiting.sleep_ns(at), 0, "it has not yielded yet");
+        assert_eq!(waiting.sleep_ns(at, 0), 0, "it has not yielded yet");
         waiting.yielded(LONG);
-        assert_eq!(waiting.sleep_ns(at), 0, "the others yield too");
+        assert_eq!(waiting.sleep_ns(at, 0), 0, "the others yield too");
         waiting.yielded(WHOLE);
         for left in (0..CONTENDED).rev() {
-            assert_eq!(waiting.sleep_ns(at), 200_000, "{left} more");
+            assert_eq!(waiting.sleep_ns(at, 0), 200_000, "{left} more");
         }
-        assert_eq!(waiting.sleep_ns(at), 0, "the core is tried again");
+        assert_eq!(waiting.sleep_ns(at, 0), 0, "the core is tried again");
         waiting.yielded(LONG);
-        let other = std::thread::scope(|s| s.spawn(|| waiting.sleep_ns(at)).join().expect("thread"));
+        let other = std::thread::scope(|s| s.spawn(|| waiting.sleep_ns(at, 0)).join().expect("thread"));
         assert_eq!(other, 50_000);
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 use weir_wire::frame::AckTimes;
 
-use crate::association::{Association, Cx};
+use crate::association::{Association, Cx, State};
 use crate::congestion::Acked;
 use crate::counters::count;
 use crate::paths::PathState;
@@ -15,6 +15,8 @@ use crate::{BodyKey, Event, Time};
 
 /// Packets a probe timeout sends.
 const PROBES: u8 = 2;
+/// A peer is silent that left so many in a row unanswered.
+const SILENT_PTOS: u32 = 6;
 
 /// What one acknowledgement did to one path.
 #[derive(Copy, Clone, Default)]
@@ -64,6 +66,9 @@ impl Association {
             if s.touched {
                 self.path_acked(cx, i, s, times, own_slack_ns);
             }
+        }
+        if self.is_silent {
+            self.note_silence(cx);
         }
         self.detect_loss(cx);
         let keep =
@@ -279,6 +284,7 @@ impl Association {
             let fired = p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now);
             if fired {
                 p.ptos += 1;
+                p.pto_max = cx.openings.pto_max_ns(cx.cfg);
                 cx.counters.probe_timeouts += 1;
                 p.cc.on_timeout(cx.now, p.ptos);
                 p.set_pace(cx.cfg);
@@ -294,8 +300,18 @@ impl Association {
                 }
             }
             if fired {
+                self.note_silence(cx);
                 self.probe(cx, i as u8);
             }
+        }
+    }
+
+    /// Tells the endpoint whether this peer leaves several probes in a row unanswered, if that has changed.
+    pub(crate) fn note_silence(&mut self, cx: &mut Cx<'_>) {
+        let is_silent = self.state == State::Up && self.paths.iter().any(|p| p.ptos >= SILENT_PTOS);
+        if is_silent != self.is_silent {
+            self.is_silent = is_silent;
+            cx.openings.silent(is_silent);
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) openings: &'a mut Openings,
     /// What counts in no verdict about others: what the endpoint was late by, and the time in which many openings went on, all in all.
     pub(crate) late_ns: u64,
+    /// How long ago all that had arrived was surely read.
+    pub(crate) unread_ns: u64,
 }
 
 /// Life of an association.
@@ -105,6 +107,8 @@ pub(crate) struct Association {
     pub(crate) pings: u32,
     /// What the endpoint had been late by when the peer's silence was first noticed.
     pub(crate) late_ns: u64,
+    /// It counts among the silent ones of the endpoint.
+    pub(crate) is_silent: bool,
     /// Somebody says that the peer is gone.
     pub(crate) doubt: Option<crate::life::Doubt>,
     /// When the pacer lets the waiting data go.
@@ -169,6 +173,7 @@ impl Association {
             last_ping: now,
             pings: 0,
             late_ns: 0,
+            is_silent: false,
             doubt: None,
             pacing_until: None,
             ack_wanted: false,
@@ -222,6 +227,7 @@ impl Association {
             cx.s.end(cx.common, reason, events);
         }
         self.end_opening(cx);
+        self.note_silence(cx);
         self.closed_lane = self.last_lane_frame();
         self.lane = None;
         self.recovered = VecDeque::new();

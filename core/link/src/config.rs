@@ -77,6 +77,9 @@ pub struct Config {
     pub lossy_ppm: u32,
     /// Largest probe timeout after back-off. 250 ms: whoever was cut off is tried again within that, and 20 times before `peer_timeout` is over.
     pub pto_max: Duration,
+    /// For each silent peer so much, where that is longer. 10 ms: two packets each at the most every 10 ms, whatever the number of peers. (128 ranks on two cores that probe each other every
+    /// 250 ms have time for nothing else.)
+    pub pto_each: Duration,
 
     /// Packets remembered behind one that is not acknowledged; with more the association ends. 2^19: four times what credit and the largest window let out, acknowledgements besides; 16 MiB
     /// at 32 bytes each.
@@ -197,6 +200,7 @@ impl Default for Config {
             pto_var_min: Duration::from_micros(100),
             lossy_ppm: 1000,
             pto_max: Duration::from_millis(250),
+            pto_each: Duration::from_millis(10),
             sent_packets_max: 1 << 19,
             congestion: CongestionKind::Target,
             mechanisms: Mechanisms::default(),

@@ -16,7 +16,7 @@ use crate::association::{Association, Cx, State, carries};
 use crate::crypt::Handshake;
 use crate::hash::IdHash;
 use crate::lane::LaneNews;
-use crate::openings::{Lateness, Openings};
+use crate::openings::{Lateness, Openings, Unread};
 use crate::paths::PathState;
 use crate::run::Run;
 use crate::{
@@ -32,6 +32,8 @@ pub(crate) const OUTBOX_MAX: usize = 1024;
 /// A forgotten peer's place stays empty for so long: longer than a cookie is good for (two epochs, spec 3), so that a
 /// recorded CONFIRM of the dead association is known for one.
 const REUSE_AFTER_NS: u64 = 20_000_000_000;
+/// A datagram that waits takes at least so many bytes of a socket's buffer.
+const DATAGRAM_BYTES_MIN: u64 = 512;
 /// Entries of the timer heap that mean nothing any more, kept beside two for each association: each acknowledgement in time leaves one, for when a PING would have been due.
 const STALE_TIMERS_MAX: usize = 64;
 
@@ -111,6 +113,7 @@ pub struct Endpoint {
     pub(crate) closing: bool,
     pub(crate) openings: Openings,
     pub(crate) lateness: Lateness,
+    pub(crate) unread: Unread,
     /// Who is asked for at which addresses, and what was found.
     pub(crate) askings: Vec<crate::asking::Asking>,
     pub(crate) answers: Vec<crate::asking::Answer>,
@@ -119,10 +122,13 @@ pub struct Endpoint {
 /// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
 macro_rules! with_association {
     ($self:ident, $peer:expr, $now:expr) => {{
-        let Endpoint { assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, openings, lateness, .. } = $self;
+        let Endpoint {
+            assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, openings, lateness, unread, ..
+        } = $self;
         let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns + openings.crowded_ns());
+        let unread_ns = unread.ns($now);
         assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {
-            (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id, lane_news, openings, late_ns })
+            (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id, lane_news, openings, late_ns, unread_ns })
         })
     }};
 }
@@ -183,6 +189,7 @@ impl Endpoint {
             closing: false,
             openings: Openings::default(),
             lateness: Lateness::default(),
+            unread: Unread::default(),
             askings: Vec::new(),
             answers: Vec::new(),
             cfg: config,
@@ -606,6 +613,17 @@ impl Endpoint {
         }
         let t = self.timers.peek().map(|r| r.0.0);
         [t, self.sessions.common().grants.deadline(), self.asking_due()].into_iter().flatten().min()
+    }
+
+    /// So many datagrams were read just now, and more wait: until they are read, silence of a peer says nothing.
+    pub fn reads_behind(&mut self, now: Time, read: usize) {
+        let most = self.cfg.rx_buffer_bytes / DATAGRAM_BYTES_MIN;
+        self.unread.behind(now, read as u64, most);
+    }
+
+    /// Nothing more waits.
+    pub fn has_read_all(&mut self) {
+        self.unread.drained();
     }
 
     /// `next_timeout` has passed.

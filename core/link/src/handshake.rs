@@ -80,12 +80,15 @@ impl Opening {
         }
     }
 
-    /// Whether it is to be given up. What the endpoint was itself late by does not count.
-    fn is_over(&mut self, now: Time, late_ns: u64) -> bool {
+    /// Whether it is to be given up. What the endpoint was itself late by does not count, and what may wait to be read is read first.
+    fn is_over(&mut self, now: Time, late_ns: u64, unread_ns: u64) -> bool {
         let late = late_ns - self.late_ns;
         if self.give_up <= now && late > 0 {
             (self.give_up, self.last) = (self.give_up.plus_ns(late), self.last.plus_ns(late));
             self.late_ns = late_ns;
+        }
+        if self.give_up <= now && now.since_ns(self.give_up) < unread_ns {
+            self.give_up = now.plus_ns(unread_ns);
         }
         self.give_up <= now
     }
@@ -600,7 +603,7 @@ impl Endpoint {
 impl Association {
     /// Timers of an opening.
     pub(crate) fn opening_timeout(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
-        if self.opening.as_mut().is_some_and(|o| o.is_over(cx.now, cx.late_ns)) {
+        if self.opening.as_mut().is_some_and(|o| o.is_over(cx.now, cx.late_ns, cx.unread_ns)) {
             self.go_down(cx, DownReason::ConnectTimeout, events);
         }
     }

@@ -18,6 +18,8 @@ const DOUBT_PINGS: u8 = 6;
 const DOUBT_CLOSING_NS: u64 = 10_000_000;
 /// A silence of fewer probe timeouts is none: where a host has so little processor that answers take a second, those to several questions may be on their way.
 const VERDICT_PTOS: u64 = 8;
+/// In a start of many, so many times `peer_timeout`: a rank to which hundreds open has seconds of packets to read before it comes to a question.
+const START_TIMES: u64 = 4;
 /// But not for more than so many times `peer_timeout`.
 const SLOW_MOST: u64 = 12;
 
@@ -96,21 +98,17 @@ impl Association {
     }
 
     /// The silence after which the peer is given up. What this endpoint was itself late by meanwhile does not count; an opener from which nothing PROTECTED ever came may be opening
-    /// for as long as openings may take; and where answers take seconds, some of them are waited for.
+    /// for as long as openings may take; and where answers take seconds, or many start, more are waited for.
     fn patience_ns(&self, cx: &Cx<'_>) -> u64 {
         let half_open = self.accepted.is_some() && self.rx.expected() == 0;
         let least = if half_open { cx.cfg.connect_timeout } else { cx.cfg.peer_timeout };
         let late = if self.pings > 0 { cx.late_ns - self.late_ns } else { 0 };
         let usual = cx.cfg.peer_timeout.as_nanos() as u64;
-        let slow = VERDICT_PTOS * self.answer_ns(cx);
-        usual.max(least.as_nanos() as u64).max(slow.min(SLOW_MOST * usual)) + late
-    }
-
-    /// What an answer of the peer takes at most, by what it took: on its path, or of others in a start that is not long over.
-    fn answer_ns(&self, cx: &Cx<'_>) -> u64 {
         let path = self.paths.get(usize::from(self.primary));
         let pto = path.map_or(0, |p| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns));
-        pto.max(cx.openings.took_lately_ns(cx.now))
+        let slow = (VERDICT_PTOS * pto).min(SLOW_MOST * usual);
+        let start = if cx.openings.were_many(cx.now) { START_TIMES * usual } else { 0 };
+        usual.max(least.as_nanos() as u64).max(slow).max(start) + late + cx.unread_ns
     }
 
     /// Somebody who may lie says that the peer is gone.

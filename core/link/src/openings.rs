@@ -1,4 +1,4 @@
-//! Openings in progress at an endpoint (spec 3.4): how many may be unanswered at a time, how far apart each is repeated, and what the endpoint was itself late by.
+//! What an endpoint waits for: openings in progress (spec 3.4): how many may be unanswered at a time, how far apart each is repeated; peers that are silent; and what it was itself late by.
 //!
 //! In a start in which every rank opens to every other, the work in front of each answer is what all have sent. An opener that repeats the sooner the later it is answered makes it more.
 
@@ -33,6 +33,8 @@ pub(crate) struct Openings {
     came_up: Time,
     /// The time in which they did, nanoseconds. Only grows.
     crowded_ns: u64,
+    /// Peers that have left several probes in a row unanswered.
+    silent: u32,
 }
 
 impl Openings {
@@ -97,6 +99,17 @@ impl Openings {
         self.took_ns = if self.took_ns == 0 { took_ns } else { (7 * self.took_ns + took_ns) / 8 };
     }
 
+    /// A peer leaves its probes unanswered, or does so no longer.
+    pub(crate) fn silent(&mut self, is_one_more: bool) {
+        self.silent = if is_one_more { self.silent + 1 } else { self.silent.saturating_sub(1) };
+    }
+
+    /// The longest probe timeout: where many peers are silent at a time, their probes together are to leave the processor, theirs and this one's, for something else.
+    pub(crate) fn pto_max_ns(&self, cfg: &Config) -> u64 {
+        let all = u64::from(self.silent) * cfg.pto_each.as_nanos() as u64;
+        all.min(cfg.peer_timeout.as_nanos() as u64 / 4).max(cfg.pto_max.as_nanos() as u64)
+    }
+
     /// An association came up. One of many openings: the start goes on, and the time since the last one says nothing against a peer that was not heard meanwhile.
     pub(crate) fn comes_up(&mut self, now: Time) {
         if u64::from(self.in_progress) > FEW {
@@ -110,10 +123,9 @@ impl Openings {
         self.crowded_ns
     }
 
-    /// What an answer took in a start of many that goes on, or was over a short while ago; else 0.
-    pub(crate) fn took_lately_ns(&self, now: Time) -> u64 {
-        let is_lately = self.crowded_ns > 0 && now.since_ns(self.came_up) < LATELY_NS;
-        if is_lately { self.took_ns } else { 0 }
+    /// Whether this endpoint is, or was a short while ago, in a start of many.
+    pub(crate) fn were_many(&self, now: Time) -> bool {
+        self.crowded_ns > 0 && now.since_ns(self.came_up) < LATELY_NS
     }
 
     /// What an answer takes where many openings are in progress.
@@ -156,11 +168,63 @@ impl Lateness {
     }
 }
 
+/// What has arrived and was not read: nobody can be judged by it.
+#[derive(Default)]
+pub(crate) struct Unread {
+    /// All that had arrived by then was read; none: nothing is left.
+    read_until: Option<Time>,
+    /// When counting began, and how many datagrams there may have been then that are not read yet.
+    began: Time,
+    left: u64,
+}
+
+impl Unread {
+    /// So many datagrams were read, and more may be there, `most` in all.
+    pub(crate) fn behind(&mut self, now: Time, read: u64, most: u64) {
+        if self.read_until.is_none() {
+            *self = Unread { read_until: Some(now), began: now, left: most };
+            return;
+        }
+        self.left = self.left.saturating_sub(read);
+        if self.left == 0 {
+            *self = Unread { read_until: Some(self.began), began: now, left: most };
+        }
+    }
+
+    /// Nothing was left.
+    pub(crate) fn drained(&mut self) {
+        self.read_until = None;
+    }
+
+    /// How old the newest is of what was surely read.
+    pub(crate) fn ns(&self, now: Time) -> u64 {
+        self.read_until.map_or(0, |t| now.since_ns(t))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    // spec: P-3.22
+    #[test]
+    fn what_waits_to_be_read_is_as_old_as_the_last_time_that_nothing_did() {
+        let mut unread = Unread::default();
+        let s = |n: u64| Time(n * 1000 * MS);
+        assert_eq!(unread.ns(s(9)), 0);
+        unread.behind(s(10), 8, 100);
+        unread.behind(s(13), 40, 100);
+        assert_eq!(unread.ns(s(13)), 3000 * MS);
+        // All that was there at 10 s has been read; what came meanwhile has not.
+        unread.behind(s(15), 60, 100);
+        assert_eq!(unread.ns(s(15)), 5000 * MS);
+        unread.behind(s(16), 100, 100);
+        assert_eq!(unread.ns(s(16)), 1000 * MS);
+        unread.drained();
+        assert_eq!(unread.ns(s(17)), 0);
+    }
 
     // spec: P-3.23
     #[test]

@@ -63,6 +63,8 @@ pub(crate) struct Path {
     pub(crate) waiting_since: Time,
     /// Probe timeouts in a row.
     pub(crate) ptos: u32,
+    /// The longest of them, nanoseconds, as it was when the last one fired.
+    pub(crate) pto_max: u64,
     /// When something last came from there.
     pub(crate) heard: Time,
     /// A challenge that is to be answered.
@@ -119,6 +121,7 @@ impl Path {
             last_sent: now,
             waiting_since: now,
             ptos: 0,
+            pto_max: cfg.pto_max.as_nanos() as u64,
             heard: now,
             respond: None,
             challenge: None,
@@ -175,7 +178,7 @@ impl Path {
             };
             one = one.min(2 * trip + var_min + ack_delay_max);
         }
-        (one << self.ptos.min(12)).min((cfg.pto_max.as_nanos() as u64).max(one))
+        (one << self.ptos.min(12)).min(self.pto_max.max(one))
     }
 
     /// Age at which a packet is lost when a later one was acknowledged (spec 4).
