@@ -178,7 +178,7 @@ impl Path {
             };
             one = one.min(2 * trip + var_min + ack_delay_max);
         }
-        (one << self.ptos.min(12)).min(self.pto_max.max(one))
+        (one << self.ptos.min(16)).min(self.pto_max.max(one))
     }
 
     /// Age at which a packet is lost when a later one was acknowledged (spec 4).
