@@ -176,7 +176,7 @@ fn measure(paths: &Paths, options: &Options, cells: &[&Cell], stacks: &[Stack]) 
         for _ in 0..options.launches {
             for stack in stacks {
                 bar.set_message(format!("{} {}", cell.id, stack.name));
-                let told = launch(paths, options, cell, stack)?;
+                let told = launch(paths, options, cell, stack).unwrap_or_else(|error| Err(format!("{error:#}")));
                 results.entry((cell.id, stack.name.clone())).or_default().push(told);
                 bar.inc(1);
             }
