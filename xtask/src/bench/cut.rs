@@ -25,11 +25,11 @@ use crate::stack::{Carrier, Stack};
   cargo xtask bench cut
   cargo xtask bench cut --only healed --launches 5 --json")]
 pub struct Options {
-    /// Only these: silent (a cable cut, and nobody told), pulled (a cable pulled at one host), healed (cut for three seconds)
+    /// Only these: silent (a cable cut, and nobody told), pulled (a cable pulled at one host), healed (each link cut for three seconds, one after the other)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// How long the ping-pong goes on; the cut comes a second after its beginning
-    #[arg(long, default_value_t = 8.0)]
+    #[arg(long, default_value_t = 12.0)]
     seconds: f64,
     /// Launches of each
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -58,6 +58,8 @@ struct Cell {
 
 /// How long a link that heals stays cut.
 const CUT: Duration = Duration::from_secs(3);
+/// How long both are whole between two cuts.
+const WHOLE: Duration = Duration::from_secs(2);
 /// A job is given so much longer than its program was asked to run.
 const PATIENCE: Duration = Duration::from_secs(12);
 
@@ -80,12 +82,16 @@ const CELLS: [Cell; 3] = [
     },
     Cell {
         id: "healed",
-        told: "two networks of 1 Gbit/s with a switch each; the first host's link to the first is cut for 3 s, and nobody is told",
+        told: "two networks of 1 Gbit/s with a switch each; the first host's link to the first is cut for 3 s, and two seconds later that to the second, and nobody is told: whichever is in use is cut",
         wire: || Wire { two_networks: true, ..Wire::shaped(1000, 50, 0.0) },
         during: |lab| {
             lab.cut(DATA_IFACE)?;
             thread::sleep(CUT);
-            lab.heal(DATA_IFACE)
+            lab.heal(DATA_IFACE)?;
+            thread::sleep(WHOLE);
+            lab.cut(SECOND_IFACE)?;
+            thread::sleep(CUT);
+            lab.heal(SECOND_IFACE)
         },
     },
 ];
@@ -210,8 +216,9 @@ fn launch(paths: &Paths, options: &Options, cell: &Cell, stack: &Stack) -> Resul
 
 fn page(results: &Results, cells: &[&Cell], stacks: &[Stack], options: &Options, about: &[(String, String)]) -> String {
     let intro = format!(
-        "A ping-pong of 30 000 bytes between two hosts goes on for {} s; a second after its beginning the link in use is cut. The stall is the longest exchange of messages of all. A job that has not\n\
-         ended {} s after its time is ended, and its row says so: it stood still for the rest of its time.\n",
+        "A ping-pong of 30 000 bytes between two hosts goes on for {} s; a second after its beginning the first of two links is cut, which is the one that all use who use one. Who is told of both (`both links`) may have used the\n\
+         other, and then noticed nothing: the last table cuts one after the other. The stall is the longest exchange of messages of all. A job that has not ended {} s after its time is ended, and its row says so: it stood still\n\
+         for the rest of its time.\n",
         options.seconds,
         PATIENCE.as_secs()
     );
