@@ -22,6 +22,9 @@ pub const DATA_IFACE: &str = "net1";
 /// The interface on the second network, where there is one.
 pub const SECOND_IFACE: &str = "net2";
 
+/// The interface on the network that only the launchers use.
+const CONTROL_IFACE: &str = "ctrl";
+
 /// Comes before the least retransmission timeout in the name of a congestion control.
 pub const TUNED: &str = "-rto";
 
@@ -241,6 +244,26 @@ impl Lab {
     /// The first host's address on the launchers' network.
     pub fn launcher_address(&self) -> String {
         self.network.spec().control_ipv4(0).to_string()
+    }
+
+    /// That network's interface on each host.
+    pub fn launcher_network(&self) -> &'static str {
+        CONTROL_IFACE
+    }
+
+    /// Whether the kernel's TCP of all hosts uses selective acknowledgements on connections made from now on.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_sack(&self, on: bool) -> Result<()> {
+        let line = format!("echo {} > /proc/sys/net/ipv4/tcp_sack", u8::from(on));
+        for host in 0..self.hosts.len() {
+            let outcome = run_limited(&mut self.on(host, &line)?, Duration::from_secs(10))?;
+            if !outcome.ok() {
+                bail!("selective acknowledgements cannot be set: {}", outcome.cause());
+            }
+        }
+        Ok(())
     }
 
     /// A host's address on that network.

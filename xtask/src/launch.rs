@@ -150,7 +150,12 @@ impl Job<'_> {
     /// See [`Job::run`].
     pub fn command(&self, paths: &Paths, lab: Option<&Lab>) -> Result<Command> {
         let iface = if lab.is_some() { crate::lab::DATA_IFACE } else { "lo" };
-        let mut settings = self.stack.settings(paths, iface)?;
+        let several = matches!(self.stack.carrier, Carrier::Ob1Tcp | Carrier::UcxTcp);
+        let mut settings = match lab {
+            // Who can use several interfaces gets all there are.
+            Some(lab) if several => self.stack.settings(paths, &lab.data_ifaces())?,
+            _ => self.stack.settings(paths, iface)?,
+        };
         if self.stack.is_ours() {
             // On the hosts of a lab the launchers' network is there too, and Weir would use it as a second path. On this
             // machine all stacks go over the loopback interface.
@@ -166,7 +171,7 @@ impl Job<'_> {
         match self.stack.mpi {
             Mpi::Mpich => self.mpich(&mut command, lab, &mut settings.env),
             Mpi::Intel => self.intel(&mut command, lab, &settings.env),
-            Mpi::Openmpi => self.openmpi(&mut command, lab, &settings.env),
+            Mpi::Openmpi | Mpi::Debian => self.openmpi(&mut command, lab, &settings.env),
         }
         command.args(&settings.args).arg(self.program).args(self.args);
         Ok(command)
@@ -207,13 +212,15 @@ impl Job<'_> {
         }
     }
 
-    /// PRRTE starts one daemon on each host by the agent. Each daemon thinks its host is its own
+    /// PRRTE, or ORTE of Open MPI 4, starts one daemon on each host by the agent. Each daemon thinks its host is its own
     /// and binds its first rank to the first core: binding must be off where hosts share cores.
     fn openmpi(&self, command: &mut Command, lab: Option<&Lab>, env: &[(String, String)]) {
         command.args(["--allow-run-as-root", "--bind-to", "none", "-n", &self.ranks.to_string()]);
         match lab {
             Some(lab) => {
-                command.env("PRTE_MCA_plm_ssh_agent", &lab.agent);
+                command.env("PRTE_MCA_plm_ssh_agent", &lab.agent).env("OMPI_MCA_plm_rsh_agent", &lab.agent);
+                // Open MPI 4's daemons too speak by the launchers' network, not by the one that is measured.
+                command.env("OMPI_MCA_oob_tcp_if_include", lab.launcher_network());
                 let slots = self.ranks.div_ceil(lab.hosts.len().max(1));
                 let hosts: Vec<String> = self.hosts(lab).iter().map(|h| format!("{h}:{slots}")).collect();
                 command.args(["--map-by", "node", "--host", &hosts.join(",")]);

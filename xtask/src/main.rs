@@ -20,6 +20,7 @@ mod lab_data;
 mod launch;
 mod measured;
 mod mpi;
+mod nas;
 mod origin;
 mod packages;
 mod paths;
@@ -97,10 +98,11 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         #[arg(default_value = "")]
         only: String,
     },
-    /// Run only the tests of clusters: MPI programs started by Slurm, Intel MPI, hosts with many interfaces
+    /// Run only the tests of clusters: MPI programs started by Slurm, Intel MPI, Fortran under Debian's Open MPI 4.1, hosts with many interfaces
     #[command(after_help = "Examples:
   cargo xtask clusters
   cargo xtask clusters Slurm
+  cargo xtask clusters NAS
   cargo xtask clusters --no-build interfaces     with the provider and command that are there")]
     Clusters {
         /// Only those whose titles contain this
@@ -165,8 +167,12 @@ enum What {
     Mpi(bench::Options),
     /// Supersteps of BSPlib beside the same written with MPI, on one host and around a switch with short queues
     Bsp(bench::bsp::Options),
+    /// The NAS kernels LU, SP and MG in Fortran over Weir and over TCP, beside the same with BSPlib, with and without loss
+    Nas(bench::nas::Options),
     /// Requests and answers over BMI beside raw sockets, and beside the original libraries where they are
     Bmi(bench::bmi::Options),
+    /// A ping-pong over two links of which one is cut, over Weir and over what else may use both
+    Cut(bench::cut::Options),
     /// Start of many ranks on a few hosts: time, memory and descriptors, over Weir and over tcp
     Ranks(bench::ranks::Options),
     /// Instructions of one MPI_Send and of one MPI_Recv that finds its message
@@ -247,7 +253,9 @@ fn chore() -> ExitCode {
         Chore::Predictions { only, program } => suite::predictions(&paths, program, &only),
         Chore::Bench { what: What::Mpi(options) } => bench::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Bsp(options) } => bench::bsp::run(&paths, &options).map(|()| true),
+        Chore::Bench { what: What::Nas(options) } => bench::nas::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Bmi(options) } => bench::bmi::run(&paths, &options).map(|()| true),
+        Chore::Bench { what: What::Cut(options) } => bench::cut::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Ranks(options) } => bench::ranks::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Counts(options) } => bench::counts::run(&paths, &options).map(|()| true),
         Chore::Bench { what: What::Emulator(options) } => bench::emulator::run(&paths, &options).map(|()| true),

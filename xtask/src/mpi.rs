@@ -21,6 +21,8 @@ pub enum Mpi {
     Openmpi,
     /// Intel MPI: only what names it is tried with it.
     Intel,
+    /// Debian's Open MPI 4.1, which is installed and not fetched, with its Fortran: only what names it is tried with it.
+    Debian,
 }
 
 impl Mpi {
@@ -33,6 +35,7 @@ impl Mpi {
             Self::Mpich => "mpich",
             Self::Openmpi => "openmpi",
             Self::Intel => "impi",
+            Self::Debian => "debian-openmpi",
         }
     }
 
@@ -43,7 +46,11 @@ impl Mpi {
 
     /// A program of it.
     pub fn bin(self, paths: &Paths, program: &str) -> PathBuf {
-        self.folder(paths).join("bin").join(program)
+        match self {
+            // Under these names whatever other MPI is installed beside it.
+            Self::Debian => Path::new("/usr/bin").join(format!("{program}.openmpi")),
+            _ => self.folder(paths).join("bin").join(program),
+        }
     }
 }
 

@@ -156,6 +156,10 @@ impl Stack {
     /// If the MPI cannot use the carrier, or the Weir provider has not been built.
     pub fn settings(&self, paths: &Paths, iface: &str) -> Result<Settings> {
         let mut s = Settings::default();
+        if self.mpi == Mpi::Debian {
+            // The hosts share this machine's cores, and what its launcher knows of them is that each has all.
+            s.mca("mpi_yield_when_idle", "1");
+        }
         match (self.mpi, self.carrier) {
             (Mpi::Mpich, Carrier::UcxTcp) => {
                 s.env("MPIR_CVAR_CH4_NETMOD", "ucx");
@@ -173,6 +177,20 @@ impl Stack {
                 if !self.is_ours() {
                     s.env("FI_PROVIDER_PATH", &own);
                 }
+            }
+            (Mpi::Debian, Carrier::Ob1Tcp) => {
+                s.mca("pml", "ob1");
+                // Ranks of one host have its shared memory, as they have Weir's.
+                s.mca("btl", "self,vader,tcp");
+                s.mca("btl_tcp_if_include", iface);
+            }
+            (Mpi::Debian, carrier) => {
+                s.mca("pml", "cm");
+                s.mca("mtl", "ofi");
+                // Its btl/ofi, for windows, would open the provider as well.
+                s.mca("btl", "self");
+                let provider = s.provider(paths, carrier, iface)?;
+                s.mca("mtl_ofi_provider_include", provider);
             }
             (Mpi::Openmpi, Carrier::Own) => {
                 s.mca("pml", "ob1");
@@ -307,7 +325,10 @@ mod tests {
     #[test]
     fn the_interface_reaches_every_rival() {
         let paths = Paths::find();
-        for stack in Stack::all(&[]).into_iter().chain(Stack::of_intel(&[])).filter(|s| !s.is_ours()) {
+        let debian = |carrier| Stack { mpi: Mpi::Debian, carrier, ..Stack::one_stream() };
+        let debians = [Carrier::Ob1Tcp, Carrier::OfiTcp].map(debian);
+        let all = Stack::all(&[]).into_iter().chain(Stack::of_intel(&[])).chain(debians);
+        for stack in all.filter(|s| !s.is_ours()) {
             let settings = stack.settings(&paths, "net9").unwrap();
             let named = settings.env.iter().any(|(_, v)| v == "net9") || settings.args.iter().any(|a| a == "net9");
             assert!(named, "{} does not choose its interface", stack.name);

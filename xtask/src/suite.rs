@@ -11,8 +11,8 @@ use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
 use crate::{
-    any_mpi, bad_days, carriers, disk, dist, floors, interfaces, lab, measured, mpi, packages, predictions, readme,
-    requirements, slurm,
+    any_mpi, bad_days, carriers, disk, dist, floors, interfaces, lab, measured, mpi, nas, packages, predictions,
+    readme, requirements, slurm,
 };
 
 /// The crates that must build without the standard library.
@@ -444,7 +444,9 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
         ran = e2e::run(paths, quick, "", Instant::now() + END_TO_END, &mut note);
     }
     if world.is_ok() && ran.is_ok() {
-        ran = interfaces::run(paths, "", &mut note).and_then(|()| slurm::run(paths, "", &mut note));
+        ran = interfaces::run(paths, "", &mut note)
+            .and_then(|()| nas::run(paths, "", &mut note))
+            .and_then(|()| slurm::run(paths, "", &mut note));
     }
     carriers::on_one_host(paths, quick, "", Instant::now() + BY_CARRIER, &mut note);
     carriers::memory(paths, "", &mut note);
@@ -571,6 +573,7 @@ pub fn clusters(paths: &Paths, only: &str, build: bool) -> Result<bool> {
         any_mpi::on_intel(paths, only, &mut *note)?;
         e2e::on_intel(paths, only, &mut *note)?;
         interfaces::run(paths, only, &mut *note)?;
+        nas::run(paths, only, &mut *note)?;
         slurm::run(paths, only, note)
     })
 }

@@ -72,12 +72,23 @@ impl Common {
         } else {
             println!("{page}");
         }
-        if !self.no_report {
-            let file = paths.root.join("docs/lab").join(format!("{}-{name}.md", today()));
-            write(&file, page)?;
+        if let Some(file) = self.write(paths, name, page)? {
             eprintln!("written to {}", file.display());
         }
         Ok(())
+    }
+
+    /// Writes the page, unless none is wanted, and returns where.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self, paths: &Paths, name: &str, page: &str) -> Result<Option<PathBuf>> {
+        let file = paths.root.join("docs/lab").join(format!("{}-{name}.md", today()));
+        if self.no_report {
+            return Ok(None);
+        }
+        write(&file, page)?;
+        Ok(Some(file))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -193,15 +193,7 @@ struct Programs {
 impl Programs {
     fn build(paths: &Paths, common: &Common) -> Result<Self> {
         let folder = common.library(paths, "bsp")?;
-        let bsp = folder.join("relation");
-        let source = paths.root.join("tests/bsp/relation.c");
-        let mut cc = Command::new("cc");
-        cc.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
-            .arg(paths.root.join("include"))
-            .arg(&source);
-        cc.arg("-o").arg(&bsp).arg("-L").arg(&folder).args(["-lweir-bsp", "-lm"]);
-        cc.arg(format!("-Wl,-rpath,{}", folder.display()));
-        run_quiet(&mut cc).with_context(|| format!("{} does not compile", source.display()))?;
+        let bsp = compile(paths, &folder, "tests/bsp/relation.c", "relation")?;
         for mpi in Mpi::ALL {
             mpi::compile_these(paths, mpi, &["relation"])?;
         }
@@ -211,6 +203,20 @@ impl Programs {
     fn of(&self, paths: &Paths, side: &Side) -> PathBuf {
         if side.how.is_none() { self.bsp.clone() } else { mpi::program(paths, side.stack.mpi, "relation") }
     }
+}
+
+/// Makes a program of BSPlib into the library's folder.
+///
+/// # Errors
+/// If it does not compile.
+pub fn compile(paths: &Paths, folder: &Path, source: &str, name: &str) -> Result<PathBuf> {
+    let (source, out) = (paths.root.join(source), folder.join(name));
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(paths.root.join("include")).arg(&source);
+    cc.arg("-o").arg(&out).arg("-L").arg(folder).args(["-lweir-bsp", "-lm"]);
+    cc.arg(format!("-Wl,-rpath,{}", folder.display()));
+    run_quiet(&mut cc).with_context(|| format!("{} does not compile", source.display()))?;
+    Ok(out)
 }
 
 fn arguments(cell: &Cell, side: &Side, seconds: f64) -> Vec<String> {

@@ -178,7 +178,7 @@ fn command(
         // It keeps no messages from its provider where it is told `ofi`.
         Mpi::Intel => &mut command,
         Mpi::Mpich => command.env("MPIR_CVAR_NOLOCAL", "1"),
-        Mpi::Openmpi => command.args(["--allow-run-as-root", "--bind-to", "none"]),
+        Mpi::Openmpi | Mpi::Debian => command.args(["--allow-run-as-root", "--bind-to", "none"]),
     };
     if let Some(carrier) = carrier {
         // All is done by the thread that is looked at; and nobody is given up because the counter is slow.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cells::{Better, Cell, Goal, Metric};
-use super::measure::{Launch, Results, stacks_of};
+use super::measure::{Launch, Results, Spread, stacks_of};
 use crate::lab::Counts;
 use crate::stack::Stack;
 
@@ -136,6 +136,17 @@ fn beside_before(results: &Results, cell: &Cell, stack: &Stack, metric: Metric) 
     Some(median(&stack.is_before()?)? / median(&stack.name)?)
 }
 
+/// How long a lost packet held up a worker of a farm, in milliseconds: what the farm took longer than without losses, by all its workers, divided by the packets lost in a launch.
+fn held_up_ms(results: &Results, cell: &Cell, stack: &Stack) -> Option<f64> {
+    let metric = cell.metrics.first().filter(|_| cell.section == "farm" && cell.wire.loss > 0.0)?;
+    let clean = format!("{}/0%", cell.id.rsplit_once('/')?.0);
+    let longer =
+        results.spread(&cell.id, &stack.name, *metric)?.median - results.spread(&clean, &stack.name, *metric)?.median;
+    let good = results.of(&cell.id, &stack.name).iter().filter(|launch| launch.result.is_ok());
+    let lost = Spread::of(good.map(|launch| launch.counts.lost as f64).collect())?.median;
+    (lost > 0.0).then(|| longer * 1e3 * (cell.ranks - 1) as f64 / lost)
+}
+
 /// What a reader must know to read the cells of a section.
 fn note(section: &str) -> Option<&'static str> {
     match section {
@@ -194,6 +205,11 @@ fn cell_table(text: &mut String, results: &Results, cell: &Cell, stacks: &[Stack
         if let Some(ratio) = streams_ratio(results, cell, *metric) {
             let _ = writeln!(text, "\nTen streams beside one, {}: {}.", metric.label, number(ratio));
         }
+    }
+    let held_up = |stack: &Stack| Some(format!("{} {:.3}", stack.name, held_up_ms(results, cell, stack)?));
+    let held_up: Vec<String> = stacks_of(cell, stacks).iter().filter_map(held_up).collect();
+    if !held_up.is_empty() {
+        let _ = writeln!(text, "\nA lost packet held up a worker by so many ms: {}.", held_up.join(", "));
     }
     for stack in stacks_of(cell, stacks) {
         for metric in &cell.metrics {
@@ -334,6 +350,24 @@ mod tests {
         let open = results(&all[0].id, &[("weir-mpich", 5.0)]);
         assert_eq!(judge(&open, &all[0], &stacks, &all[0].goals[0]).met, None);
         assert!(markdown(&bad, &all, &stacks, &[]).contains("**not reached**"));
+    }
+
+    #[test]
+    fn a_farm_tells_what_a_lost_packet_cost() {
+        let all = cells(&["farm".into()], Extent { quick: true, seconds: 1.0 });
+        let lossy = all.iter().find(|cell| cell.wire.loss > 0.0).unwrap();
+        let clean = all.iter().find(|cell| cell.section == "farm" && cell.wire.loss == 0.0).unwrap();
+        let mut results = Results::default();
+        for (cell, seconds, lost) in [(clean, 1.0, 0), (lossy, 1.5, 300)] {
+            let counts = Counts { lost, ..Counts::default() };
+            let (result, took) = (Ok(json!({"seconds": seconds, "mb_per_s": 1.0})), Duration::from_secs(1));
+            let launch = Launch { result, ended_by_limit: None, took, counts };
+            results.launches.insert((cell.id.clone(), "weir-mpich".to_owned()), vec![launch]);
+        }
+        let text = markdown(&results, &all, &Stack::all(&["cubic".into()]), &[]);
+        // Half a second longer for each of three workers, and 300 packets.
+        assert_eq!(text.matches("held up a worker").count(), 1, "{text}");
+        assert!(text.contains("held up a worker by so many ms: weir-mpich 5.000."), "{text}");
     }
 
     #[test]
