@@ -395,6 +395,13 @@ pub unsafe extern "C" fn bsp_put_at(
     nbytes: usize,
     place: *const c_char,
 ) {
+    if nbytes == 8 && !src.is_null() {
+        // SAFETY: readable (caller).
+        let data = || unsafe { src.cast::<[u8; 8]>().read() };
+        if process().is_some_and(|process| process.put_eight(pid as u32 as usize, dst as usize, offset, data)) {
+            return;
+        }
+    }
     // SAFETY: the caller's.
     unsafe {
         put(&Call { name: "bsp_put", place: at(place) }, &Range { pid, base: dst, offset, local: src, nbytes }, false)

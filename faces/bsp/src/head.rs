@@ -7,7 +7,7 @@ use crate::registry::EVENT_BYTES;
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 80;
 /// Of superstep messages. Processes of different versions refuse each other when they meet.
-pub const WIRE_VERSION: u16 = 1;
+pub const WIRE_VERSION: u16 = 2;
 /// `WBSP`.
 const MAGIC: u32 = u32::from_le_bytes(*b"WBSP");
 /// No superstep message is longer.
@@ -22,11 +22,28 @@ pub enum Ends {
     Program,
 }
 
+impl Ends {
+    /// As it travels.
+    #[inline]
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Ends::Sync => 1,
+            Ends::Program => 2,
+        }
+    }
+}
+
+/// Beside the code of what it ended with.
+const HAS_BOARD: u64 = 1 << 8;
+
 /// The head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// `bsp_sync` or `bsp_end`.
     pub ends: Ends,
+    /// Its sender has the board of this host.
+    pub has_board: bool,
     /// Counted from 0.
     pub superstep: u64,
     /// Bytes of what follows, in this order: the calls that all make alike, ...
@@ -70,6 +87,7 @@ impl Head {
     pub fn empty(ends: Ends, superstep: u64) -> Head {
         Head {
             ends,
+            has_board: false,
             superstep,
             events: 0,
             letters: 0,
@@ -86,10 +104,7 @@ impl Head {
     /// As it travels.
     #[must_use]
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
-        let kind: u64 = match self.ends {
-            Ends::Sync => 1,
-            Ends::Program => 2,
-        };
+        let kind = u64::from(self.ends.code()) | if self.has_board { HAS_BOARD } else { 0 };
         let words = [
             u64::from(MAGIC) | u64::from(WIRE_VERSION) << 32 | kind << 48,
             self.superstep,
@@ -126,13 +141,15 @@ impl Head {
         if (first >> 32) as u16 != WIRE_VERSION {
             return Err(Malformed("it is of another version"));
         }
-        let ends = match first >> 48 {
+        let has_board = first >> 48 & HAS_BOARD != 0;
+        let ends = match first >> 48 & !HAS_BOARD {
             1 => Ends::Sync,
             2 => Ends::Program,
             _ => return Err(Malformed("its kind is unknown")),
         };
         let head = Head {
             ends,
+            has_board,
             superstep,
             events,
             letters,

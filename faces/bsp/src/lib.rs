@@ -5,6 +5,7 @@
 //! | `entry` | the symbols that C calls; arguments are checked there |
 //! | `process` | one process from `bsp_begin` to `bsp_end` |
 //! | `superstep`, `effects` | the end of a superstep; what it does to memory |
+//! | `meeting` | how processes of one host meet there, without messages |
 //! | `checking`, `conflicts` | check mode: which puts and gets meet; finding them is pure |
 //! | `ledger`, `collecting` | what each superstep cost, and how it comes to files |
 //! | `settings` | `WEIR_BSP_*` |
@@ -25,6 +26,7 @@ mod entry;
 mod fail;
 pub mod head;
 pub mod ledger;
+mod meeting;
 pub mod packing;
 mod place;
 mod process;

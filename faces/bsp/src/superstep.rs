@@ -1,16 +1,18 @@
 //! The end of a superstep: what was asked for takes effect (`spec/bsp.md` 4 to 6).
 //!
-//! 1. Everybody tells everybody how much there is for it; what is short goes with it. Who has heard all knows that all are here: the barrier.
+//! 1. Everybody tells everybody how much there is for it; what is short goes with it. Who has heard all knows that all are here: the barrier. By messages, or on a board where all
+//!    are on one host (`meeting`).
 //! 2. Bodies that are long follow, each into memory of its size.
 //! 3. What others get is read and sent; runs that travel alone go from memory to memory.
 //! 4. What was got is written, then what is put, in the order of the processes; then registrations take effect, and messages are in the queue.
 
 use crate::aligned::Aligned;
 use crate::checking;
-use crate::effects::{self, Arrived};
+use crate::effects::{self, Arrived, Came};
 use crate::fail;
 use crate::head::{BODY_MAX, Ends, HEAD_BYTES, Head};
 use crate::ledger::{Entry, since};
+use crate::meeting;
 use crate::packing::{Malformed, Runs};
 use crate::place::Place;
 use crate::process::{Outgoing, Process};
@@ -51,6 +53,10 @@ pub struct Scratch {
     heads: Vec<Head>,
     /// ... and by source.
     theirs: Vec<Head>,
+    /// Whose bodies went with the heads, by destination, ...
+    went: Vec<bool>,
+    /// ... and how they come, by source.
+    came: Vec<Came>,
     /// What leaves, by destination; of even and odd supersteps.
     flights: [Vec<Outgoing>; 2],
     /// What others got, by them; of even and odd supersteps.
@@ -65,9 +71,14 @@ pub struct Scratch {
 pub fn end(process: &mut Process, ends: Ends, place: Place) {
     let name = if ends == Ends::Sync { "bsp_sync" } else { "bsp_end" };
     let superstep = process.superstep;
+    let met = match meet_idle(process, ends) {
+        Ok(Met::All) => return,
+        Ok(met) => Ok(met),
+        Err(trouble) => Err(trouble),
+    };
     // Taken out, so that it and the process can be changed side by side. If it does not come back, nothing does.
     let mut scratch = std::mem::take(&mut process.scratch);
-    let result = exchange(process, &mut scratch, ends, place);
+    let result = met.and_then(|met| exchange(process, &mut scratch, ends, place, met));
     process.scratch = scratch;
     let Err(trouble) = result else { return };
     let doing = format!("{place}{name}, superstep {superstep}: ");
@@ -79,16 +90,45 @@ pub fn end(process: &mut Process, ends: Ends, place: Place) {
     }
 }
 
-/// Whether the body goes with the head.
+/// How far a superstep has come before the long way is gone.
+enum Met {
+    /// Not at all.
+    Not,
+    /// All have met, and some have said something to this process: a bit for each.
+    Telling(u64),
+    /// To its end: nobody had asked for anything.
+    All,
+}
+
+/// The end of a superstep in which this process has asked for nothing, where all meet on a board. Most that is done elsewhere is not to be done here, and is not looked at.
+#[inline]
+fn meet_idle(process: &mut Process, ends: Ends) -> Result<Met, Trouble> {
+    let superstep = process.superstep;
+    if ends != Ends::Sync || superstep < meeting::FIRST || !process.is_idle() {
+        return Ok(Met::Not);
+    }
+    let Some(meeting) = &mut process.meeting else { return Ok(Met::Not) };
+    meeting.post(superstep, ends);
+    let telling = meeting::wait_for_all(process, ends)?;
+    if telling != 0 {
+        return Ok(Met::Telling(telling));
+    }
+    process.inbox.clear(process.tags[1]);
+    process.tags = [process.tags[1], process.tags[2], process.tags[2]];
+    process.superstep += 1;
+    Ok(Met::All)
+}
+
+/// Whether the body goes with the head, in a message.
 fn is_short(head: &Head) -> bool {
     head.body() + HEAD_BYTES as u64 <= SHORT_BYTES as u64
 }
 
-fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Place) -> Result<(), Trouble> {
+fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Place, met: Met) -> Result<(), Trouble> {
     let (pid, n, superstep) = (process.pid(), process.nprocs(), process.superstep);
     let side = (superstep % 2) as usize;
     let mut entry = process.ledger.is_some().then(|| begin_entry(process));
-    let Scratch { events, heads, theirs, flights, replies, order, answers } = scratch;
+    let Scratch { events, heads, theirs, went, came, flights, replies, order, answers } = scratch;
     let (events, flights, replies) = (&mut events[side], &mut flights[side], &mut replies[side]);
 
     // What left two supersteps ago has left by now, mostly; its memory is used again.
@@ -108,30 +148,51 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     }
     process.buffered = 0;
     heads.clear();
-    heads.extend(flights.iter().map(|flight| head_of(flight, ends, superstep, events.len(), process.tags[1])));
+    let (tag, has_board) = (process.tags[1], process.meeting.is_some());
+    let head = |flight: &Outgoing| Head { has_board, ..head_of(flight, ends, superstep, events.len(), tag) };
+    heads.extend(flights.iter().map(head));
     set_order(process, order);
 
     // 1. Heads.
-    await_firsts(process, superstep)?;
-    for &to in order.iter() {
-        send_first(process, to, &heads[to], events, &flights[to])?;
+    let on_board = process.meeting.is_some() && superstep >= meeting::FIRST;
+    if on_board {
+        went.clear();
+        went.resize(n, true);
+        let telling = match met {
+            Met::Telling(telling) => telling,
+            Met::Not | Met::All => {
+                post(process, heads, went, flights, events)?;
+                meeting::wait_for_all(process, ends)?
+            }
+        };
+        met_now(process, &mut entry);
+        read_rows(process, theirs, came, &heads[pid], telling)?;
+    } else {
+        await_firsts(process, superstep)?;
+        for &to in order.iter() {
+            send_first(process, to, &heads[to], events, &flights[to])?;
+        }
+        if let Some(wire) = &mut process.wire {
+            wire.wait(Kind::first(superstep))?;
+        }
+        met_now(process, &mut entry);
+        read_heads(process, theirs, &heads[pid], ends)?;
+        went.clear();
+        went.extend(heads.iter().map(is_short));
+        came.clear();
+        came.extend(theirs.iter().map(|head| if is_short(head) { Came::First } else { Came::Later }));
+        check_memory(process, theirs)?;
     }
-    if let Some(wire) = &mut process.wire {
-        wire.wait(Kind::first(superstep))?;
-    }
-    if let Some((entry, _)) = &mut entry {
-        entry.met_ns = process.begun.elapsed().as_nanos() as u64;
-    }
-    read_heads(process, theirs, &heads[pid], ends)?;
-    check_memory(process, theirs)?;
 
     // 2. Bodies.
     for &from in order.iter() {
-        await_body(process, from, &theirs[from], superstep)?;
+        if came[from] == Came::Later {
+            await_body(process, from, &theirs[from], superstep)?;
+        }
         await_got(process, from, &flights[from], &mut answers[from], superstep)?;
     }
     for &to in order.iter() {
-        if !is_short(&heads[to]) {
+        if !went[to] {
             send_body(process, to, events, &flights[to], superstep)?;
         }
     }
@@ -139,7 +200,7 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         wire.wait(Kind::Body)?;
     }
     keep_own_letters(process, &flights[pid], side);
-    let arrived = effects::arrived(process, theirs, events, &flights[pid]);
+    let arrived = effects::arrived(process, theirs, events, &flights[pid], came);
 
     // 3. What travels alone, and gets. All that is to come has its place before anything is sent: who sends more than is taken in elsewhere waits, and two that wait for each
     //    other would go on only by what the engine does against that.
@@ -174,7 +235,13 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         effects::write_got(wanted, data).map_err(|e| Trouble::Bad(from, e))?;
     }
     for (from, parts) in arrived.iter().enumerate() {
-        effects::apply(process, parts.puts).map_err(|e| Trouble::Bad(from, e))?;
+        match &process.meeting {
+            Some(meeting) if came[from] == Came::ButPuts => {
+                meeting.puts(from, &theirs[from]).and_then(|puts| effects::apply_shared(process, &puts))
+            }
+            _ => effects::apply(process, parts.puts),
+        }
+        .map_err(|e| Trouble::Bad(from, e))?;
     }
     if arrived.iter().any(|parts| !parts.events.is_empty()) {
         effects::agree(process, &arrived)?;
@@ -187,7 +254,10 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     }
     process.tags = [process.tags[1], process.tags[2], process.tags[2]];
     process.superstep += 1;
-    if ends == Ends::Sync {
+    if superstep + 1 == meeting::FIRST {
+        begin_meeting(process, theirs)?;
+    }
+    if ends == Ends::Sync && process.meeting.is_none() {
         // What comes of the next superstep while the program computes has its place.
         await_firsts(process, superstep + 1)?;
     }
@@ -203,6 +273,94 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         end_entry(process, entry, moved, (heads, theirs), place);
     }
     Ok(())
+}
+
+fn met_now(process: &Process, entry: &mut Option<(Entry, Carried)>) {
+    if let Some((entry, _)) = entry {
+        entry.met_ns = process.begun.elapsed().as_nanos() as u64;
+    }
+}
+
+/// All have the board, or nobody uses it.
+fn begin_meeting(process: &mut Process, theirs: &[Head]) -> Result<(), Trouble> {
+    if !theirs.iter().all(|head| head.has_board) {
+        process.meeting = None;
+    }
+    let (Some(meeting), Some(wire)) = (&mut process.meeting, &mut process.wire) else { return Ok(()) };
+    meeting.begin();
+    Ok(wire.watch()?)
+}
+
+/// Tells the others, on the board, what there is for them. Bodies that find no room there follow as messages.
+fn post(
+    process: &mut Process,
+    heads: &[Head],
+    went: &mut [bool],
+    flights: &[Outgoing],
+    events: &[u8],
+) -> Result<(), Trouble> {
+    let pid = process.pid();
+    let Some(meeting) = &mut process.meeting else { return Ok(()) };
+    for (to, head) in heads.iter().enumerate().filter(|(to, head)| *to != pid && head.body() > 0) {
+        check_body(to, head)?;
+        went[to] = meeting.say(to, head, &parts(events, &flights[to]));
+    }
+    if let Some(own) = heads.get(pid) {
+        meeting.post(own.superstep, own.ends);
+    }
+    Ok(())
+}
+
+/// What the others say on the board to this process; `telling`: who does. Bodies that are there are copied: from then on nobody changes them.
+fn read_rows(
+    process: &mut Process,
+    theirs: &mut Vec<Head>,
+    came: &mut Vec<Came>,
+    own: &Head,
+    telling: u64,
+) -> Result<(), Trouble> {
+    let (pid, superstep, side) = (process.pid(), own.superstep, (own.superstep % 2) as usize);
+    theirs.clear();
+    came.clear();
+    let tells = |from: usize| telling >> from & 1 != 0;
+    for from in 0..process.nprocs() {
+        let mut head = Head { tag: own.tag, ..Head::empty(own.ends, superstep) };
+        let mut how = Came::Copied;
+        if let Some(meeting) = process.meeting.as_ref().filter(|_| tells(from)) {
+            let (said, is_there) = meeting.head(from, superstep).map_err(|e| Trouble::Bad(from, e))?;
+            head = said;
+            how = match is_there {
+                false => Came::Later,
+                // Who wants to look at all puts has them copied.
+                true if process.check || process.ledger.is_some() || head.puts_apart > 0 => Came::Copied,
+                true => Came::ButPuts,
+            };
+            if head.superstep != superstep || head.ends != own.ends {
+                return Err(Trouble::Bad(from, Malformed("it is of another superstep")));
+            }
+            check_tag(from, &head, own)?;
+        }
+        theirs.push(if from == pid { *own } else { head });
+        came.push(how);
+    }
+    check_memory(process, theirs)?;
+    for from in (0..process.nprocs()).filter(|from| tells(*from) && came[*from] != Came::Later) {
+        let Some(meeting) = &process.meeting else { return Ok(()) };
+        let body = &mut process.bodies[side][from];
+        meeting.body(from, &theirs[from], came[from], body).map_err(|e| Trouble::Bad(from, e))?;
+    }
+    Ok(())
+}
+
+fn check_tag(from: usize, head: &Head, own: &Head) -> Result<(), Trouble> {
+    if head.tag == own.tag { Ok(()) } else { Err(Trouble::Bad(from, Malformed("its tags have another size"))) }
+}
+
+fn check_body(to: usize, head: &Head) -> Result<(), Trouble> {
+    if head.body() <= BODY_MAX {
+        return Ok(());
+    }
+    Err(Trouble::Wrong(format!("{} bytes for process {to}: more than {BODY_MAX}", head.body())))
 }
 
 /// To whom in which order.
@@ -262,9 +420,7 @@ fn parts<'a>(events: &'a [u8], out: &'a Outgoing) -> [&'a [u8]; 5] {
 
 fn send_first(process: &mut Process, to: usize, head: &Head, events: &[u8], out: &Outgoing) -> Result<(), Trouble> {
     let Some(wire) = &mut process.wire else { return Ok(()) };
-    if head.body() > BODY_MAX {
-        return Err(Trouble::Wrong(format!("{} bytes for process {to}: more than {BODY_MAX}", head.body())));
-    }
+    check_body(to, head)?;
     let encoded = head.encode();
     let [a, b, c, d, e] = parts(events, out);
     let pieces: [&[u8]; 6] = [&encoded, a, b, c, d, e];
@@ -289,16 +445,9 @@ fn read_heads(process: &Process, heads: &mut Vec<Head>, own: &Head, ends: Ends) 
             return Err(Trouble::Bad(from, Malformed("it is of another superstep or length")));
         }
         if head.ends != ends {
-            let name = |ends: Ends| if ends == Ends::Sync { "bsp_sync" } else { "bsp_end" };
-            return Err(Trouble::Common(format!(
-                "process {from} called {} where this one called {}: all must call bsp_sync equally often",
-                name(head.ends),
-                name(ends)
-            )));
+            return Err(Trouble::Common(meeting::ended_otherwise(from, ends)));
         }
-        if head.tag != own.tag {
-            return Err(Trouble::Bad(from, Malformed("its tags have another size")));
-        }
+        check_tag(from, &head, own)?;
         heads.push(head);
     }
     Ok(())

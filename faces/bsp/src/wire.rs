@@ -32,10 +32,12 @@ pub enum Kind {
     Apart = 5,
     /// A run that was got, and travels alone.
     ApartReply = 6,
+    /// Nothing: of who meets on a board. That one waits for it tells whether its sender lives.
+    Watch = 7,
 }
 
 /// How many kinds there are.
-const KINDS: usize = 7;
+const KINDS: usize = 8;
 /// Bits of a receive's context that say of whom; the others say how long it must be (0 for what has any length).
 const PID_BITS: u32 = 20;
 const PID_MASK: usize = (1 << PID_BITS) - 1;
@@ -103,6 +105,8 @@ pub struct Wire {
     /// Sends whose memory is still the engine's, by whose it is.
     sending: [usize; 3],
     news: Box<[u8; NEWS_BYTES]>,
+    /// Why processes are gone whose [`Kind::Watch`] is awaited.
+    lost: Vec<Option<DownReason>>,
 }
 
 impl Wire {
@@ -123,6 +127,7 @@ impl Wire {
             awaits: None,
             sending: [0; 3],
             news: Box::new([0; NEWS_BYTES]),
+            lost: vec![None; names.len()],
         };
         wire.listen()?;
         Ok(wire)
@@ -223,6 +228,42 @@ impl Wire {
         }
     }
 
+    /// From now on it is known of all others when they are gone, though nothing is awaited of them: [`Wire::lost`].
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn watch(&mut self) -> Result<(), WireError> {
+        let own = self.own;
+        (0..self.peers.len()).filter(|pid| *pid != own).try_for_each(|pid| self.watch_one(pid))
+    }
+
+    fn watch_one(&mut self, pid: usize) -> Result<(), WireError> {
+        // SAFETY: no memory.
+        match unsafe { self.post(pid, Kind::Watch, 0, &[]) } {
+            Err(WireError::Gone { reason, .. }) => self.lost[pid] = Some(reason),
+            other => other?,
+        }
+        Ok(())
+    }
+
+    /// Why a process that is watched is gone, if it is.
+    #[must_use]
+    pub fn lost(&self, pid: usize) -> Option<DownReason> {
+        self.lost[pid]
+    }
+
+    /// A process is waited for that has nothing to send: where only its silence tells of its death, it is asked for an acknowledgement.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn nudge(&mut self, pid: usize) -> Result<(), WireError> {
+        if self.endpoint.shares_memory_with(self.peers[pid]) {
+            Ok(())
+        } else {
+            self.send_copy(pid, Kind::Watch, 0, &[])
+        }
+    }
+
     /// Whether receives of this kind are open.
     #[must_use]
     pub fn is_waiting(&self, kind: Kind) -> bool {
@@ -299,6 +340,10 @@ impl Wire {
                 Ok(())
             }
             Err(OpError::PeerDown(reason)) if c.user == Kind::News as u64 => Err(WireError::Other(reason.to_string())),
+            Err(OpError::PeerDown(reason)) if c.user == Kind::Watch as u64 && is_receive => {
+                self.lost[c.context & PID_MASK] = Some(reason);
+                Ok(())
+            }
             Err(OpError::PeerDown(reason)) => {
                 let pid = if is_receive { c.context & PID_MASK } else { c.context >> 2 };
                 Err(WireError::Gone { pid, reason })
@@ -319,7 +364,7 @@ impl Wire {
             return Err(WireError::Other(format!("process {pid} sent {} bytes where {len} were to come", c.len)));
         }
         self.posted[kind] -= 1;
-        Ok(())
+        if kind == Kind::Watch as usize { self.watch_one(pid) } else { Ok(()) }
     }
 
     /// Calls until it is not told to try again.

@@ -71,6 +71,15 @@ impl<'a> SharedBytes<'a> {
         })
     }
 
+    /// The word of this number, if it lies within. Read once: what is checked is this value.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, number: usize) -> Option<u64> {
+        let there = (number + 1) * WORD <= self.len;
+        let word = self.words.get(number).filter(|_| there)?;
+        Some(u64::from_le(word.load(Ordering::Relaxed)))
+    }
+
     /// All of it in a vector.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
