@@ -2,7 +2,7 @@
 
 use crate::head::HEAD_BYTES;
 use crate::head::Head;
-use crate::packing::{Malformed, Run, Runs};
+use crate::packing::{Malformed, Run, Runs, SHORT_AREA, key_of_eight};
 use crate::place::Place;
 use crate::process::{Outgoing, Process, Wanted};
 use crate::registry::{Disagreement, EVENT_BYTES, Event, NULL_AREA};
@@ -142,6 +142,10 @@ struct Near {
     base: usize,
     /// 0: none yet.
     size: u64,
+    /// What the first words of puts of eight bytes into it have above the offset; ...
+    key: u64,
+    /// ... their offsets are below this.
+    eights: u64,
 }
 
 impl Near {
@@ -153,9 +157,24 @@ impl Near {
         }
         let at = target(process, run)?;
         if let Some((base, size)) = process.registry.area(run.slot, process.pid()) {
-            *self = Near { slot: run.slot, base, size };
+            let (key, eights) = (key_of_eight(run.slot), size.saturating_sub(7));
+            *self = Near {
+                slot: run.slot,
+                base,
+                size,
+                key: key.unwrap_or(0),
+                eights: if key.is_some() { eights } else { 0 },
+            };
         }
         Ok(at)
+    }
+
+    /// Where the eight bytes go that are put by a run with this first word; `None`: that has to be looked at more closely.
+    #[inline]
+    fn eight(&self, word: u64) -> Option<*mut [u8; WORD]> {
+        let offset = word % SHORT_AREA;
+        let known = word / SHORT_AREA == self.key && offset < self.eights;
+        known.then(|| self.base.wrapping_add(offset as usize) as *mut [u8; WORD])
     }
 }
 
@@ -185,6 +204,18 @@ pub fn apply(process: &Process, puts: &[u8]) -> Result<(), Malformed> {
 pub fn apply_shared(process: &Process, puts: &SharedBytes<'_>) -> Result<(), Malformed> {
     let (mut near, mut at, words) = (Near::default(), 0, puts.len() / WORD);
     while at < words {
+        // Most are like the one before.
+        let mut alike = 0;
+        for [word, data] in puts.pairs(at) {
+            let Some(to) = near.eight(word) else { break };
+            // SAFETY: the program registered this memory, and does not look at it now.
+            unsafe { to.write(data.to_le_bytes()) };
+            alike += 1;
+        }
+        at += 2 * alike;
+        if at >= words {
+            break;
+        }
         at = apply_one(process, &mut near, puts, at).ok_or(Malformed("a record is cut off"))??;
     }
     Ok(())

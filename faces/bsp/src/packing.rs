@@ -86,6 +86,12 @@ pub fn start_of(slot: u32, offset: u64) -> Option<u64> {
     (slot < SHORT_SLOTS && offset < SHORT_OFFSETS).then(|| offset | u64::from(slot) << 52)
 }
 
+/// What stands above the offset in the first word of a put of eight bytes; `None`: it is never short in this slot.
+#[must_use]
+pub fn key_of_eight(slot: u32) -> Option<u64> {
+    start_of(slot, 0).map(|start| (start | EIGHT) / SHORT_OFFSETS)
+}
+
 impl Default for Records {
     fn default() -> Self {
         Records { bytes: Vec::new(), used: 0, continues: NOTHING, last: 0, separate: false }

@@ -110,6 +110,8 @@ struct Known {
     size: u64,
     /// Eight bytes may be put to offsets below this without another question, ...
     eights: u64,
+    /// ... whose first word begins with this.
+    start: u64,
     slot: u32,
 }
 
@@ -199,7 +201,8 @@ impl Process {
             let size = self.registry.size_everywhere(slot).unwrap_or(0);
             // In check mode each put has a place.
             let eights = if self.check { 0 } else { size.min(SHORT_AREA).saturating_sub(7) };
-            *known = Known { base, size, eights: if start_of(slot, 0).is_some() { eights } else { 0 }, slot };
+            let (start, eights) = start_of(slot, 0).map_or((0, 0), |start| (start, eights));
+            *known = Known { base, size, eights, start, slot };
         }
         let slot = known.slot;
         let (_, size) = self.registry.area(slot, pid)?;
@@ -211,13 +214,17 @@ impl Process {
     #[inline]
     pub fn put_eight(&mut self, pid: usize, base: usize, offset: usize, data: impl FnOnce() -> [u8; 8]) -> bool {
         let known = &self.cache[cached_at(base)];
-        if known.base != base || offset as u64 >= known.eights || self.buffered + EIGHT_BYTES as u64 > self.budget {
+        let buffered = self.buffered.wrapping_add(EIGHT_BYTES as u64);
+        if known.base != base || offset as u64 >= known.eights || buffered > self.budget {
             return false;
         }
-        let start = offset as u64 | u64::from(known.slot) << 52;
-        let done = self.out.get_mut(pid).is_some_and(|out| out.puts.put_eight(start, data()));
-        self.buffered += if done { EIGHT_BYTES as u64 } else { 0 };
-        done
+        let start = offset as u64 | known.start;
+        let Some(out) = self.out.get_mut(pid) else { return false };
+        if !out.puts.put_eight(start, data()) {
+            return false;
+        }
+        self.buffered = buffered;
+        true
     }
 
     /// Why there is none, for people.
