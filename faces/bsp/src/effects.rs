@@ -25,6 +25,15 @@ pub enum Came {
     Later,
 }
 
+/// How what a process says comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coming {
+    /// Its body.
+    pub body: Came,
+    /// What is put and travels alone is lent, and not sent.
+    pub lends: bool,
+}
+
 /// What arrived of a process: its parts.
 #[derive(Clone, Copy, Default)]
 pub struct Arrived<'a> {
@@ -52,10 +61,10 @@ pub fn arrived<'a>(
     theirs: &[Head],
     events: &'a [u8],
     own: &'a Outgoing,
-    came: &[Came],
+    coming: &[Coming],
 ) -> Vec<Arrived<'a>> {
     let (pid, side) = (process.pid(), (process.superstep % 2) as usize);
-    let of = |(from, (head, came)): (usize, (&Head, &Came))| {
+    let of = |(from, (head, coming)): (usize, (&Head, &Coming))| {
         let (count, payload, puts_apart) = (head.letter_count, head.letter_payload, head.puts_apart);
         if from == pid {
             // SAFETY: of this side's buffers, which nobody writes to any more in this superstep and the next.
@@ -64,10 +73,10 @@ pub fn arrived<'a>(
             return Arrived { events, letters, gets, puts, places: &own.sealed, count, payload, puts_apart };
         }
         let parts = head.parts();
-        let body = if *came == Came::ButPuts { parts.puts.start } else { head.body() as usize };
+        let body = if coming.body == Came::ButPuts { parts.puts.start } else { head.body() as usize };
         // SAFETY: all of it has come, and nobody writes to it any more in this superstep and the next.
         let bytes = unsafe {
-            if *came == Came::First {
+            if coming.body == Came::First {
                 long(process.firsts[side][from].bytes(HEAD_BYTES + body)).get(HEAD_BYTES..).unwrap_or(&[])
             } else {
                 long(process.bodies[side][from].bytes(body)).get(..body).unwrap_or(&[])
@@ -78,7 +87,7 @@ pub fn arrived<'a>(
         let [puts, places] = [parts.puts, parts.places].map(part);
         Arrived { events, letters, gets, puts, places, count, payload, puts_apart }
     };
-    theirs.iter().zip(came).enumerate().map(of).collect()
+    theirs.iter().zip(coming).enumerate().map(of).collect()
 }
 
 /// # Safety

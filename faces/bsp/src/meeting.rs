@@ -74,9 +74,36 @@ impl Meeting {
         Ok(Meeting { board, made: None, looks: looks(crowded) })
     }
 
-    /// All have it.
-    pub fn begin(&mut self) {
+    /// All have it. `reach`: of which of them this process can read the memory, a bit for each.
+    pub fn begin(&mut self, reach: u64) {
         self.made = None;
+        self.board.set_reach(reach);
+    }
+
+    /// Whether a process can read this one's memory.
+    #[must_use]
+    pub fn reaches(&self, other: usize) -> bool {
+        self.board.reaches(other)
+    }
+
+    /// Tells a process to which something was said where what it is lent lies: addresses, in the order of the runs. False: there is no room for that.
+    pub fn lend(&mut self, superstep: u64, to: usize, addresses: &[u8]) -> bool {
+        self.board.lend(superstep, to, addresses)
+    }
+
+    /// Where a process has what it lends for a run, of so many.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn lent(&self, from: usize, superstep: u64, runs: u32, number: usize) -> Result<u64, Malformed> {
+        let list = self.board.row(from, superstep).list;
+        let list = list.and_then(|at| self.board.bytes(from, superstep, at, 8 * u64::from(runs)));
+        list.and_then(|list| list.word(number)).ok_or(Malformed("it does not say where what it lends lies"))
+    }
+
+    /// This process is done with what it was lent.
+    pub fn done(&mut self, superstep: u64) {
+        self.board.done(superstep);
     }
 
     /// Tells a process what there is for it. True: the body goes with it.
@@ -90,13 +117,13 @@ impl Meeting {
         self.board.post(superstep, ends.code());
     }
 
-    /// What a process says to this one, and whether its body is on the board.
+    /// What a process says to this one, whether its body is on the board, and whether it lends what is put and travels alone.
     ///
     /// # Errors
     /// It cannot be.
-    pub fn head(&self, from: usize, superstep: u64) -> Result<(Head, bool), Malformed> {
+    pub fn head(&self, from: usize, superstep: u64) -> Result<(Head, bool, bool), Malformed> {
         let row = self.board.row(from, superstep);
-        Ok((Head::decode(&row.says)?, row.at.is_some()))
+        Ok((Head::decode(&row.says)?, row.at.is_some(), row.list.is_some()))
     }
 
     /// Copies the body that goes with a head, or what of it lies before the puts.
@@ -158,31 +185,60 @@ fn wait_for(process: &mut Process, other: usize, ends: Ends) -> Result<bool, Tro
     wait_long(process, other, ends)
 }
 
-/// The same for one that takes its time: the engine has its turns, which gives the core to others and tells who is gone.
+/// The same for one that takes its time.
 #[cold]
 fn wait_long(process: &mut Process, other: usize, ends: Ends) -> Result<bool, Trouble> {
     let (superstep, code) = (process.superstep, ends.code());
+    wait_by(process, other, |board, own| match board.look(other, superstep, code) {
+        Seen::Here { says } => Ok(Some(says && board.tells(other, superstep))),
+        Seen::NotYet if !own || board.is_own_line_whole(superstep, code) => Ok(None),
+        Seen::NotYet => Err(Trouble::Wrong(SCRIBBLED_HERE.to_owned())),
+        Seen::OtherKind => Err(Trouble::Common(ended_otherwise(other, ends))),
+        Seen::Nonsense => Err(Trouble::Bad(other, SCRIBBLED)),
+    })
+}
+
+/// Waits until a process is done with what this one has lent it.
+///
+/// # Errors
+/// It is gone.
+pub fn wait_until_done(process: &mut Process, other: usize) -> Result<(), Trouble> {
+    let superstep = process.superstep;
+    for _ in 0..process.meeting.as_ref().map_or(0, |meeting| meeting.looks) {
+        if process.meeting.as_ref().is_some_and(|meeting| meeting.board.is_done(other, superstep)) {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    wait_by(process, other, |board, _| Ok(board.is_done(other, superstep).then_some(()))).map(drop)
+}
+
+/// Waits until `look` sees what is waited for of a process (it is told when it may look longer). The engine has its turns, which gives the core to others and tells who is gone.
+fn wait_by<T: Default>(
+    process: &mut Process,
+    other: usize,
+    look: impl Fn(&Board<BoardMemory>, bool) -> Result<Option<T>, Trouble>,
+) -> Result<T, Trouble> {
     let mut nudge_at = Instant::now() + NUDGE;
+    if let Some(wire) = &process.wire {
+        wire.begin_wait();
+    }
     loop {
-        let Some(meeting) = &process.meeting else { return Ok(false) };
+        let Some(meeting) = &process.meeting else { return Ok(T::default()) };
         let crowded = meeting.looks < LOOKS;
-        for _ in 0..if crowded { 1 } else { LOOKS_BETWEEN } {
-            match meeting.board.look(other, superstep, code) {
-                Seen::Here { says } => return Ok(says && meeting.board.tells(other, superstep)),
-                Seen::NotYet => std::hint::spin_loop(),
-                Seen::OtherKind => return Err(Trouble::Common(ended_otherwise(other, ends))),
-                Seen::Nonsense => return Err(Trouble::Bad(other, SCRIBBLED)),
+        for n in 0..if crowded { 1 } else { LOOKS_BETWEEN } {
+            if let Some(seen) = look(&meeting.board, n == 0)? {
+                return Ok(seen);
             }
+            std::hint::spin_loop();
         }
-        if !meeting.board.is_own_line_whole(superstep, code) {
-            return Err(Trouble::Wrong(SCRIBBLED_HERE.to_owned()));
-        }
-        let Some(wire) = &mut process.wire else { return Ok(false) };
-        // Whoever was here before it went has told so: looked at once more.
-        if let Some(reason) = wire.lost(other)
-            && !matches!(meeting.board.look(other, superstep, code), Seen::Here { .. })
-        {
-            return Err(Trouble::Wire(WireError::Gone { pid: other, reason }));
+        let Some(wire) = &mut process.wire else { return Ok(T::default()) };
+        if let Some(reason) = wire.lost(other) {
+            // What it did before it went has happened: looked at once more.
+            return match look(&meeting.board, true)? {
+                Some(seen) => Ok(seen),
+                None => Err(Trouble::Wire(WireError::Gone { pid: other, reason })),
+            };
         }
         if crowded {
             std::thread::yield_now();

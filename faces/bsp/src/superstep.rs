@@ -8,10 +8,11 @@
 
 use crate::aligned::Aligned;
 use crate::checking;
-use crate::effects::{self, Arrived, Came};
+use crate::effects::{self, Arrived, Came, Coming};
 use crate::fail;
 use crate::head::{BODY_MAX, Ends, HEAD_BYTES, Head};
 use crate::ledger::{Entry, since};
+use crate::lending;
 use crate::meeting;
 use crate::packing::{Malformed, Runs};
 use crate::place::Place;
@@ -53,10 +54,11 @@ pub struct Scratch {
     heads: Vec<Head>,
     /// ... and by source.
     theirs: Vec<Head>,
-    /// Whose bodies went with the heads, by destination, ...
+    /// Whose bodies went with the heads, by destination; to whom was lent what travels alone; ...
     went: Vec<bool>,
-    /// ... and how they come, by source.
-    came: Vec<Came>,
+    lent: Vec<bool>,
+    /// ... and how all that comes, by source.
+    came: Vec<Coming>,
     /// What leaves, by destination; of even and odd supersteps.
     flights: [Vec<Outgoing>; 2],
     /// What others got, by them; of even and odd supersteps.
@@ -128,7 +130,7 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     let (pid, n, superstep) = (process.pid(), process.nprocs(), process.superstep);
     let side = (superstep % 2) as usize;
     let mut entry = process.ledger.is_some().then(|| begin_entry(process));
-    let Scratch { events, heads, theirs, went, came, flights, replies, order, answers } = scratch;
+    let Scratch { events, heads, theirs, went, lent, came, flights, replies, order, answers } = scratch;
     let (events, flights, replies) = (&mut events[side], &mut flights[side], &mut replies[side]);
 
     // What left two supersteps ago has left by now, mostly; its memory is used again.
@@ -154,14 +156,16 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     set_order(process, order);
 
     // 1. Heads.
+    for (flags, value) in [(&mut *went, true), (&mut *lent, false)] {
+        flags.clear();
+        flags.resize(n, value);
+    }
     let on_board = process.meeting.is_some() && superstep >= meeting::FIRST;
     if on_board {
-        went.clear();
-        went.resize(n, true);
         let telling = match met {
             Met::Telling(telling) => telling,
             Met::Not | Met::All => {
-                post(process, heads, went, flights, events)?;
+                post(process, heads, (went, lent), flights, events)?;
                 meeting::wait_for_all(process, ends)?
             }
         };
@@ -180,13 +184,14 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         went.clear();
         went.extend(heads.iter().map(is_short));
         came.clear();
-        came.extend(theirs.iter().map(|head| if is_short(head) { Came::First } else { Came::Later }));
+        let body = |head| if is_short(head) { Came::First } else { Came::Later };
+        came.extend(theirs.iter().map(|head| Coming { body: body(head), lends: false }));
         check_memory(process, theirs)?;
     }
 
     // 2. Bodies.
     for &from in order.iter() {
-        if came[from] == Came::Later {
+        if came[from].body == Came::Later {
             await_body(process, from, &theirs[from], superstep)?;
         }
         await_got(process, from, &flights[from], &mut answers[from], superstep)?;
@@ -205,9 +210,11 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     // 3. What travels alone, and gets. All that is to come has its place before anything is sent: who sends more than is taken in elsewhere waits, and two that wait for each
     //    other would go on only by what the engine does against that.
     for &from in order.iter() {
-        await_apart(process, from, &arrived[from], superstep)?;
+        if !came[from].lends {
+            await_apart(process, from, &arrived[from], superstep)?;
+        }
     }
-    for &to in order.iter() {
+    for &to in order.iter().filter(|to| !lent[**to]) {
         send_apart(process, to, &flights[to], superstep)?;
     }
     for from in std::iter::once(pid).chain(order.iter().copied()) {
@@ -218,6 +225,10 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
             send_reply(process, from, parts, reply, superstep)?;
         }
     }
+    for &from in order.iter().filter(|from| came[**from].lends) {
+        lending::take(process, from, &arrived[from])?;
+    }
+    lending::finish(process, came.iter().any(|coming| coming.lends), lent)?;
     if let Some(wire) = &mut process.wire {
         wire.wait(Kind::Reply)?;
         wire.wait(Kind::ApartReply)?;
@@ -236,7 +247,7 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     }
     for (from, parts) in arrived.iter().enumerate() {
         match &process.meeting {
-            Some(meeting) if came[from] == Came::ButPuts => {
+            Some(meeting) if came[from].body == Came::ButPuts => {
                 meeting.puts(from, &theirs[from]).and_then(|puts| effects::apply_shared(process, &puts))
             }
             _ => effects::apply(process, parts.puts),
@@ -287,7 +298,7 @@ fn begin_meeting(process: &mut Process, theirs: &[Head]) -> Result<(), Trouble> 
         process.meeting = None;
     }
     let (Some(meeting), Some(wire)) = (&mut process.meeting, &mut process.wire) else { return Ok(()) };
-    meeting.begin();
+    meeting.begin(wire.reach());
     Ok(wire.watch()?)
 }
 
@@ -295,17 +306,18 @@ fn begin_meeting(process: &mut Process, theirs: &[Head]) -> Result<(), Trouble> 
 fn post(
     process: &mut Process,
     heads: &[Head],
-    went: &mut [bool],
+    (went, lent): (&mut [bool], &mut [bool]),
     flights: &[Outgoing],
     events: &[u8],
 ) -> Result<(), Trouble> {
     let pid = process.pid();
-    let Some(meeting) = &mut process.meeting else { return Ok(()) };
     for (to, head) in heads.iter().enumerate().filter(|(to, head)| *to != pid && head.body() > 0) {
         check_body(to, head)?;
+        let Some(meeting) = &mut process.meeting else { return Ok(()) };
         went[to] = meeting.say(to, head, &parts(events, &flights[to]));
+        lent[to] = lending::lend(process, to, &flights[to]);
     }
-    if let Some(own) = heads.get(pid) {
+    if let (Some(own), Some(meeting)) = (heads.get(pid), &mut process.meeting) {
         meeting.post(own.superstep, own.ends);
     }
     Ok(())
@@ -315,7 +327,7 @@ fn post(
 fn read_rows(
     process: &mut Process,
     theirs: &mut Vec<Head>,
-    came: &mut Vec<Came>,
+    came: &mut Vec<Coming>,
     own: &Head,
     telling: u64,
 ) -> Result<(), Trouble> {
@@ -325,11 +337,12 @@ fn read_rows(
     let tells = |from: usize| telling >> from & 1 != 0;
     for from in 0..process.nprocs() {
         let mut head = Head { tag: own.tag, ..Head::empty(own.ends, superstep) };
-        let mut how = Came::Copied;
+        let mut coming = Coming { body: Came::Copied, lends: false };
         if let Some(meeting) = process.meeting.as_ref().filter(|_| tells(from)) {
-            let (said, is_there) = meeting.head(from, superstep).map_err(|e| Trouble::Bad(from, e))?;
+            let (said, is_there, lends) = meeting.head(from, superstep).map_err(|e| Trouble::Bad(from, e))?;
             head = said;
-            how = match is_there {
+            coming.lends = lends && head.puts_apart > 0;
+            coming.body = match is_there {
                 false => Came::Later,
                 // Who wants to look at all puts has them copied.
                 true if process.check || process.ledger.is_some() || head.puts_apart > 0 => Came::Copied,
@@ -341,13 +354,13 @@ fn read_rows(
             check_tag(from, &head, own)?;
         }
         theirs.push(if from == pid { *own } else { head });
-        came.push(how);
+        came.push(coming);
     }
     check_memory(process, theirs)?;
-    for from in (0..process.nprocs()).filter(|from| tells(*from) && came[*from] != Came::Later) {
+    for from in (0..process.nprocs()).filter(|from| tells(*from) && came[*from].body != Came::Later) {
         let Some(meeting) = &process.meeting else { return Ok(()) };
         let body = &mut process.bodies[side][from];
-        meeting.body(from, &theirs[from], came[from], body).map_err(|e| Trouble::Bad(from, e))?;
+        meeting.body(from, &theirs[from], came[from].body, body).map_err(|e| Trouble::Bad(from, e))?;
     }
     Ok(())
 }

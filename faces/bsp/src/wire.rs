@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
     Carried, Class, Completion, DownReason, Endpoint, EngineError, Iov, MAX_INJECT_BYTES, OpError, OpKind, Queue,
-    RecvOp, SendMode, SendOp,
+    RecvOp, RemotePiece, SendMode, SendOp,
 };
 
 /// Completions taken at once.
@@ -261,6 +261,34 @@ impl Wire {
             Ok(())
         } else {
             self.send_copy(pid, Kind::Watch, 0, &[])
+        }
+    }
+
+    /// This process begins to wait for what comes on the board.
+    pub fn begin_wait(&self) {
+        self.endpoint.begin_wait();
+    }
+
+    /// Of which others this process can read the memory: a bit for each of the first 64.
+    #[must_use]
+    pub fn reach(&self) -> u64 {
+        let reached = |pid: &usize| *pid != self.own && self.endpoint.can_read_memory(self.peers[*pid]);
+        (0..self.peers.len().min(64)).filter(reached).fold(0, |mask, pid| mask | 1 << pid)
+    }
+
+    /// Reads the memory of a process.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    ///
+    /// # Safety
+    /// The local memory is writable, and nobody else's now.
+    pub unsafe fn read_memory(&mut self, pid: usize, remote: &[RemotePiece], local: &[Iov]) -> Result<(), WireError> {
+        // SAFETY: passed on from the caller.
+        match unsafe { self.endpoint.read_memory(self.peers[pid], remote, local) } {
+            Ok(()) => Ok(()),
+            Err(EngineError::PeerDown(reason)) => Err(WireError::Gone { pid, reason }),
+            Err(other) => Err(WireError::Other(format!("process {pid}: {other}"))),
         }
     }
 

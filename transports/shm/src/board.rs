@@ -17,8 +17,14 @@ pub const ROW_BYTES: usize = 80;
 const LINE: usize = 8;
 /// Words of a row: what it says, and where in the heap what it tells of lies.
 const ROW: usize = 16;
-/// Words before the lines.
-const HEAD: usize = 16;
+/// Words before the lines: what is said of the board itself, and a word of each member.
+const HEAD: usize = REACH + MEMBERS_MAX;
+/// Where those begin.
+const REACH: usize = 16;
+/// Where in a line it says in which step its member was done with what others had lent.
+const DONE: usize = 2;
+/// Where in a row it says where the heap has the list of what is lent.
+const LIST: usize = ROW_BYTES / WORD + 1;
 /// Words of the smallest page: heaps begin at a page.
 const PAGE: usize = 4096 / WORD;
 /// Bytes of all heaps of one side, at most, ...
@@ -118,6 +124,8 @@ pub struct Row {
     pub says: [u8; ROW_BYTES],
     /// Where in the heap what it tells of begins, as its writer claims; `None`: not there.
     pub at: Option<u64>,
+    /// The same of the list of what is lent.
+    pub list: Option<u64>,
 }
 
 /// The board of a member.
@@ -148,26 +156,62 @@ impl<W: Words> Board<W> {
 
     /// Tells another member something in step `step`: `says`, and these parts, one behind the other, if there is room for them. False: there was not, and they have to come otherwise.
     pub fn say(&mut self, step: u64, to: usize, says: &[u8; ROW_BYTES], parts: &[&[u8]]) -> bool {
-        let side = (step % 2) as usize;
-        let len = parts.iter().fold(0usize, |sum, part| sum.saturating_add(part.len()));
-        let fits = len <= (self.shape.heap - self.used) * WORD;
-        let row = self.shape.row(side, self.own, to);
-        let words = self.words.words();
-        copy_in(&words[row..row + ROW], 0, says);
-        let place = if fits { (self.used * WORD) as u64 + 1 } else { 0 };
-        words[row + ROW_BYTES / WORD].store(place, Ordering::Relaxed);
-        if fits {
-            let heap = self.shape.heap(side, self.own) + self.used;
-            let mut at = 0;
-            for part in parts {
-                copy_in(&words[heap..heap + len.div_ceil(WORD)], at, part);
-                at += part.len();
-            }
-            // The next one begins a cache line: who reads it does not touch this one's.
-            self.used = (self.used + len.div_ceil(WORD)).next_multiple_of(LINE).min(self.shape.heap);
-        }
+        let row = self.shape.row((step % 2) as usize, self.own, to);
+        let place = self.keep(step, parts);
+        copy_in(&self.words.words()[row..row + ROW], 0, says);
+        self.word(row + ROW_BYTES / WORD).store(place, Ordering::Relaxed);
+        self.word(row + LIST).store(0, Ordering::Relaxed);
         self.told |= 1 << to;
-        fits
+        place != 0
+    }
+
+    /// Tells a member to which something was said in this step what is lent to it: a list of words. False: there is no room for it.
+    pub fn lend(&mut self, step: u64, to: usize, list: &[u8]) -> bool {
+        let row = self.shape.row((step % 2) as usize, self.own, to);
+        let place = self.keep(step, &[list]);
+        self.word(row + LIST).store(place, Ordering::Relaxed);
+        place != 0
+    }
+
+    /// Puts these parts into the heap: 1 + where, in bytes; 0: there is no room.
+    fn keep(&mut self, step: u64, parts: &[&[u8]]) -> u64 {
+        let len = parts.iter().fold(0usize, |sum, part| sum.saturating_add(part.len())).div_ceil(WORD);
+        if len > self.shape.heap - self.used {
+            return 0;
+        }
+        let heap = self.shape.heap((step % 2) as usize, self.own) + self.used;
+        let (room, mut at) = (&self.words.words()[heap..heap + len], 0);
+        for part in parts {
+            copy_in(room, at, part);
+            at += part.len();
+        }
+        let place = (self.used * WORD) as u64 + 1;
+        // The next one begins a cache line: who reads it does not touch this one's.
+        self.used = (self.used + len).next_multiple_of(LINE).min(self.shape.heap);
+        place
+    }
+
+    /// Says, for all steps from the one that is posted next on, whose memory this member can read: a bit for each.
+    pub fn set_reach(&mut self, mask: u64) {
+        self.word(REACH + self.own).store(mask, Ordering::Relaxed);
+    }
+
+    /// Whether a member can read this one's memory, as it has said before it posted a step that was seen.
+    #[must_use]
+    pub fn reaches(&self, member: usize) -> bool {
+        self.word(REACH + member).load(Ordering::Relaxed) >> self.own & 1 != 0
+    }
+
+    /// This member needs nothing any more that others have lent it in a step.
+    pub fn done(&mut self, step: u64) {
+        // Reads of what was lent are not done later than this.
+        self.word(self.shape.line(self.own, (step % 2) as usize) + DONE).store(step, Ordering::Release);
+    }
+
+    /// Whether a member is done with a step.
+    #[must_use]
+    pub fn is_done(&self, of: usize, step: u64) -> bool {
+        self.word(self.shape.line(of, (step % 2) as usize) + DONE).load(Ordering::Acquire) == step
     }
 
     /// This member has come to the end of a step, of kind 1 to 3.
@@ -222,7 +266,8 @@ impl<W: Words> Board<W> {
         let words = &self.words.words()[row..row + ROW];
         let mut says = [0; ROW_BYTES];
         SharedBytes::new(words, ROW_BYTES).copy_to(0, &mut says);
-        Row { says, at: words[ROW_BYTES / WORD].load(Ordering::Relaxed).checked_sub(1) }
+        let place = |at: usize| words[at].load(Ordering::Relaxed).checked_sub(1);
+        Row { says, at: place(ROW_BYTES / WORD), list: place(LIST) }
     }
 
     /// The bytes of a member's heap that a row of its names; `None`: they cannot be there.

@@ -120,11 +120,36 @@ fn what_finds_no_room_is_told_all_the_same() {
     assert!(one.say(2, 1, &[1; ROW_BYTES], &[&[0; 64]]), "the other half is free");
 }
 
+#[test]
+fn what_is_lent_is_listed_and_its_owner_sees_when_it_was_read() {
+    let shape = Shape::with_heap(2, 128).expect("a shape");
+    let memory = memory(shape);
+    let (mut one, mut other) = (board(&memory, shape, 0), board(&memory, shape, 1));
+    assert!(!one.reaches(1));
+    other.set_reach(1);
+    assert!(one.reaches(1) && !other.reaches(0));
+    assert!(one.say(1, 1, &[1; ROW_BYTES], &[&[2; 8]]) && one.lend(1, 1, &[7; 16]) && !one.lend(1, 1, &[7; 8]));
+    assert!(other.row(0, 1).list.is_none(), "what found no room is not told");
+    one.post(1, 1);
+    assert!(one.say(2, 1, &[1; ROW_BYTES], &[]) && one.lend(2, 1, &[7; 16]));
+    one.post(2, 1);
+    let list = other.row(0, 2).list.expect("told");
+    let list = other.bytes(0, 2, list, 16).expect("there");
+    assert_eq!((list.word(1), list.word(2)), (Some(u64::from_le_bytes([7; 8])), None));
+    assert_eq!(list.pairs(0).collect::<Vec<_>>(), [[u64::from_le_bytes([7; 8]); 2]]);
+    assert_eq!(list.pairs(1).count(), 0);
+    assert!(!one.is_done(1, 2));
+    other.done(2);
+    assert!(one.is_done(1, 2) && !one.is_done(1, 4));
+    assert!(one.say(4, 1, &[1; ROW_BYTES], &[]));
+    assert!(other.row(0, 4).list.is_none(), "a row of before is not this one");
+}
+
 proptest! {
     /// Whatever is written where, nothing is read beyond a heap, and nothing panics.
     #[test]
     fn scribbling_makes_bytes_wrong_and_nothing_else(
-        scribbles in prop::collection::vec((0usize..400, prop_oneof![any::<u64>(), 0u64..100]), 0..60),
+        scribbles in prop::collection::vec((0usize..600, prop_oneof![any::<u64>(), 0u64..100]), 0..60),
         at in any::<u64>(), len in any::<u64>(),
     ) {
         let shape = Shape::with_heap(2, 64).expect("a shape");
@@ -138,7 +163,8 @@ proptest! {
         for step in [1, 2, 7] {
             let _ = (other.look(0, step, 1), other.tells(0, step), other.is_own_line_whole(step, 1));
             let row = other.row(0, step);
-            for at in [row.at.unwrap_or(0), at] {
+            let _ = (other.reaches(0), other.is_done(0, step));
+            for at in [row.at.unwrap_or(0), row.list.unwrap_or(0), at] {
                 if let Some(bytes) = other.bytes(0, step, at, len) {
                     prop_assert!(at + len <= 64);
                     prop_assert_eq!(bytes.to_vec().len() as u64, len);

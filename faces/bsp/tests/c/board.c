@@ -1,7 +1,10 @@
 /* Supersteps of all kinds in turns: nobody asks for anything, one process does, all do; little, and more than processes of a host share for it. */
 #include "check.h"
-#define LARGE (3 << 20)
+#define LARGE (5 << 20)
 #define STEPS 400
+/* Unbuffered puts of one superstep, more than are read at once, and the length of each. */
+#define PIECES 300
+#define PIECE 9001
 
 static int wants(int step, int from, int to)
 {
@@ -26,6 +29,8 @@ int main(void)
     int p = bsp_nprocs(), me = bsp_pid();
     unsigned *in = (unsigned *)calloc((size_t)p, sizeof *in), *got = (unsigned *)calloc((size_t)p, sizeof *got), own = 0;
     char *large = (char *)calloc(1, LARGE), *source = (char *)malloc(LARGE);
+    char *lent = (char *)calloc(PIECES, PIECE);
+    bsp_push_reg(lent, PIECES * PIECE);
     bsp_push_reg(in, (size_t)p * sizeof *in);
     bsp_push_reg(&own, sizeof own);
     bsp_push_reg(large, me == 0 ? LARGE : 0);
@@ -46,9 +51,23 @@ int main(void)
         int is_large = step % 100 == 50 && me == p - 1;
         if (is_large) {
             memset(source, step / 100 + 1, LARGE);
-            bsp_put(0, source, large, 0, LARGE);
+            if (step == 50)
+                bsp_put(0, source, large, 0, LARGE);
+            else
+                bsp_hpput(0, source, large, 0, LARGE);
         }
+        int lends = step % 40 == 21;
+        if (lends)
+            for (int i = 0; i < PIECES; i++) {
+                source[i * PIECE] = (char)(i + step + me), source[(i + 1) * PIECE - 1] = (char)(i + me);
+                bsp_hpput((me + 1) % p, source + i * PIECE, lent, (size_t)i * PIECE, PIECE);
+            }
         bsp_sync();
+        for (int i = 0; lends && i < PIECES; i++) {
+            int before = (me + p - 1) % p;
+            CHECK(lent[i * PIECE] == (char)(i + step + before) && lent[(i + 1) * PIECE - 1] == (char)(i + before));
+            source[i * PIECE] = 0;
+        }
         int messages = 0;
         bsp_qsize(&messages, NULL);
         for (int from = 0; from < p; from++) {
