@@ -191,8 +191,8 @@ fn wait_long(process: &mut Process, other: usize, ends: Ends) -> Result<bool, Tr
     let (superstep, code) = (process.superstep, ends.code());
     wait_by(process, other, |board, own| match board.look(other, superstep, code) {
         Seen::Here { says } => Ok(Some(says && board.tells(other, superstep))),
-        Seen::NotYet if !own || board.is_own_line_whole(superstep, code) => Ok(None),
-        Seen::NotYet => Err(Trouble::Wrong(SCRIBBLED_HERE.to_owned())),
+        Seen::NotYet if own => whole_lines(board, superstep).map(|()| None),
+        Seen::NotYet => Ok(None),
         Seen::OtherKind => Err(Trouble::Common(ended_otherwise(other, ends))),
         Seen::Nonsense => Err(Trouble::Bad(other, SCRIBBLED)),
     })
@@ -210,7 +210,15 @@ pub fn wait_until_done(process: &mut Process, other: usize) -> Result<(), Troubl
         }
         std::hint::spin_loop();
     }
-    wait_by(process, other, |board, _| Ok(board.is_done(other, superstep).then_some(()))).map(drop)
+    wait_by(process, other, |board, own| match board.is_done(other, superstep) {
+        true => Ok(Some(())),
+        false if own => whole_lines(board, superstep).map(|()| None),
+        false => Ok(None),
+    })
+}
+
+fn whole_lines(board: &Board<BoardMemory>, superstep: u64) -> Result<(), Trouble> {
+    if board.are_own_lines_whole(superstep) { Ok(()) } else { Err(Trouble::Wrong(SCRIBBLED_HERE.to_owned())) }
 }
 
 /// Waits until `look` sees what is waited for of a process (it is told when it may look longer). The engine has its turns, which gives the core to others and tells who is gone.

@@ -279,9 +279,14 @@ impl<W: Words> Board<W> {
         whole.then(|| SharedBytes::new(&self.words.words()[heap + at / WORD..heap + self.shape.heap], end - at))
     }
 
-    /// Whether this member's own line of a step is as it was posted: if not, another one has written what is not its own.
+    /// Whether this member's own lines, of a step that it has posted and of the one before, are as it has written them. If not, another one has written what is not its own, and others may wait
+    /// for what they cannot see any more.
     #[must_use]
-    pub fn is_own_line_whole(&self, step: u64, kind: u8) -> bool {
-        matches!(self.look(self.own, step, kind), Seen::Here { .. })
+    pub fn are_own_lines_whole(&self, step: u64) -> bool {
+        let whole = |step: u64| {
+            let word = self.word(self.shape.line(self.own, (step % 2) as usize)).load(Ordering::Relaxed);
+            word >> STEP == step && word & KIND != 0
+        };
+        whole(step) && (step <= self.first || whole(step - 1))
     }
 }

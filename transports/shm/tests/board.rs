@@ -101,8 +101,9 @@ fn ends_of_another_kind_and_nonsense_are_told_from_who_is_late() {
     assert_eq!(other.look(0, 1, 1), Seen::OtherKind);
     assert_eq!(other.look(0, 3, 1), Seen::NotYet, "two steps later");
     assert_eq!(other.look(0, 5, 1), Seen::Nonsense, "four steps later it cannot be there");
-    assert!(one.is_own_line_whole(1, 2) && !one.is_own_line_whole(3, 1));
+    assert!(one.are_own_lines_whole(1) && !one.are_own_lines_whole(3));
     one.post(3, 1);
+    assert!(!one.are_own_lines_whole(3), "nor is the one before");
     assert_eq!(other.look(0, 1, 1), Seen::Nonsense, "nobody goes on without the others");
 }
 
@@ -161,7 +162,7 @@ proptest! {
             memory[word % shape.words()].store(value, Ordering::Relaxed);
         }
         for step in [1, 2, 7] {
-            let _ = (other.look(0, step, 1), other.tells(0, step), other.is_own_line_whole(step, 1));
+            let _ = (other.look(0, step, 1), other.tells(0, step), other.are_own_lines_whole(step));
             let row = other.row(0, step);
             let _ = (other.reaches(0), other.is_done(0, step));
             for at in [row.at.unwrap_or(0), row.list.unwrap_or(0), at] {

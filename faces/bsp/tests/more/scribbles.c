@@ -30,7 +30,8 @@ int main(int count, char **words)
     bsp_sync();
     bsp_sync();
     unsigned long size = 0, *at = bsp_pid() == 1 ? board(&size) : NULL, chance = 88172645463325252ul;
-    unsigned long first = lines ? 16 : 16 + 16 * (unsigned long)bsp_nprocs(), last = lines ? 16 + 16 * (unsigned long)bsp_nprocs() : 4096;
+    /* Where lines and rows are: spec/shm.md 11. */
+    unsigned long rows = 80 + 16 * (unsigned long)bsp_nprocs(), first = lines ? 80 : rows, last = lines ? rows : 4096;
     for (;;) {
         for (int i = 0; at && i < 20000; i++) {
             chance ^= chance << 13, chance ^= chance >> 7, chance ^= chance << 17;
