@@ -19,6 +19,7 @@ mod lock;
 mod memory;
 mod open;
 mod policy;
+mod reading;
 mod shm;
 mod stat;
 mod team;
@@ -44,6 +45,12 @@ pub use team::{Team, TeamError};
 pub use traffic::{Traffic, traffic};
 pub use weir_collective as collective;
 pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, MultiOrder, StreamBits, Totals};
+pub use weir_shm::RemotePiece;
+/// Boards: memory of all processes of a program on one host, for a face whose processes meet step by step (`spec/shm.md` 11). Whether memory may be shared is [`shares_memory`]'s to say; that a
+/// member is gone the endpoint tells, as ever.
+pub use weir_shm::board;
+pub use weir_shm::bytes::SharedBytes;
+pub use weir_shm::{BoardMemory, Made as MadeBoard, NoBoard, Ticket as BoardTicket, join_board, make_board};
 
 use crate::core::{Core, now};
 use crate::group::Sleep;

@@ -146,6 +146,24 @@ impl SharedMemory {
         self.shm.can_pull(self.by_peer.get(peer as usize).copied().flatten()?)
     }
 
+    /// Reads a peer's memory into these places; returns how many bytes.
+    ///
+    /// # Errors
+    /// `NotFound` if no memory is shared with it, else as [`Shm::pull_into`].
+    ///
+    /// # Safety
+    /// Every place may be written.
+    pub unsafe fn read_memory(
+        &mut self,
+        peer: u32,
+        remote: &[weir_shm::RemotePiece],
+        places: &[libc::iovec],
+    ) -> std::io::Result<usize> {
+        let ix = self.by_peer.get(peer as usize).copied().flatten().ok_or(std::io::ErrorKind::NotFound)?;
+        // SAFETY: passed on from the caller.
+        unsafe { self.shm.pull_into(ix, remote, places) }
+    }
+
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, st: &State, now: Time) -> Option<Time> {
         let wait_ns = |p: &Peer| if p.awaited || p.unread { SETTLE_NS } else { TIMERS_NS };

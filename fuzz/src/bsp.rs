@@ -24,7 +24,7 @@ pub fn round(data: &[u8], n: usize) {
     let Ok(head) = RoundHead::decode(data, n) else { return };
     let mut counts = Counts::default();
     let own = vec![Head::empty(Ends::Sync, 0); n];
-    counts.begin(2, &own, Common::of(2, Ends::Sync, false), |_, _| ());
+    counts.begin(2, &own, Common::of(2, Ends::Sync, false, false), |_, _| ());
     if counts.read(0, &head, &data[ROUND_HEAD_BYTES..]).is_ok() {
         counts.write(1, &mut Vec::new());
         let mut heads = Vec::new();

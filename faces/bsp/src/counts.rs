@@ -24,6 +24,9 @@ pub const ROUND_HEAD_BYTES: usize = 40;
 const ITEM_MAX: usize = 100 + RIDE_BYTES;
 /// `WBSR`.
 const MAGIC: u32 = u32::from_le_bytes(*b"WBSR");
+/// Flags of a round's head.
+const DENSE: u64 = 1;
+const BOARDS: u64 = 2;
 /// No process.
 const NOBODY: u32 = u32::MAX;
 
@@ -73,16 +76,18 @@ pub struct Common {
     pub sync: Option<usize>,
     /// ... and `bsp_end`.
     pub end: Option<usize>,
-    /// Whether all of them were dense ([`is_dense`]).
+    /// Whether all of them were dense ([`is_dense`]), ...
     pub dense: bool,
+    /// ... and have the board of this host.
+    pub boards: bool,
 }
 
 impl Common {
     /// Of one process.
     #[must_use]
-    pub fn of(pid: usize, ends: Ends, dense: bool) -> Common {
+    pub fn of(pid: usize, ends: Ends, dense: bool, boards: bool) -> Common {
         let only = |kind| (ends == kind).then_some(pid);
-        Common { sync: only(Ends::Sync), end: only(Ends::Program), dense }
+        Common { sync: only(Ends::Sync), end: only(Ends::Program), dense, boards }
     }
 
     /// Of both. (It counts nothing, so it does not matter that rounds may tell of a process twice.)
@@ -90,6 +95,7 @@ impl Common {
         let lower = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
         (self.sync, self.end) = (lower(self.sync, other.sync), lower(self.end, other.end));
         self.dense &= other.dense;
+        self.boards &= other.boards;
     }
 }
 
@@ -165,12 +171,12 @@ impl RoundHead {
             pid if (pid as usize) < n => Ok(Some(pid as usize)),
             _ => Err(Malformed("the head of a round names a process that is none")),
         };
-        let dense = match first >> 48 {
-            0 => false,
-            1 => true,
-            _ => return Err(Malformed("the head of a round has an unknown flag")),
-        };
-        let common = Common { sync: pid(pids as u32)?, end: pid((pids >> 32) as u32)?, dense };
+        let flags = first >> 48;
+        if flags & !(DENSE | BOARDS) != 0 {
+            return Err(Malformed("the head of a round has an unknown flag"));
+        }
+        let (dense, boards) = (flags & DENSE != 0, flags & BOARDS != 0);
+        let common = Common { sync: pid(pids as u32)?, end: pid((pids >> 32) as u32)?, dense, boards };
         let items = (counts >> 32) as usize;
         if items > n || bytes > (items * ITEM_MAX) as u64 || common.sync.or(common.end).is_none() {
             return Err(Malformed("the head of a round says what cannot be"));
@@ -180,8 +186,9 @@ impl RoundHead {
 
     fn encode(&self) -> [u8; ROUND_HEAD_BYTES] {
         let pid = |pid: Option<usize>| pid.map_or(NOBODY, |pid| pid as u32);
+        let flags = if self.common.dense { DENSE } else { 0 } | if self.common.boards { BOARDS } else { 0 };
         let words = [
-            u64::from(MAGIC) | u64::from(WIRE_VERSION) << 32 | u64::from(self.common.dense) << 48,
+            u64::from(MAGIC) | u64::from(WIRE_VERSION) << 32 | flags << 48,
             self.superstep,
             u64::from(pid(self.common.sync)) | u64::from(pid(self.common.end)) << 32,
             u64::from(self.tag) | (self.items as u64) << 32,

@@ -2,11 +2,37 @@
 
 use crate::head::HEAD_BYTES;
 use crate::head::Head;
-use crate::packing::{Malformed, Run, Runs};
+use crate::packing::{Malformed, Run, Runs, SHORT_AREA, key_of_eight};
 use crate::place::Place;
 use crate::process::{Outgoing, Process, Wanted};
 use crate::registry::{Disagreement, EVENT_BYTES, Event, NULL_AREA};
-use crate::superstep::{Trouble, rides};
+use crate::superstep::Trouble;
+use weir_engine::SharedBytes;
+
+/// Bytes of a word.
+const WORD: usize = 8;
+
+/// How a body comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// With the head, in one message.
+    First,
+    /// It was copied from the board; or there is none.
+    Copied,
+    /// The same but for puts: they are read where they are.
+    ButPuts,
+    /// In a message of its own, later.
+    Later,
+}
+
+/// How what a process says comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coming {
+    /// Its body.
+    pub body: Came,
+    /// What is put and travels alone is lent, and not sent.
+    pub lends: bool,
+}
 
 /// What arrived of a process: its parts.
 #[derive(Clone, Copy, Default)]
@@ -30,9 +56,15 @@ pub struct Arrived<'a> {
 }
 
 /// What arrived of all processes, by pid; of this one it is what it asked for itself. The bytes live as long as the buffers of this superstep do, that is until the end of the next one.
-pub fn arrived<'a>(process: &mut Process, theirs: &[Head], events: &'a [u8], own: &'a Outgoing) -> Vec<Arrived<'a>> {
-    let (pid, side, rides) = (process.pid(), (process.superstep % 2) as usize, rides(process));
-    let of = |(from, head): (usize, &Head)| {
+pub fn arrived<'a>(
+    process: &mut Process,
+    theirs: &[Head],
+    events: &'a [u8],
+    own: &'a Outgoing,
+    coming: &[Coming],
+) -> Vec<Arrived<'a>> {
+    let (pid, side) = (process.pid(), (process.superstep % 2) as usize);
+    let of = |(from, (head, coming)): (usize, (&Head, &Coming))| {
         let (count, payload, puts_apart) = (head.letter_count, head.letter_payload, head.puts_apart);
         if from == pid {
             // SAFETY: of this side's buffers, which nobody writes to any more in this superstep and the next.
@@ -40,22 +72,22 @@ pub fn arrived<'a>(process: &mut Process, theirs: &[Head], events: &'a [u8], own
             let (gets, puts) = (own.gets.bytes(), own.puts.bytes());
             return Arrived { events, letters, gets, puts, places: &own.sealed, count, payload, puts_apart };
         }
-        let body = head.body() as usize;
+        let parts = head.parts();
+        let body = if coming.body == Came::ButPuts { parts.puts.start } else { head.body() as usize };
         // SAFETY: all of it has come, and nobody writes to it any more in this superstep and the next.
         let bytes = unsafe {
-            if body > rides {
-                long(process.bodies[side][from].bytes(body))
-            } else {
+            if coming.body == Came::First {
                 long(process.firsts[side][from].bytes(HEAD_BYTES + body)).get(HEAD_BYTES..).unwrap_or(&[])
+            } else {
+                long(process.bodies[side][from].bytes(body)).get(..body).unwrap_or(&[])
             }
         };
-        let parts = head.parts();
         let part = |range: std::ops::Range<usize>| bytes.get(range).unwrap_or(&[]);
         let [events, letters, gets] = [parts.events, parts.letters, parts.gets].map(part);
         let [puts, places] = [parts.puts, parts.places].map(part);
         Arrived { events, letters, gets, puts, places, count, payload, puts_apart }
     };
-    theirs.iter().enumerate().map(of).collect()
+    theirs.iter().zip(coming).enumerate().map(of).collect()
 }
 
 /// # Safety
@@ -112,14 +144,58 @@ pub fn write_got(wanted: &[Wanted], data: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
+/// The area that a run before was in: most of those that follow are in the same.
+#[derive(Default)]
+struct Near {
+    slot: u32,
+    base: usize,
+    /// 0: none yet.
+    size: u64,
+    /// What the first words of puts of eight bytes into it have above the offset; ...
+    key: u64,
+    /// ... their offsets are below this.
+    eights: u64,
+}
+
+impl Near {
+    /// As [`target`].
+    #[inline]
+    fn target(&mut self, process: &Process, run: &Run) -> Result<*mut u8, Malformed> {
+        if run.slot == self.slot && run.offset.checked_add(run.len).is_some_and(|end| end <= self.size) {
+            return Ok((self.base + run.offset as usize) as *mut u8);
+        }
+        let at = target(process, run)?;
+        if let Some((base, size)) = process.registry.area(run.slot, process.pid()) {
+            let (key, eights) = (key_of_eight(run.slot), size.saturating_sub(7));
+            *self = Near {
+                slot: run.slot,
+                base,
+                size,
+                key: key.unwrap_or(0),
+                eights: if key.is_some() { eights } else { 0 },
+            };
+        }
+        Ok(at)
+    }
+
+    /// Where the eight bytes go that are put by a run with this first word; `None`: that has to be looked at more closely.
+    #[inline]
+    fn eight(&self, word: u64) -> Option<*mut [u8; WORD]> {
+        let offset = word % SHORT_AREA;
+        let known = word / SHORT_AREA == self.key && offset < self.eights;
+        known.then(|| self.base.wrapping_add(offset as usize) as *mut [u8; WORD])
+    }
+}
+
 /// Writes what is put.
 ///
 /// # Errors
 /// It cannot be.
 pub fn apply(process: &Process, puts: &[u8]) -> Result<(), Malformed> {
+    let mut near = Near::default();
     for run in Runs::puts(puts) {
         let (run, data) = run?;
-        let at = target(process, &run)?;
+        let at = near.target(process, &run)?;
         match <&[u8; 8]>::try_from(data) {
             // SAFETY: the program registered this memory, and does not look at it now.
             Ok(eight) => unsafe { at.cast::<[u8; 8]>().write_unaligned(*eight) },
@@ -128,6 +204,66 @@ pub fn apply(process: &Process, puts: &[u8]) -> Result<(), Malformed> {
         }
     }
     Ok(())
+}
+
+/// The same from where its sender has written it, who may still write there: each word is read once. None of the runs travels alone.
+///
+/// # Errors
+/// It cannot be.
+pub fn apply_shared(process: &Process, puts: &SharedBytes<'_>) -> Result<(), Malformed> {
+    let (mut near, mut at, words) = (Near::default(), 0, puts.len() / WORD);
+    while at < words {
+        // Most are like the one before.
+        let mut alike = 0;
+        for [word, data] in puts.pairs(at) {
+            let Some(to) = near.eight(word) else { break };
+            // SAFETY: the program registered this memory, and does not look at it now.
+            unsafe { to.write(data.to_le_bytes()) };
+            alike += 1;
+        }
+        at += 2 * alike;
+        if at >= words {
+            break;
+        }
+        at = apply_one(process, &mut near, puts, at).ok_or(Malformed("a record is cut off"))??;
+    }
+    Ok(())
+}
+
+/// The run that begins with a word; the number of the word behind it. `None`: it is cut off.
+#[inline]
+fn apply_one(
+    process: &Process,
+    near: &mut Near,
+    puts: &SharedBytes<'_>,
+    mut at: usize,
+) -> Option<Result<usize, Malformed>> {
+    let mut word = || {
+        at += 1;
+        puts.word(at - 1)
+    };
+    let first = word()?;
+    let run = Run::read(first, &mut word)?;
+    if run.apart {
+        return Some(Err(Malformed("a record travels alone that its head does not tell of")));
+    }
+    let to = match near.target(process, &run) {
+        Ok(to) => to,
+        Err(e) => return Some(Err(e)),
+    };
+    if run.len == WORD as u64 {
+        let data = word()?.to_le_bytes();
+        // SAFETY: the program registered this memory, and does not look at it now.
+        unsafe { to.cast::<[u8; WORD]>().write_unaligned(data) };
+        return Some(Ok(at));
+    }
+    let end = at.checked_add(usize::try_from(run.len).ok()?.div_ceil(WORD))?;
+    if end > puts.len() / WORD {
+        return None;
+    }
+    // SAFETY: the same, for so many bytes (`target`). Nobody has a reference to them.
+    puts.copy_to(at * WORD, unsafe { std::slice::from_raw_parts_mut(to, run.len as usize) });
+    Some(Ok(end))
 }
 
 /// What all do alike: registrations and the size of tags.

@@ -395,6 +395,31 @@ pub unsafe extern "C" fn bsp_put_at(
     nbytes: usize,
     place: *const c_char,
 ) {
+    if nbytes == 8
+        && !src.is_null()
+        && let Some(process) = process()
+        // SAFETY: readable (caller).
+        && process.put_eight(pid as u32 as usize, dst as usize, offset, || unsafe { src.cast::<[u8; 8]>().read() })
+    {
+        return;
+    }
+    // SAFETY: the caller's.
+    unsafe { put_any(pid, src, dst, offset, nbytes, place) }
+}
+
+/// All that is not put at a few looks. (Apart, so that those need no stack.)
+///
+/// # Safety
+/// As [`bsp_put_at`].
+#[inline(never)]
+unsafe extern "C" fn put_any(
+    pid: c_int,
+    src: *const c_void,
+    dst: *mut c_void,
+    offset: usize,
+    nbytes: usize,
+    place: *const c_char,
+) {
     // SAFETY: the caller's.
     unsafe {
         put(&Call { name: "bsp_put", place: at(place) }, &Range { pid, base: dst, offset, local: src, nbytes }, false)

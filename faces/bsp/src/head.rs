@@ -8,8 +8,6 @@ use crate::registry::EVENT_BYTES;
 pub const HEAD_BYTES: usize = 80;
 /// Of superstep messages. Processes of different versions refuse each other when they meet.
 pub const WIRE_VERSION: u16 = 2;
-/// In the kind of a head.
-const DENSE_BIT: u32 = 8;
 /// `WBSP`.
 const MAGIC: u32 = u32::from_le_bytes(*b"WBSP");
 /// No superstep message is longer.
@@ -24,11 +22,31 @@ pub enum Ends {
     Program,
 }
 
+impl Ends {
+    /// As it travels.
+    #[inline]
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Ends::Sync => 1,
+            Ends::Program => 2,
+        }
+    }
+}
+
+/// Beside the code of what it ended with.
+const HAS_BOARD: u64 = 1 << 8;
+const DENSE: u64 = 1 << 9;
+
 /// The head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// `bsp_sync` or `bsp_end`.
     pub ends: Ends,
+    /// Its sender has the board of this host.
+    pub has_board: bool,
+    /// It has something middling for most others ([`crate::counts::is_dense`]).
+    pub dense: bool,
     /// Counted from 0.
     pub superstep: u64,
     /// Bytes of what follows, in this order: the calls that all make alike, ...
@@ -49,8 +67,6 @@ pub struct Head {
     pub puts_apart: u32,
     /// Bytes of the tags.
     pub tag: u32,
-    /// Whether the process has something for most others ([`crate::counts::is_dense`]).
-    pub dense: bool,
 }
 
 /// Where the parts of a body lie.
@@ -74,6 +90,8 @@ impl Head {
     pub fn empty(ends: Ends, superstep: u64) -> Head {
         Head {
             ends,
+            has_board: false,
+            dense: false,
             superstep,
             events: 0,
             letters: 0,
@@ -84,18 +102,14 @@ impl Head {
             letter_payload: 0,
             puts_apart: 0,
             tag: 0,
-            dense: false,
         }
     }
 
     /// As it travels.
     #[must_use]
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
-        let kind: u64 = match self.ends {
-            Ends::Sync => 1,
-            Ends::Program => 2,
-        };
-        let kind = kind | u64::from(self.dense) << DENSE_BIT;
+        let flag = |is: bool, bit: u64| if is { bit } else { 0 };
+        let kind = u64::from(self.ends.code()) | flag(self.has_board, HAS_BOARD) | flag(self.dense, DENSE);
         let words = [
             u64::from(MAGIC) | u64::from(WIRE_VERSION) << 32 | kind << 48,
             self.superstep,
@@ -133,13 +147,16 @@ impl Head {
             return Err(Malformed("it is of another version"));
         }
         let kind = first >> 48;
-        let ends = match kind & !(1 << DENSE_BIT) {
+        let (has_board, dense) = (kind & HAS_BOARD != 0, kind & DENSE != 0);
+        let ends = match kind & !(HAS_BOARD | DENSE) {
             1 => Ends::Sync,
             2 => Ends::Program,
             _ => return Err(Malformed("its kind is unknown")),
         };
         let head = Head {
             ends,
+            has_board,
+            dense,
             superstep,
             events,
             letters,
@@ -150,7 +167,6 @@ impl Head {
             letter_payload,
             puts_apart: last as u32,
             tag: (last >> 32) as u32,
-            dense: kind >> DENSE_BIT & 1 != 0,
         };
         head.check()?;
         Ok(head)

@@ -6,6 +6,8 @@
 //! | `process` | one process from `bsp_begin` to `bsp_end` |
 //! | `superstep`, `effects` | the end of a superstep; what it does to memory |
 //! | `counts`, `forwarding` | how heads come to many processes in rounds: pure; on the wire |
+//! | `meeting` | how processes of one host meet there, without messages |
+//! | `lending` | unbuffered puts there, from memory to memory |
 //! | `checking`, `conflicts` | check mode: which puts and gets meet; finding them is pure |
 //! | `ledger`, `collecting` | what each superstep cost, and how it comes to files |
 //! | `settings` | `WEIR_BSP_*` |
@@ -28,6 +30,8 @@ mod fail;
 mod forwarding;
 pub mod head;
 pub mod ledger;
+mod lending;
+mod meeting;
 pub mod packing;
 mod place;
 mod process;

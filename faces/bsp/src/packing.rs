@@ -40,33 +40,61 @@ impl Run {
         fits.then(|| self.offset | self.len << 40 | u64::from(self.slot) << 52)
     }
 
-    #[cold]
-    fn append_long(self, to: &mut Vec<u8>) {
-        let apart = if self.apart { APART } else { 0 };
-        for word in [LONG | apart | u64::from(self.slot), self.offset, self.len] {
-            to.extend_from_slice(&word.to_le_bytes());
+    /// Of its first word, and of more if it has more.
+    #[inline]
+    pub fn read(word: u64, mut more: impl FnMut() -> Option<u64>) -> Option<Run> {
+        if word & LONG == 0 {
+            let (slot, len) = ((word >> 52) as u32, word >> 40 & SHORT_LEN);
+            return Some(Run { slot, offset: word & (SHORT_OFFSETS - 1), len, apart: false });
         }
+        let (offset, len) = (more()?, more()?);
+        Some(Run { slot: word as u32, offset, len, apart: word & APART != 0 })
     }
 }
 
 /// Records for one destination.
 #[derive(Debug)]
 pub struct Records {
+    /// Filled with whatever: memory to be written to without a question. What counts are the first `used`.
     bytes: Vec<u8>,
+    used: usize,
     /// What a record must begin with to continue the last one, which lies at `last`: its slot and the end of its bytes, as a short record of no length has them.
     continues: u64,
     last: usize,
-    last_len: u64,
     /// Each call has a record of its own: in check mode.
     pub separate: bool,
 }
 
 /// No record begins like this one: nothing continues.
 const NOTHING: u64 = u64::MAX;
+/// What is made first where there is no room.
+const FIRST_BYTES: usize = 1 << 10;
+/// No more is made at a time than what is needed: the system moves what is long without copying it.
+const MORE_BYTES: usize = 1 << 20;
+/// A put of eight bytes, record and all.
+pub const EIGHT_BYTES: usize = 16;
+/// Its length, in the first word.
+const EIGHT: u64 = 8 << 40;
+
+/// Short records can name every place of an area of so many bytes.
+pub const SHORT_AREA: u64 = SHORT_OFFSETS;
+
+/// The first word of a short record but for its length; `None`: no short record can name this.
+#[inline]
+#[must_use]
+pub fn start_of(slot: u32, offset: u64) -> Option<u64> {
+    (slot < SHORT_SLOTS && offset < SHORT_OFFSETS).then(|| offset | u64::from(slot) << 52)
+}
+
+/// What stands above the offset in the first word of a put of eight bytes; `None`: it is never short in this slot.
+#[must_use]
+pub fn key_of_eight(slot: u32) -> Option<u64> {
+    start_of(slot, 0).map(|start| (start | EIGHT) / SHORT_OFFSETS)
+}
 
 impl Default for Records {
     fn default() -> Self {
-        Records { bytes: Vec::new(), continues: NOTHING, last: 0, last_len: 0, separate: false }
+        Records { bytes: Vec::new(), used: 0, continues: NOTHING, last: 0, separate: false }
     }
 }
 
@@ -74,13 +102,28 @@ impl Records {
     /// The packed records.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.get(..self.used).unwrap_or(&[])
     }
 
     /// Nothing is in it any more; its memory is kept.
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        self.used = 0;
         self.continues = NOTHING;
+    }
+
+    /// A put of eight bytes that `start` ([`start_of`]) names, if it begins a record of its own and there is room for it: the commonest of all. False: [`Records::put`] will do.
+    #[inline]
+    pub fn put_eight(&mut self, start: u64, data: [u8; 8]) -> bool {
+        let at = self.used;
+        let Some(room) = self.bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<EIGHT_BYTES>()) else {
+            return false;
+        };
+        if start == self.continues {
+            return false;
+        }
+        *room = (u128::from(start | EIGHT) | u128::from(u64::from_le_bytes(data)) << 64).to_le_bytes();
+        (self.last, self.used, self.continues) = (at, at + EIGHT_BYTES, start + 8);
+        true
     }
 
     /// A put, bytes included.
@@ -89,7 +132,7 @@ impl Records {
         self.record(Run { slot, offset, len: data.len() as u64, apart: false }, true);
         match <&[u8; 8]>::try_from(data) {
             // The commonest of all lengths needs no loop.
-            Ok(eight) => self.bytes.extend_from_slice(eight),
+            Ok(eight) => self.append_word(u64::from_le_bytes(*eight)),
             Err(_) => self.append(data),
         }
     }
@@ -103,42 +146,73 @@ impl Records {
     #[inline]
     fn record(&mut self, run: Run, may_continue: bool) -> bool {
         let Some(word) = run.short() else {
-            run.append_long(&mut self.bytes);
-            self.continues = NOTHING;
+            self.append_long(run);
             return false;
         };
         let start = run.offset | u64::from(run.slot) << 52;
-        if start == self.continues && may_continue && !self.separate && self.last_len + run.len <= SHORT_LEN {
-            self.grow(run.len);
+        if start == self.continues && may_continue && !self.separate && self.grow(run.len) {
             return true;
         }
-        self.last = self.bytes.len();
-        self.last_len = run.len;
-        self.bytes.extend_from_slice(&word.to_le_bytes());
+        self.last = self.used;
+        self.append_word(word);
         // Only a whole number of words can be continued: else there are fill bytes behind it.
         self.continues = if run.len.is_multiple_of(8) { start + run.len } else { NOTHING };
         false
     }
 
-    /// A put or get whose bytes travel in a message of their own.
-    pub fn apart(&mut self, slot: u32, offset: u64, len: u64) {
-        Run { slot, offset, len, apart: true }.append_long(&mut self.bytes);
+    #[cold]
+    fn append_long(&mut self, run: Run) {
+        let apart = if run.apart { APART } else { 0 };
+        for word in [LONG | apart | u64::from(run.slot), run.offset, run.len] {
+            self.append(&word.to_le_bytes());
+        }
         self.continues = NOTHING;
     }
 
-    #[inline]
-    fn grow(&mut self, by: u64) {
-        self.last_len += by;
-        if let Some(word) = self.bytes.get_mut(self.last..self.last + 8).and_then(|b| b.first_chunk_mut::<8>()) {
-            *word = (u64::from_le_bytes(*word) + (by << 40)).to_le_bytes();
-        }
-        self.continues = if by.is_multiple_of(8) { self.continues + by } else { NOTHING };
+    /// A put or get whose bytes travel in a message of their own.
+    pub fn apart(&mut self, slot: u32, offset: u64, len: u64) {
+        self.append_long(Run { slot, offset, len, apart: true });
     }
 
+    /// The last record is longer by so much; false: it cannot be.
+    #[inline]
+    fn grow(&mut self, by: u64) -> bool {
+        let Some(word) = self.bytes.get_mut(self.last..).and_then(|rest| rest.first_chunk_mut::<8>()) else {
+            return false;
+        };
+        let before = u64::from_le_bytes(*word);
+        if (before >> 40 & SHORT_LEN) + by > SHORT_LEN {
+            return false;
+        }
+        *word = (before + (by << 40)).to_le_bytes();
+        self.continues = if by.is_multiple_of(8) { self.continues + by } else { NOTHING };
+        true
+    }
+
+    #[inline]
+    fn append_word(&mut self, word: u64) {
+        match self.bytes.get_mut(self.used..).and_then(|rest| rest.first_chunk_mut()) {
+            Some(room) => {
+                *room = word.to_le_bytes();
+                self.used += 8;
+            }
+            None => self.append(&word.to_le_bytes()),
+        }
+    }
+
+    /// Bytes, and zeros up to a whole word.
     fn append(&mut self, data: &[u8]) {
-        self.bytes.extend_from_slice(data);
-        let filled = self.bytes.len().next_multiple_of(8);
-        self.bytes.resize(filled, 0);
+        let (at, end) = (self.used, self.used + data.len().next_multiple_of(8));
+        if end > self.bytes.len() {
+            let more = self.bytes.len().clamp(FIRST_BYTES, MORE_BYTES);
+            self.bytes.resize((self.bytes.len() + more).max(end), 0);
+        }
+        if let Some(room) = self.bytes.get_mut(at..end) {
+            let (bytes, rest) = room.split_at_mut(data.len());
+            bytes.copy_from_slice(data);
+            rest.fill(0);
+        }
+        self.used = end;
     }
 }
 
@@ -174,18 +248,9 @@ impl<'a> Runs<'a> {
         Some(u64::from_le_bytes(*word))
     }
 
-    fn run(&mut self, word: u64) -> Option<Run> {
-        if word & LONG == 0 {
-            let (slot, len) = ((word >> 52) as u32, word >> 40 & SHORT_LEN);
-            return Some(Run { slot, offset: word & (SHORT_OFFSETS - 1), len, apart: false });
-        }
-        let (offset, len) = (self.word()?, self.word()?);
-        Some(Run { slot: word as u32, offset, len, apart: word & APART != 0 })
-    }
-
     fn one(&mut self) -> Option<(Run, &'a [u8])> {
         let word = self.word()?;
-        let run = self.run(word)?;
+        let run = Run::read(word, || self.word())?;
         if !self.with_data || run.apart {
             return Some((run, &[]));
         }

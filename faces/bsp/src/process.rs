@@ -8,7 +8,8 @@ use crate::fail;
 use crate::forwarding::Buffers;
 use crate::head::WIRE_VERSION;
 use crate::ledger::Ledger;
-use crate::packing::{Letters, Records};
+use crate::meeting::{Meeting, Offer};
+use crate::packing::{EIGHT_BYTES, Letters, Records, SHORT_AREA, start_of};
 use crate::place::Place;
 use crate::queue::Inbox;
 use crate::registry::{NULL_AREA, Registry, RegistryError};
@@ -18,7 +19,7 @@ use crate::wire::Wire;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
-use weir_engine::{Diagnostic, Endpoint, EngineConfig};
+use weir_engine::{Diagnostic, Endpoint, EngineConfig, NAME_BYTES, shares_memory};
 use weir_job::KEY_BYTES;
 
 /// Memory of the program's: where a get puts what it reads, or from where a put is.
@@ -109,6 +110,10 @@ const CACHE: usize = 16;
 struct Known {
     base: usize,
     size: u64,
+    /// Eight bytes may be put to offsets below this without another question, ...
+    eights: u64,
+    /// ... whose first word begins with this.
+    start: u64,
     slot: u32,
 }
 
@@ -121,6 +126,8 @@ pub struct Process {
     pub bootstrap: Box<dyn Bootstrap>,
     /// Messages to them; none if there is nobody else.
     pub wire: Option<Wire>,
+    /// Where it meets them, if all are on this host. Used as soon as all have said that they have it.
+    pub meeting: Option<Meeting>,
     /// Since `bsp_begin`.
     pub begun: Instant,
     /// Which superstep this is, from 0.
@@ -203,11 +210,33 @@ impl Process {
         let known = &mut self.cache[cached_at(base)];
         if known.base != base || base == 0 {
             let slot = self.registry.find(base).ok()?;
-            *known = Known { base, size: self.registry.size_everywhere(slot).unwrap_or(0), slot };
+            let size = self.registry.size_everywhere(slot).unwrap_or(0);
+            // In check mode each put has a place.
+            let eights = if self.check { 0 } else { size.min(SHORT_AREA).saturating_sub(7) };
+            let (start, eights) = start_of(slot, 0).map_or((0, 0), |start| (start, eights));
+            *known = Known { base, size, eights, start, slot };
         }
         let slot = known.slot;
         let (_, size) = self.registry.area(slot, pid)?;
         (base != 0 && size != NULL_AREA && end <= size).then_some(slot)
+    }
+
+    /// Puts eight bytes, if it is a matter of a few looks. False: nothing has been done, and [`Process::area`] will tell more. (10 000 short puts in a superstep are what this library is
+    /// measured by: `docs/lab/2026-11-26-bsp-board.md`.)
+    #[inline]
+    pub fn put_eight(&mut self, pid: usize, base: usize, offset: usize, data: impl FnOnce() -> [u8; 8]) -> bool {
+        let known = &self.cache[cached_at(base)];
+        let buffered = self.buffered.wrapping_add(EIGHT_BYTES as u64);
+        if known.base != base || offset as u64 >= known.eights || buffered > self.budget {
+            return false;
+        }
+        let start = offset as u64 | known.start;
+        let Some(out) = self.out.get_mut(pid) else { return false };
+        if !out.puts.put_eight(start, data()) {
+            return false;
+        }
+        self.buffered = buffered;
+        true
     }
 
     /// Why there is none, for people.
@@ -220,6 +249,14 @@ impl Process {
                 about_range(base, pid, offset, len, size)
             }
         }
+    }
+
+    /// Whether nothing was asked for in this superstep, and nobody wants to know what it costs.
+    #[inline]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        // (Each put, get and message is buffered in part at least.)
+        self.buffered == 0 && self.registry.is_unchanged() && !self.check && self.ledger.is_none()
     }
 
     /// A number by chance, good enough for an order.
@@ -379,17 +416,20 @@ impl Process {
             return Err(format!("bsp_begin({wanted}): at least one process must take part"));
         }
         let nprocs = size.min(wanted as usize);
-        let wire = Self::connect(&mut *bootstrap, nprocs, here)?;
+        let share = settings.board && all.iter().take(nprocs).all(|greeting| greeting.host == own.host);
+        let connected = Self::connect(&mut *bootstrap, nprocs, here, share)?;
         if rank >= nprocs {
             bootstrap.finish();
             fail::leave(0);
         }
+        let (wire, meeting) = connected.map_or((None, None), |(wire, meeting)| (Some(wire), meeting));
         let buffers = || (0..nprocs).map(|_| Aligned::default()).collect::<Vec<_>>();
         Ok(Box::new(Process {
             pid: rank,
             nprocs,
             bootstrap,
             wire,
+            meeting,
             begun: Instant::now(),
             superstep: 0,
             registry: Registry::new(rank),
@@ -413,7 +453,13 @@ impl Process {
         }))
     }
 
-    fn connect(bootstrap: &mut dyn Bootstrap, nprocs: usize, here: usize) -> Result<Option<Wire>, String> {
+    /// An endpoint that knows all others, and the board if `share` says that one may be.
+    fn connect(
+        bootstrap: &mut dyn Bootstrap,
+        nprocs: usize,
+        here: usize,
+        share: bool,
+    ) -> Result<Option<(Wire, Option<Meeting>)>, String> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         if size == 1 {
             return Ok(None);
@@ -421,14 +467,28 @@ impl Process {
         // All of the job take part in the exchange, as launchers want it.
         let takes_part = rank < nprocs && nprocs > 1;
         let key = bootstrap.key();
-        let endpoint = takes_part.then(|| Self::open(rank, here.min(nprocs), key)).transpose()?;
-        let name = endpoint.as_ref().map(|e| e.name().to_vec()).unwrap_or_default();
+        let config = takes_part.then(|| Self::engine_config(here.min(nprocs))).transpose()?;
+        let share = share && config.as_ref().is_some_and(shares_memory);
+        let endpoint = config.map(|config| Self::open(rank, config, key)).transpose()?;
+        let mut name = endpoint.as_ref().map(|e| e.name().to_vec()).unwrap_or_default();
+        // Where there can be none, processes meet by messages.
+        let offer = if share && rank == 0 { Offer::make(nprocs).ok().flatten() } else { None };
+        name.extend(offer.iter().flat_map(|offer| offer.ticket().into_bytes()));
         let mut names = bootstrap.exchange(&name)?;
         names.truncate(nprocs);
-        endpoint.map(|e| Wire::new(e, &names, rank).map_err(|e| e.to_string())).transpose()
+        let Some(endpoint) = endpoint else { return Ok(None) };
+        let ticket = names.first_mut().map(|first| first.split_off(first.len().min(NAME_BYTES))).unwrap_or_default();
+        let crowded = here.min(nprocs) > std::thread::available_parallelism().map_or(1, usize::from);
+        let meeting = match (offer, std::str::from_utf8(&ticket)) {
+            (Some(offer), _) => offer.keep(crowded),
+            (None, Ok(ticket)) if share => Meeting::join(ticket, rank, nprocs, crowded).ok(),
+            _ => None,
+        };
+        let wire = Wire::new(endpoint, &names, rank).map_err(|e| e.to_string())?;
+        Ok(Some((wire, meeting)))
     }
 
-    fn open(rank: usize, here: usize, key: Option<[u8; KEY_BYTES]>) -> Result<Arc<Endpoint>, String> {
+    fn engine_config(here: usize) -> Result<EngineConfig, String> {
         let get = |name: &str| {
             let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
             // A file in it is ours.
@@ -436,6 +496,10 @@ impl Process {
         };
         let mut config = EngineConfig::from_vars(&get).map_err(|e| e.to_string())?;
         config.processes_here = Some(here);
+        Ok(config)
+    }
+
+    fn open(rank: usize, config: EngineConfig, key: Option<[u8; KEY_BYTES]>) -> Result<Arc<Endpoint>, String> {
         let tell = move |what: &Diagnostic<'_>| match what {
             // Told by who finds it out in a superstep.
             Diagnostic::PeerDown { .. } => {}

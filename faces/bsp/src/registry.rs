@@ -249,6 +249,13 @@ impl<P: Copy> Registry<P> {
         self.len() == 0
     }
 
+    /// Nothing was called in this superstep.
+    #[inline]
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        self.calls.is_empty()
+    }
+
     /// The calls of this superstep, for the others.
     pub fn events(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
         self.calls.iter().map(|call| call.event)

@@ -25,6 +25,8 @@ pub struct Settings {
     pub memory: Option<u64>,
     /// Unbuffered puts and gets of so many bytes go without a copy (`WEIR_BSP_HP_BYTES`). 8 KiB: a message of its own costs about as much as copying that twice.
     pub hp_bytes: usize,
+    /// Processes of one host meet on a board in shared memory (`WEIR_BSP_BOARD`), if all of the program are there.
+    pub board: bool,
     /// Where the ledger of supersteps goes (`WEIR_BSP_LEDGER`).
     pub ledger: Option<PathBuf>,
     /// Where a trace for viewers goes (`WEIR_TRACE`, if it is no number: that is the engine's).
@@ -33,7 +35,15 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { check: false, order: Order::Latin, memory: None, hp_bytes: 8 << 10, ledger: None, trace: None }
+        Settings {
+            check: false,
+            order: Order::Latin,
+            memory: None,
+            hp_bytes: 8 << 10,
+            board: true,
+            ledger: None,
+            trace: None,
+        }
     }
 }
 
@@ -51,11 +61,12 @@ impl Settings {
     pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Settings, String> {
         let mut settings = Settings::default();
         let bad = |name: &str, value: &str, what: &str| Err(format!("{name}: '{}' is {what}", value.escape_debug()));
-        if let Some(value) = get("WEIR_BSP_CHECK") {
-            settings.check = match value.trim() {
+        for (name, setting) in [("WEIR_BSP_CHECK", &mut settings.check), ("WEIR_BSP_BOARD", &mut settings.board)] {
+            let Some(value) = get(name) else { continue };
+            *setting = match value.trim() {
                 "1" | "on" => true,
                 "0" | "off" => false,
-                _ => return bad("WEIR_BSP_CHECK", &value, "neither 1 nor 0"),
+                _ => return bad(name, &value, "neither 1 nor 0"),
             };
         }
         if let Some(value) = get("WEIR_BSP_ORDER") {
@@ -87,7 +98,7 @@ impl Settings {
     /// Names of settings that look like these and are none.
     #[must_use]
     pub fn unknown(names: impl Iterator<Item = String>) -> Vec<String> {
-        const KNOWN: [&str; 8] = ["CHECK", "ORDER", "MEMORY", "HP_BYTES", "LEDGER", "RANK", "SIZE", "MEET"];
+        const KNOWN: [&str; 9] = ["CHECK", "ORDER", "MEMORY", "HP_BYTES", "BOARD", "LEDGER", "RANK", "SIZE", "MEET"];
         let is_unknown = |name: &String| name.strip_prefix("WEIR_BSP_").is_some_and(|rest| !KNOWN.contains(&rest));
         let mut unknown: Vec<String> = names.filter(is_unknown).collect();
         unknown.sort_unstable();
@@ -121,10 +132,12 @@ mod tests {
         assert_eq!(with("WEIR_BSP_HP_BYTES", " 64k ").map(|s| s.hp_bytes), Ok(64 << 10));
         assert_eq!(with("WEIR_BSP_ORDER", "random").map(|s| s.order), Ok(Order::Random));
         assert_eq!(with("WEIR_BSP_CHECK", "1").map(|s| s.check), Ok(true));
+        assert_eq!(with("WEIR_BSP_BOARD", "off").map(|s| s.board), Ok(false));
         assert_eq!(with("WEIR_TRACE", "2").map(|s| s.trace), Ok(None));
         assert_eq!(with("WEIR_TRACE", "t.json").map(|s| s.trace), Ok(Some("t.json".into())));
         for (name, value) in [
             ("WEIR_BSP_CHECK", "yes"),
+            ("WEIR_BSP_BOARD", "2"),
             ("WEIR_BSP_ORDER", "\n"),
             ("WEIR_BSP_MEMORY", "99999999999G"),
             ("WEIR_BSP_MEMORY", ""),

@@ -1,6 +1,7 @@
 //! The end of a superstep: what was asked for takes effect (`spec/bsp.md` 4 to 6).
 //!
-//! 1. Everybody hears how much there is for it, from each directly or in rounds; what is short goes with it. Who has heard all knows that all are here: the barrier.
+//! 1. Everybody hears how much there is for it; what is short goes with it. Who has heard all knows that all are here: the barrier. By messages, from each directly or in rounds
+//!    (`forwarding`), or on a board where all are on one host (`meeting`).
 //! 2. Bodies that are long follow, each into memory of its size.
 //! 3. What others get is read and sent; runs that travel alone go from memory to memory.
 //! 4. What was got is written, then what is put, in the order of the processes; then registrations take effect, and messages are in the queue.
@@ -8,11 +9,13 @@
 use crate::aligned::Aligned;
 use crate::checking;
 use crate::counts::{self, Common, Counts};
-use crate::effects::{self, Arrived};
+use crate::effects::{self, Arrived, Came, Coming};
 use crate::fail;
 use crate::forwarding;
 use crate::head::{BODY_MAX, Ends, HEAD_BYTES, Head};
 use crate::ledger::{Entry, since};
+use crate::lending;
+use crate::meeting;
 use crate::packing::{Malformed, Runs};
 use crate::place::Place;
 use crate::process::{Outgoing, Process};
@@ -55,6 +58,11 @@ pub struct Scratch {
     heads: Vec<Head>,
     /// ... and by source.
     theirs: Vec<Head>,
+    /// Whose bodies went with the heads, by destination; to whom was lent what travels alone; ...
+    went: Vec<bool>,
+    lent: Vec<bool>,
+    /// ... and how all that comes, by source.
+    came: Vec<Coming>,
     /// What leaves, by destination; of even and odd supersteps.
     flights: [Vec<Outgoing>; 2],
     /// What others got, by them; of even and odd supersteps.
@@ -71,9 +79,14 @@ pub struct Scratch {
 pub fn end(process: &mut Process, ends: Ends, place: Place) {
     let name = if ends == Ends::Sync { "bsp_sync" } else { "bsp_end" };
     let superstep = process.superstep;
+    let met = match meet_idle(process, ends) {
+        Ok(Met::All) => return,
+        Ok(met) => Ok(met),
+        Err(trouble) => Err(trouble),
+    };
     // Taken out, so that it and the process can be changed side by side. If it does not come back, nothing does.
     let mut scratch = std::mem::take(&mut process.scratch);
-    let result = exchange(process, &mut scratch, ends, place);
+    let result = met.and_then(|met| exchange(process, &mut scratch, ends, place, met));
     process.scratch = scratch;
     let Err(trouble) = result else { return };
     let doing = format!("{place}{name}, superstep {superstep}: ");
@@ -85,22 +98,45 @@ pub fn end(process: &mut Process, ends: Ends, place: Place) {
     }
 }
 
-/// Longest body that goes with its head, in this superstep.
-#[must_use]
-pub fn rides(process: &Process) -> usize {
-    if process.is_direct() { DIRECT_BYTES } else { counts::RIDE_BYTES }
+/// How far a superstep has come before the long way is gone.
+enum Met {
+    /// Not at all.
+    Not,
+    /// All have met, and some have said something to this process: a bit for each.
+    Telling(u64),
+    /// To its end: nobody had asked for anything.
+    All,
 }
 
-/// Whether the body goes with the head.
-fn is_short(process: &Process, head: &Head) -> bool {
-    head.body() <= rides(process) as u64
+/// The end of a superstep in which this process has asked for nothing, where all meet on a board. Most that is done elsewhere is not to be done here, and is not looked at.
+#[inline]
+fn meet_idle(process: &mut Process, ends: Ends) -> Result<Met, Trouble> {
+    let superstep = process.superstep;
+    if ends != Ends::Sync || superstep < meeting::FIRST || !process.is_idle() {
+        return Ok(Met::Not);
+    }
+    let Some(meeting) = &mut process.meeting else { return Ok(Met::Not) };
+    meeting.post(superstep, ends);
+    let telling = meeting::wait_for_all(process, ends)?;
+    if telling != 0 {
+        return Ok(Met::Telling(telling));
+    }
+    process.inbox.clear(process.tags[1]);
+    process.tags = [process.tags[1], process.tags[2], process.tags[2]];
+    process.superstep += 1;
+    Ok(Met::All)
 }
 
-fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Place) -> Result<(), Trouble> {
+/// Longest body that goes with its head in a message, in this superstep.
+fn rides(process: &Process) -> u64 {
+    if process.is_direct() { DIRECT_BYTES as u64 } else { counts::RIDE_BYTES as u64 }
+}
+
+fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Place, met: Met) -> Result<(), Trouble> {
     let (pid, n, superstep) = (process.pid(), process.nprocs(), process.superstep);
     let side = (superstep % 2) as usize;
     let mut entry = process.ledger.is_some().then(|| begin_entry(process));
-    let Scratch { events, heads, theirs, flights, replies, order, answers, counts } = scratch;
+    let Scratch { events, heads, theirs, went, lent, came, flights, replies, order, answers, counts } = scratch;
     let (events, flights, replies) = (&mut events[side], &mut flights[side], &mut replies[side]);
 
     // What left two supersteps ago has left by now, mostly; its memory is used again.
@@ -120,35 +156,61 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     }
     process.buffered = 0;
     heads.clear();
-    heads.extend(flights.iter().map(|flight| head_of(flight, ends, superstep, events.len(), process.tags[1])));
+    let (tag, has_board) = (process.tags[1], process.meeting.is_some());
+    let head = |flight: &Outgoing| Head { has_board, ..head_of(flight, ends, superstep, events.len(), tag) };
+    heads.extend(flights.iter().map(head));
     set_order(process, order);
     check_lengths(heads)?;
 
     // 1. Heads.
-    let all = if process.is_direct() {
-        tell_directly(process, heads, theirs, (events, flights, order))?
-    } else {
-        let common = Common::of(pid, ends, counts::is_dense(pid, heads, DIRECT_BYTES));
-        let body = |to: usize, out: &mut Vec<u8>| {
-            for part in parts(events, &flights[to]) {
-                out.extend_from_slice(part);
+    for (flags, value) in [(&mut *went, true), (&mut *lent, false)] {
+        flags.clear();
+        flags.resize(n, value);
+    }
+    let on_board = process.meeting.is_some() && superstep >= meeting::FIRST;
+    let mut all = Common::of(pid, ends, false, has_board);
+    if on_board {
+        let telling = match met {
+            Met::Telling(telling) => telling,
+            Met::Not | Met::All => {
+                post(process, heads, (went, lent), flights, events)?;
+                meeting::wait_for_all(process, ends)?
             }
         };
-        forwarding::forward(process, counts, heads, common, theirs, body)?
-    };
-    if let Some((entry, _)) = &mut entry {
-        entry.met_ns = process.begun.elapsed().as_nanos() as u64;
+        met_now(process, &mut entry);
+        read_rows(process, theirs, came, &heads[pid], telling)?;
+    } else {
+        let rides = rides(process);
+        all = if process.is_direct() {
+            tell_directly(process, heads, theirs, (events, flights, order))?
+        } else {
+            all.dense = counts::is_dense(pid, heads, DIRECT_BYTES);
+            let body = |to: usize, out: &mut Vec<u8>| {
+                for part in parts(events, &flights[to]) {
+                    out.extend_from_slice(part);
+                }
+            };
+            forwarding::forward(process, counts, heads, all, theirs, body)?
+        };
+        met_now(process, &mut entry);
+        check_ends(&all, ends)?;
+        went.clear();
+        went.extend(heads.iter().map(|head| head.body() <= rides));
+        came.clear();
+        let body = |head: &Head| if head.body() <= rides { Came::First } else { Came::Later };
+        came.extend(theirs.iter().map(|head| Coming { body: body(head), lends: false }));
+        check_memory(process, theirs, rides)?;
     }
-    check_ends(&all, ends)?;
-    check_memory(process, theirs)?;
 
     // 2. Bodies.
     for &from in order.iter() {
-        await_body(process, from, &theirs[from], superstep)?;
+        if came[from].body == Came::Later {
+            await_body(process, from, &theirs[from], superstep)?;
+        }
         await_got(process, from, &flights[from], &mut answers[from], superstep)?;
     }
     for &to in order.iter() {
-        if !is_short(process, &heads[to]) {
+        if !went[to] {
             send_body(process, to, events, &flights[to], superstep)?;
         }
     }
@@ -156,14 +218,16 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         wire.wait(Kind::Body)?;
     }
     keep_own_letters(process, &flights[pid], side);
-    let arrived = effects::arrived(process, theirs, events, &flights[pid]);
+    let arrived = effects::arrived(process, theirs, events, &flights[pid], came);
 
     // 3. What travels alone, and gets. All that is to come has its place before anything is sent: who sends more than is taken in elsewhere waits, and two that wait for each
     //    other would go on only by what the engine does against that.
     for &from in order.iter() {
-        await_apart(process, from, &arrived[from], superstep)?;
+        if !came[from].lends {
+            await_apart(process, from, &arrived[from], superstep)?;
+        }
     }
-    for &to in order.iter() {
+    for &to in order.iter().filter(|to| !lent[**to]) {
         send_apart(process, to, &flights[to], superstep)?;
     }
     for from in std::iter::once(pid).chain(order.iter().copied()) {
@@ -174,6 +238,10 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
             send_reply(process, from, parts, reply, superstep)?;
         }
     }
+    for &from in order.iter().filter(|from| came[**from].lends) {
+        lending::take(process, from, &arrived[from])?;
+    }
+    lending::finish(process, came.iter().any(|coming| coming.lends), lent)?;
     if let Some(wire) = &mut process.wire {
         wire.wait(Kind::Reply)?;
         wire.wait(Kind::ApartReply)?;
@@ -191,7 +259,13 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         effects::write_got(wanted, data).map_err(|e| Trouble::Bad(from, e))?;
     }
     for (from, parts) in arrived.iter().enumerate() {
-        effects::apply(process, parts.puts).map_err(|e| Trouble::Bad(from, e))?;
+        match &process.meeting {
+            Some(meeting) if came[from].body == Came::ButPuts => {
+                meeting.puts(from, &theirs[from]).and_then(|puts| effects::apply_shared(process, &puts))
+            }
+            _ => effects::apply(process, parts.puts),
+        }
+        .map_err(|e| Trouble::Bad(from, e))?;
     }
     if arrived.iter().any(|parts| !parts.events.is_empty()) {
         effects::agree(process, &arrived)?;
@@ -205,7 +279,10 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     process.tags = [process.tags[1], process.tags[2], process.tags[2]];
     process.superstep += 1;
     process.was_dense = all.dense;
-    if ends == Ends::Sync {
+    if superstep + 1 == meeting::FIRST {
+        begin_meeting(process, all.boards)?;
+    }
+    if ends == Ends::Sync && process.meeting.is_none() {
         // What comes of the next superstep while the program computes has its place.
         await_heads(process, superstep + 1)?;
     }
@@ -221,6 +298,108 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         end_entry(process, entry, moved, (heads, theirs), place);
     }
     Ok(())
+}
+
+fn met_now(process: &Process, entry: &mut Option<(Entry, Carried)>) {
+    if let Some((entry, _)) = entry {
+        entry.met_ns = process.begun.elapsed().as_nanos() as u64;
+    }
+}
+
+/// All have the board, or nobody uses it.
+fn begin_meeting(process: &mut Process, all_have: bool) -> Result<(), Trouble> {
+    if !all_have {
+        process.meeting = None;
+    }
+    let (Some(meeting), Some(wire)) = (&mut process.meeting, &mut process.wire) else { return Ok(()) };
+    meeting.begin(wire.reach());
+    Ok(wire.watch()?)
+}
+
+/// Tells the others, on the board, what there is for them. Bodies that find no room there follow as messages.
+fn post(
+    process: &mut Process,
+    heads: &[Head],
+    (went, lent): (&mut [bool], &mut [bool]),
+    flights: &[Outgoing],
+    events: &[u8],
+) -> Result<(), Trouble> {
+    let pid = process.pid();
+    for (to, head) in heads.iter().enumerate().filter(|(to, head)| *to != pid && head.body() > 0) {
+        let Some(meeting) = &mut process.meeting else { return Ok(()) };
+        went[to] = meeting.say(to, head, &parts(events, &flights[to]));
+        lent[to] = lending::lend(process, to, &flights[to]);
+    }
+    if let (Some(own), Some(meeting)) = (heads.get(pid), &mut process.meeting) {
+        meeting.post(own.superstep, own.ends);
+    }
+    Ok(())
+}
+
+/// What the others say on the board to this process; `telling`: who does. Bodies that are there are copied: from then on nobody changes them.
+fn read_rows(
+    process: &mut Process,
+    theirs: &mut Vec<Head>,
+    came: &mut Vec<Coming>,
+    own: &Head,
+    telling: u64,
+) -> Result<(), Trouble> {
+    let (pid, superstep, side) = (process.pid(), own.superstep, (own.superstep % 2) as usize);
+    theirs.clear();
+    came.clear();
+    let tells = |from: usize| telling >> from & 1 != 0;
+    for from in 0..process.nprocs() {
+        let mut head = Head { tag: own.tag, ..Head::empty(own.ends, superstep) };
+        let mut coming = Coming { body: Came::Copied, lends: false };
+        if let Some(meeting) = process.meeting.as_ref().filter(|_| tells(from)) {
+            let (said, is_there, lends) = meeting.head(from, superstep).map_err(|e| Trouble::Bad(from, e))?;
+            head = said;
+            coming.lends = lends && head.puts_apart > 0;
+            coming.body = match is_there {
+                false => Came::Later,
+                // Who wants to look at all puts has them copied.
+                true if process.check || process.ledger.is_some() || head.puts_apart > 0 => Came::Copied,
+                true => Came::ButPuts,
+            };
+            if head.superstep != superstep || head.ends != own.ends {
+                return Err(Trouble::Bad(from, Malformed("it is of another superstep")));
+            }
+            check_tag(from, &head, own)?;
+        }
+        theirs.push(if from == pid { *own } else { head });
+        came.push(coming);
+    }
+    check_memory(process, theirs, DIRECT_BYTES as u64)?;
+    for from in (0..process.nprocs()).filter(|from| tells(*from) && came[*from].body != Came::Later) {
+        let Some(meeting) = &process.meeting else { return Ok(()) };
+        let body = &mut process.bodies[side][from];
+        meeting.body(from, &theirs[from], came[from].body, body).map_err(|e| Trouble::Bad(from, e))?;
+    }
+    Ok(())
+}
+
+fn check_tag(from: usize, head: &Head, own: &Head) -> Result<(), Trouble> {
+    if head.tag == own.tag { Ok(()) } else { Err(Trouble::Bad(from, Malformed("its tags have another size"))) }
+}
+
+fn check_lengths(heads: &[Head]) -> Result<(), Trouble> {
+    match heads.iter().enumerate().find(|(_, head)| head.body() > BODY_MAX) {
+        Some((to, head)) => {
+            Err(Trouble::Wrong(format!("{} bytes for process {to}: more than {BODY_MAX}", head.body())))
+        }
+        None => Ok(()),
+    }
+}
+
+/// All processes find the same.
+fn check_ends(all: &Common, ends: Ends) -> Result<(), Trouble> {
+    match (all.sync, all.end) {
+        (Some(sync), Some(end)) => {
+            let other = if ends == Ends::Sync { end } else { sync };
+            Err(Trouble::Common(meeting::ended_otherwise(other, ends)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// To whom in which order.
@@ -282,8 +461,8 @@ fn tell_directly(
     }
     read_heads(process, theirs, &heads[pid])?;
     let lowest = |ends| theirs.iter().position(|head| head.ends == ends);
-    let dense = theirs.iter().all(|head| head.dense);
-    Ok(Common { sync: lowest(Ends::Sync), end: lowest(Ends::Program), dense })
+    let (dense, boards) = (theirs.iter().all(|head| head.dense), theirs.iter().all(|head| head.has_board));
+    Ok(Common { sync: lowest(Ends::Sync), end: lowest(Ends::Program), dense, boards })
 }
 
 fn await_firsts(process: &mut Process, superstep: u64) -> Result<(), Trouble> {
@@ -333,38 +512,15 @@ fn read_heads(process: &Process, heads: &mut Vec<Head>, own: &Head) -> Result<()
         if head.superstep != superstep || len as u64 != here {
             return Err(Trouble::Bad(from, Malformed("it is of another superstep or length")));
         }
-        if head.tag != own.tag {
-            return Err(Trouble::Bad(from, Malformed("its tags have another size")));
-        }
+        check_tag(from, &head, own)?;
         heads.push(head);
     }
     Ok(())
 }
 
-fn check_lengths(heads: &[Head]) -> Result<(), Trouble> {
-    match heads.iter().enumerate().find(|(_, head)| head.body() > BODY_MAX) {
-        Some((to, head)) => {
-            Err(Trouble::Wrong(format!("{} bytes for process {to}: more than {BODY_MAX}", head.body())))
-        }
-        None => Ok(()),
-    }
-}
-
-/// All processes find the same.
-fn check_ends(all: &Common, ends: Ends) -> Result<(), Trouble> {
-    let (Some(sync), Some(end)) = (all.sync, all.end) else { return Ok(()) };
-    let (other, called, own) = match ends {
-        Ends::Sync => (end, "bsp_end", "bsp_sync"),
-        Ends::Program => (sync, "bsp_sync", "bsp_end"),
-    };
-    Err(Trouble::Common(format!(
-        "process {other} called {called} where this one called {own}: all must call bsp_sync equally often"
-    )))
-}
-
-/// What arrives is buffered too.
-fn check_memory(process: &Process, theirs: &[Head]) -> Result<(), Trouble> {
-    let bytes: u64 = theirs.iter().filter(|head| !is_short(process, head)).map(Head::body).sum();
+/// What arrives is buffered too, but for bodies up to `free`.
+fn check_memory(process: &Process, theirs: &[Head], free: u64) -> Result<(), Trouble> {
+    let bytes: u64 = theirs.iter().map(Head::body).filter(|body| *body > free).sum();
     if bytes <= process.budget {
         return Ok(());
     }
@@ -375,9 +531,6 @@ fn check_memory(process: &Process, theirs: &[Head]) -> Result<(), Trouble> {
 }
 
 fn await_body(process: &mut Process, from: usize, head: &Head, superstep: u64) -> Result<(), Trouble> {
-    if is_short(process, head) {
-        return Ok(());
-    }
     let Some(wire) = &mut process.wire else { return Ok(()) };
     let body = head.body() as usize;
     let buffer = &mut process.bodies[(superstep % 2) as usize][from];

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
     Carried, Class, Completion, DownReason, Endpoint, EngineError, Iov, MAX_INJECT_BYTES, OpError, OpKind, Queue,
-    RecvOp, SendMode, SendOp,
+    RecvOp, RemotePiece, SendMode, SendOp,
 };
 
 /// Completions taken at once.
@@ -39,10 +39,12 @@ pub enum Kind {
     RoundOdd = 8,
     /// The others of such a round.
     Rest = 9,
+    /// Nothing: of who meets on a board. That one waits for it tells whether its sender lives.
+    Watch = 10,
 }
 
 /// How many kinds there are.
-const KINDS: usize = 10;
+const KINDS: usize = 11;
 /// Bits of a tag that say the kind; above them the round, and from bit 16 on the superstep.
 const KIND_BITS: u32 = 8;
 const SUPERSTEP_SHIFT: u32 = 16;
@@ -110,6 +112,7 @@ impl Kind {
         Kind::RoundEven,
         Kind::RoundOdd,
         Kind::Rest,
+        Kind::Watch,
     ];
 }
 
@@ -152,6 +155,8 @@ pub struct Wire {
     /// Sends whose memory is still the engine's, by whose it is.
     sending: [usize; 3],
     news: Box<[u8; NEWS_BYTES]>,
+    /// Why processes are gone whose [`Kind::Watch`] is awaited.
+    lost: Vec<Option<DownReason>>,
 }
 
 impl Wire {
@@ -173,6 +178,7 @@ impl Wire {
             awaits: None,
             sending: [0; 3],
             news: Box::new([0; NEWS_BYTES]),
+            lost: vec![None; names.len()],
         };
         wire.listen()?;
         Ok(wire)
@@ -331,6 +337,70 @@ impl Wire {
         }
     }
 
+    /// From now on it is known of all others when they are gone, though nothing is awaited of them: [`Wire::lost`].
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn watch(&mut self) -> Result<(), WireError> {
+        let own = self.own;
+        (0..self.peers.len()).filter(|pid| *pid != own).try_for_each(|pid| self.watch_one(pid))
+    }
+
+    fn watch_one(&mut self, pid: usize) -> Result<(), WireError> {
+        // SAFETY: no memory.
+        match unsafe { self.post(pid, Kind::Watch, 0, &[]) } {
+            Err(WireError::Gone { reason, .. }) => self.lost[pid] = Some(reason),
+            other => other?,
+        }
+        Ok(())
+    }
+
+    /// Why a process that is watched is gone, if it is.
+    #[must_use]
+    pub fn lost(&self, pid: usize) -> Option<DownReason> {
+        self.lost[pid]
+    }
+
+    /// A process is waited for that has nothing to send: where only its silence tells of its death, it is asked for an acknowledgement.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn nudge(&mut self, pid: usize) -> Result<(), WireError> {
+        if self.endpoint.shares_memory_with(self.peers[pid]) {
+            Ok(())
+        } else {
+            self.send_copy(pid, Kind::Watch, 0, &[])
+        }
+    }
+
+    /// This process begins to wait for what comes on the board.
+    pub fn begin_wait(&self) {
+        self.endpoint.begin_wait();
+    }
+
+    /// Of which others this process can read the memory: a bit for each of the first 64.
+    #[must_use]
+    pub fn reach(&self) -> u64 {
+        let reached = |pid: &usize| *pid != self.own && self.endpoint.can_read_memory(self.peers[*pid]);
+        (0..self.peers.len().min(64)).filter(reached).fold(0, |mask, pid| mask | 1 << pid)
+    }
+
+    /// Reads the memory of a process.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    ///
+    /// # Safety
+    /// The local memory is writable, and nobody else's now.
+    pub unsafe fn read_memory(&mut self, pid: usize, remote: &[RemotePiece], local: &[Iov]) -> Result<(), WireError> {
+        // SAFETY: passed on from the caller.
+        match unsafe { self.endpoint.read_memory(self.peers[pid], remote, local) } {
+            Ok(()) => Ok(()),
+            Err(EngineError::PeerDown(reason)) => Err(WireError::Gone { pid, reason }),
+            Err(other) => Err(WireError::Other(format!("process {pid}: {other}"))),
+        }
+    }
+
     /// Whether receives of this kind are open.
     #[must_use]
     pub fn is_waiting(&self, kind: Kind) -> bool {
@@ -407,6 +477,10 @@ impl Wire {
                 Ok(())
             }
             Err(OpError::PeerDown(reason)) if c.user == Kind::News as u64 => Err(WireError::Other(reason.to_string())),
+            Err(OpError::PeerDown(reason)) if c.user == Kind::Watch as u64 && is_receive => {
+                self.lost[c.context & PID_MASK] = Some(reason);
+                Ok(())
+            }
             Err(OpError::PeerDown(reason)) => {
                 let pid = if is_receive { c.context & PID_MASK } else { c.context >> 2 };
                 Err(WireError::Gone { pid, reason })
@@ -431,7 +505,7 @@ impl Wire {
             }
         }
         self.posted[kind] -= 1;
-        Ok(())
+        if kind == Kind::Watch as usize { self.watch_one(pid) } else { Ok(()) }
     }
 
     /// Calls until it is not told to try again.

@@ -23,7 +23,7 @@ fn run(heads: &[Vec<Head>], ends: &[Ends], dense: &[bool]) -> Vec<(Vec<Head>, Ve
     let n = heads.len();
     let mut all: Vec<Counts> = (0..n).map(|_| Counts::default()).collect();
     for (pid, counts) in all.iter_mut().enumerate() {
-        let common = Common::of(pid, ends[pid], dense[pid]);
+        let common = Common::of(pid, ends[pid], dense[pid], true);
         counts.begin(pid, &heads[pid], common, |to, out| out.extend(body(pid, to, &heads[pid][to])));
     }
     for round in 0..counts::rounds(n) {
@@ -67,7 +67,7 @@ fn every_head_comes_to_whom_it_is_for_and_nobody_else() {
                     let sent = if from == to { Vec::new() } else { body(from, to, there) };
                     assert_eq!(bodies[from], sent);
                 }
-                assert_eq!(*common, Common { sync: Some(0), end: None, dense: pattern == 1 });
+                assert_eq!(*common, Common { sync: Some(0), end: None, dense: pattern == 1, boards: true });
             }
         }
     }
@@ -83,7 +83,11 @@ fn all_hear_who_ended_otherwise_and_whether_all_were_dense() {
             let dense: Vec<bool> = (0..n).map(|pid| pid != odd).collect();
             for (_, _, common) in run(&heads, &ends, &dense) {
                 let sync = Some(usize::from(odd == 0));
-                assert_eq!(common, Common { sync, end: Some(odd), dense: false }, "{n} processes, {odd} odd");
+                assert_eq!(
+                    common,
+                    Common { sync, end: Some(odd), dense: false, boards: true },
+                    "{n} processes, {odd} odd"
+                );
             }
         }
     }
@@ -93,7 +97,7 @@ fn all_hear_who_ended_otherwise_and_whether_all_were_dense() {
 fn an_empty_superstep_costs_a_process_one_short_message_a_round() {
     let n = 1024;
     let mut counts = Counts::default();
-    counts.begin(0, &vec![head(Ends::Sync, 0); n], Common::of(0, Ends::Sync, false), |_, _| ());
+    counts.begin(0, &vec![head(Ends::Sync, 0); n], Common::of(0, Ends::Sync, false, false), |_, _| ());
     let mut out = Vec::new();
     let sent: usize = (0..counts::rounds(n))
         .map(|round| {
@@ -136,7 +140,7 @@ fn a_total_exchange_is_direct_only_where_few_take_part_and_bodies_are_middling()
 fn first_round(n: usize, bytes: u64) -> Vec<u8> {
     let mut counts = Counts::default();
     let heads = vec![head(Ends::Sync, bytes); n];
-    counts.begin(1, &heads, Common::of(1, Ends::Sync, false), |to, out| out.extend(body(1, to, &heads[to])));
+    counts.begin(1, &heads, Common::of(1, Ends::Sync, false, false), |to, out| out.extend(body(1, to, &heads[to])));
     let mut out = Vec::new();
     counts.write(0, &mut out);
     out
@@ -144,7 +148,7 @@ fn first_round(n: usize, bytes: u64) -> Vec<u8> {
 
 fn take(wire: &[u8], n: usize) -> Result<(), weir_bsp::packing::Malformed> {
     let mut counts = Counts::default();
-    counts.begin(2, &vec![head(Ends::Sync, 0); n], Common::of(2, Ends::Sync, false), |_, _| ());
+    counts.begin(2, &vec![head(Ends::Sync, 0); n], Common::of(2, Ends::Sync, false, false), |_, _| ());
     let head = RoundHead::decode(wire, n)?;
     counts.read(0, &head, &wire[ROUND_HEAD_BYTES..])?;
     counts.finish(&mut Vec::new(), |_, _| ())

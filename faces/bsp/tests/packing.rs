@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_bsp::head::{Ends, HEAD_BYTES, Head};
-use weir_bsp::packing::{Letters, Records, Run, Runs, letter};
+use weir_bsp::packing::{Letters, Records, Run, Runs, letter, start_of};
 
 const AREAS: usize = 3;
 const BYTES: usize = 300;
@@ -42,7 +42,10 @@ proptest! {
                 Some((slot, offset, last)) => (*slot, offset.wrapping_add(last.len() as u64), data.into_iter().chain(0..8).take(8).collect()),
                 None => (slot, offset, data),
             };
-            records.put(slot, offset, &data);
+            let eight = start_of(slot, offset).zip(<[u8; 8]>::try_from(&data[..]).ok());
+            if !eight.is_some_and(|(start, data)| records.put_eight(start, data)) {
+                records.put(slot, offset, &data);
+            }
             done.push((slot, offset, data));
         }
         let runs: Vec<(Run, &[u8])> = Runs::puts(records.bytes()).collect::<Result<_, _>>().expect("readable");
@@ -115,7 +118,8 @@ proptest! {
         let (events, letters, gets, puts, places) = parts;
         let head = Head {
             ends: if ends { Ends::Program } else { Ends::Sync }, superstep, events: events * 16, letters: letters * 16, gets: gets * 8,
-            puts: puts * 8, places: places * 8, letter_count: letters, letter_payload: letters, puts_apart: 3, tag, dense: superstep % 3 == 0,
+            puts: puts * 8, places: places * 8, letter_count: letters, letter_payload: letters, puts_apart: 3, tag,
+            has_board: tag % 2 == 1, dense: superstep % 3 == 0,
         };
         let mut wire = head.encode();
         prop_assert_eq!(Head::decode(&wire), Ok(head));

@@ -6,6 +6,7 @@ use common::{Job, Lang, compile, compile_with, include};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
@@ -124,8 +125,10 @@ fn the_ledger_has_a_line_for_each_superstep_and_the_trace_opens() -> Result<(), 
 /// Where there are many, heads go in rounds: whatever the pattern, and whether a round fits into one message.
 fn many_processes_hear_of_each_other_in_rounds() -> Result<(), Failed> {
     let program = program("rounds")?;
-    for (carrier, p) in [("shm", 5), ("shm", 8), ("shm", 13), ("shm", 64), ("udp", 6), ("udp", 9), ("tcp", 7)] {
-        let ended = Job::new(&program, p).env("WEIR_CARRIER", carrier).run();
+    let by_messages = [("shm", 5), ("shm", 8), ("shm", 13), ("shm", 64), ("udp", 6), ("udp", 9), ("tcp", 7)];
+    let cases = by_messages.map(|(carrier, p)| (carrier, p, "0"));
+    for (carrier, p, board) in cases.into_iter().chain([("shm", 13, "1"), ("shm", 64, "1")]) {
+        let ended = Job::new(&program, p).env("WEIR_CARRIER", carrier).env("WEIR_BSP_BOARD", board).run();
         sure(ended.all_succeeded() && ended.errors().is_empty(), &format!("{p} over {carrier}: {}", ended.told()))?;
     }
     let ended = Job::new(&program, 7).env("WEIR_CARRIER", "udp").env("WEIR_FAULTS", "loss=3%,dup=1%").run();
@@ -134,9 +137,10 @@ fn many_processes_hear_of_each_other_in_rounds() -> Result<(), Failed> {
 
 /// One process ends by a signal: all others end with it, one of them says why, and nothing is left.
 fn a_killed_process_ends_all() -> Result<(), Failed> {
-    for carrier in ["shm", "udp", "tcp"] {
+    let cases = [("waits", "shm"), ("waits", "udp"), ("waits", "tcp"), ("empty", "shm")];
+    for (name, carrier) in cases {
         for (victim, p) in [(0, 3), (2, 3), (5, 7)] {
-            let job = Job::new(&program("waits")?, p).env("WEIR_CARRIER", carrier).env("WEIR_PEER_TIMEOUT_MS", "1500");
+            let job = Job::new(&program(name)?, p).env("WEIR_CARRIER", carrier).env("WEIR_PEER_TIMEOUT_MS", "1500");
             let running = job.start();
             running.until_said(p, "ready")?;
             running.signal(victim, libc::SIGKILL);
@@ -147,9 +151,37 @@ fn a_killed_process_ends_all() -> Result<(), Failed> {
             let text = format!("process {victim} is gone, without bsp_end");
             sure(
                 others_failed && lines.len() == 1 && lines[0].contains(&text),
-                &format!("{carrier}: {}", ended.told()),
+                &format!("{name} over {carrier}: {}", ended.told()),
             )?;
         }
+    }
+    Ok(())
+}
+
+/// More processes than cores, and a process that is stopped for a while: the others wait, and go on with it.
+fn processes_of_a_host_meet_without_messages() -> Result<(), Failed> {
+    let all = compile(&source("c/board.c"), Lang::C)?;
+    for (p, board) in [(7, "1"), (3, "0"), (2, "0")] {
+        let ended = Job::new(&all, p).env("WEIR_BSP_BOARD", board).run();
+        sure(ended.all_succeeded() && ended.errors().is_empty(), &format!("{p}, {board}: {}", ended.told()))?;
+    }
+    let checked = Job::new(&all, 3).env("WEIR_BSP_CHECK", "1").run();
+    sure(checked.all_succeeded(), &checked.told())?;
+    let running = Job::new(&program("empty")?, 3).arg("2").start();
+    running.until_said(3, "ready")?;
+    running.signal(1, libc::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(1));
+    running.signal(1, libc::SIGCONT);
+    let ended = running.wait();
+    sure(ended.all_succeeded() && ended.errors().is_empty(), &ended.told())
+}
+
+/// What a process writes into memory that it shares harms nobody but the program.
+fn who_scribbles_on_the_board_ends_the_program() -> Result<(), Failed> {
+    for (p, where_) in [(2, "lines"), (3, "lines"), (2, "rows"), (3, "rows")] {
+        let ended = Job::new(&program("scribbles")?, p).arg(where_).env("WEIR_CARRIER", "shm").run();
+        let all_failed = ended.status.iter().all(|s| s.is_some_and(|s| s.code() == Some(1)));
+        sure(all_failed && !ended.errors().is_empty(), &format!("{p}, {where_}: {}", ended.told()))?;
     }
     Ok(())
 }
@@ -195,6 +227,8 @@ fn main() {
         ),
         Trial::test("many processes hear of each other in rounds", many_processes_hear_of_each_other_in_rounds),
         Trial::test("a killed process ends all", a_killed_process_ends_all),
+        Trial::test("processes of a host meet without messages", processes_of_a_host_meet_without_messages),
+        Trial::test("who scribbles on the board ends the program", who_scribbles_on_the_board_ends_the_program),
         Trial::test("a frozen process ends all others", a_frozen_process_ends_all_others),
         Trial::test(
             "processes that do not come are not waited for for ever",

@@ -71,6 +71,23 @@ impl<'a> SharedBytes<'a> {
         })
     }
 
+    /// The word of this number, if it lies within. Read once: what is checked is this value.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, number: usize) -> Option<u64> {
+        let there = (number + 1) * WORD <= self.len;
+        let word = self.words.get(number).filter(|_| there)?;
+        Some(u64::from_le(word.load(Ordering::Relaxed)))
+    }
+
+    /// Its words by twos, from the word of this number on; a last one that has no other is left out. Each is read once.
+    #[inline]
+    pub fn pairs(&self, number: usize) -> impl Iterator<Item = [u64; 2]> + use<'a> {
+        let words = self.words.get(number..self.len / WORD).unwrap_or(&[]);
+        let load = |word: &AtomicU64| u64::from_le(word.load(Ordering::Relaxed));
+        words.as_chunks::<2>().0.iter().map(move |[first, second]| [load(first), load(second)])
+    }
+
     /// All of it in a vector.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {

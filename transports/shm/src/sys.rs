@@ -156,6 +156,18 @@ pub fn sealed_memory(bytes: usize) -> Result<OwnedFd, MemoryError> {
     Ok(fd)
 }
 
+/// Opens memory without a name that another process of this host has open under this number. Nothing else: what has a name may have other effects when it is opened.
+pub fn open_memory_of(pid: u32, fd: RawFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{pid}/fd/{fd}");
+    let target = std::fs::read_link(&path)?;
+    if !target.to_string_lossy().starts_with("/memfd:weir-shm") {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let mut options = std::fs::OpenOptions::new();
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    Ok(std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true).write(true), flags).open(&path)?.into())
+}
+
 /// Whether a descriptor is memory of exactly this size and sealed so, so that no access to a mapping of it can fail.
 pub fn is_sealed_memory(fd: &OwnedFd, bytes: usize) -> bool {
     // SAFETY: no pointers.

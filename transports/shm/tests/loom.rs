@@ -1,4 +1,4 @@
-//! The ring under the model checker, in every order that the memory model permits (bounded to two or three preemptions):
+//! The ring and the board under the model checker, in every order that the memory model permits (bounded to two or three preemptions):
 //! `RUSTFLAGS="--cfg loom" cargo test -p weir-shm --release --test loom --target-dir target/loom`.
 //! Without `--cfg loom` there is nothing here.
 //!
@@ -6,9 +6,10 @@
 //! record be written over while it is copied out, goes unnoticed.
 #![cfg(loom)]
 
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
+use weir_shm::board::{Board, ROW_BYTES, Seen, Shape};
 use weir_shm::ring::{Consumer, HeapRing, MIN_WORDS, Producer};
 
 type Ends = (Producer<Arc<HeapRing>>, Consumer<Arc<HeapRing>>);
@@ -147,5 +148,37 @@ fn a_producer_that_sleeps_for_room_sees_it_or_is_woken() {
         let woken = reader.join().expect("the reader ends");
         assert!(!sleeps || woken, "it would sleep for ever");
         assert!(send(&mut tx, 4));
+    });
+}
+
+/// What a member says in a step is what the other reads of that step, and it is not written over while it reads: the two sides of the board.
+#[test]
+fn members_of_a_board_read_what_was_said_in_the_step() {
+    check(2, || {
+        let shape = Shape::with_heap(2, 8).expect("a shape");
+        let memory: Arc<[AtomicU64]> = (0..shape.words()).map(|_| AtomicU64::new(0)).collect();
+        let member = move |own: usize, memory: Arc<[AtomicU64]>| {
+            let (mut board, other) = (Board::new(memory, shape, own, 1).expect("a board"), 1 - own);
+            for step in 1..=3 {
+                let bytes = (step << 8 | own as u64).to_le_bytes();
+                assert!(board.say(step, other, &[step as u8; ROW_BYTES], &[&bytes]));
+                board.post(step, 1);
+                loop {
+                    match board.look(other, step, 1) {
+                        Seen::NotYet => thread::yield_now(),
+                        seen => break assert_eq!(seen, Seen::Here { says: true }),
+                    }
+                }
+                assert!(board.tells(other, step));
+                let row = board.row(other, step);
+                assert_eq!(row.says, [step as u8; ROW_BYTES]);
+                let bytes = board.bytes(other, step, row.at.expect("there"), 8).expect("there");
+                assert_eq!(bytes.read_at(0), Some((step << 8 | other as u64).to_le_bytes()));
+            }
+        };
+        let theirs = Arc::clone(&memory);
+        let there = thread::spawn(move || member(1, theirs));
+        member(0, memory);
+        there.join().expect("the other ends");
     });
 }
