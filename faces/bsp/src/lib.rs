@@ -5,9 +5,11 @@
 //! | `entry` | the symbols that C calls; arguments are checked there |
 //! | `process` | one process from `bsp_begin` to `bsp_end` |
 //! | `superstep`, `effects` | the end of a superstep; what it does to memory |
+//! | `pacing` | what the engine is told of a superstep |
 //! | `checking`, `conflicts` | check mode: which puts and gets meet; finding them is pure |
 //! | `ledger`, `collecting` | what each superstep cost, and how it comes to files |
 //! | `settings` | `WEIR_BSP_*` |
+//! | `tuning` | what `weir tune` changes while it runs |
 //! | `wire` | its messages, over the engine |
 //! | `registry`, `packing`, `head` | registered memory; what is asked for, packed; the heads of messages. Pure, without `unsafe` |
 //! | `queue`, `aligned` | messages of `bsp_send` that have come; memory that messages come into |
@@ -25,6 +27,7 @@ mod entry;
 mod fail;
 pub mod head;
 pub mod ledger;
+mod pacing;
 pub mod packing;
 mod place;
 mod process;
@@ -32,6 +35,7 @@ mod queue;
 pub mod registry;
 pub mod settings;
 mod superstep;
+pub mod tuning;
 mod wire;
 
 pub use entry::*;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
+use weir_engine::OwnQueue;
 
 /// In which order a process serves the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Settings {
     pub memory: Option<u64>,
     /// Unbuffered puts and gets of so many bytes go without a copy (`WEIR_BSP_HP_BYTES`). 8 KiB: a message of its own costs about as much as copying that twice.
     pub hp_bytes: usize,
+    /// What may wait in this host's interface while packets carry much of a superstep (`WEIR_BSP_QUEUE`: auto, system, or bytes). `weir tune` finds the best.
+    pub queue: OwnQueue,
     /// Where the ledger of supersteps goes (`WEIR_BSP_LEDGER`).
     pub ledger: Option<PathBuf>,
     /// Where a trace for viewers goes (`WEIR_TRACE`, if it is no number: that is the engine's).
@@ -33,7 +36,15 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { check: false, order: Order::Latin, memory: None, hp_bytes: 8 << 10, ledger: None, trace: None }
+        Settings {
+            check: false,
+            order: Order::Latin,
+            memory: None,
+            hp_bytes: 8 << 10,
+            queue: OwnQueue::Auto,
+            ledger: None,
+            trace: None,
+        }
     }
 }
 
@@ -79,6 +90,12 @@ impl Settings {
             };
             settings.hp_bytes = bytes;
         }
+        if let Some(value) = get("WEIR_BSP_QUEUE") {
+            settings.queue = match value.parse() {
+                Ok(queue) => queue,
+                Err(what) => return bad("WEIR_BSP_QUEUE", &value, what),
+            };
+        }
         settings.ledger = get("WEIR_BSP_LEDGER").map(PathBuf::from);
         settings.trace = get("WEIR_TRACE").filter(|value| !is_level(value)).map(PathBuf::from);
         Ok(settings)
@@ -87,7 +104,7 @@ impl Settings {
     /// Names of settings that look like these and are none.
     #[must_use]
     pub fn unknown(names: impl Iterator<Item = String>) -> Vec<String> {
-        const KNOWN: [&str; 8] = ["CHECK", "ORDER", "MEMORY", "HP_BYTES", "LEDGER", "RANK", "SIZE", "MEET"];
+        const KNOWN: [&str; 9] = ["CHECK", "ORDER", "MEMORY", "HP_BYTES", "QUEUE", "LEDGER", "RANK", "SIZE", "MEET"];
         let is_unknown = |name: &String| name.strip_prefix("WEIR_BSP_").is_some_and(|rest| !KNOWN.contains(&rest));
         let mut unknown: Vec<String> = names.filter(is_unknown).collect();
         unknown.sort_unstable();
@@ -120,6 +137,7 @@ mod tests {
         assert_eq!(with("WEIR_BSP_MEMORY", "4G").map(|s| s.memory), Ok(Some(4 << 30)));
         assert_eq!(with("WEIR_BSP_HP_BYTES", " 64k ").map(|s| s.hp_bytes), Ok(64 << 10));
         assert_eq!(with("WEIR_BSP_ORDER", "random").map(|s| s.order), Ok(Order::Random));
+        assert_eq!(with("WEIR_BSP_QUEUE", "64K").map(|s| s.queue), Ok(OwnQueue::Bytes(64 << 10)));
         assert_eq!(with("WEIR_BSP_CHECK", "1").map(|s| s.check), Ok(true));
         assert_eq!(with("WEIR_TRACE", "2").map(|s| s.trace), Ok(None));
         assert_eq!(with("WEIR_TRACE", "t.json").map(|s| s.trace), Ok(Some("t.json".into())));
@@ -129,6 +147,7 @@ mod tests {
             ("WEIR_BSP_MEMORY", "99999999999G"),
             ("WEIR_BSP_MEMORY", ""),
             ("WEIR_BSP_HP_BYTES", "0"),
+            ("WEIR_BSP_QUEUE", "1"),
         ] {
             let error = with(name, value).expect_err("must be refused");
             assert!(error.starts_with(name) && !error.contains('\n'), "{error}");

@@ -11,6 +11,7 @@ use crate::effects::{self, Arrived};
 use crate::fail;
 use crate::head::{BODY_MAX, Ends, HEAD_BYTES, Head};
 use crate::ledger::{Entry, since};
+use crate::pacing;
 use crate::packing::{Malformed, Runs};
 use crate::place::Place;
 use crate::process::{Outgoing, Process};
@@ -80,7 +81,7 @@ pub fn end(process: &mut Process, ends: Ends, place: Place) {
 }
 
 /// Whether the body goes with the head.
-fn is_short(head: &Head) -> bool {
+pub fn is_short(head: &Head) -> bool {
     head.body() + HEAD_BYTES as u64 <= SHORT_BYTES as u64
 }
 
@@ -126,6 +127,7 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     check_memory(process, theirs)?;
 
     // 2. Bodies.
+    pacing::bodies(process, order, heads, theirs)?;
     for &from in order.iter() {
         await_body(process, from, &theirs[from], superstep)?;
         await_got(process, from, &flights[from], &mut answers[from], superstep)?;
@@ -143,6 +145,7 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
 
     // 3. What travels alone, and gets. All that is to come has its place before anything is sent: who sends more than is taken in elsewhere waits, and two that wait for each
     //    other would go on only by what the engine does against that.
+    pacing::apart(process, order, flights, &arrived)?;
     for &from in order.iter() {
         await_apart(process, from, &arrived[from], superstep)?;
     }
