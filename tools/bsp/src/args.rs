@@ -165,7 +165,7 @@ pub struct TuneArgs {
 }
 
 fn queue(text: &str) -> Result<weir_bsp::tuning::OwnQueue, String> {
-    text.parse().map_err(|what| format!("{what}"))
+    text.parse().map_err(|what: &str| what.to_owned())
 }
 
 /// The length of a put or message.
