@@ -471,8 +471,7 @@ impl Endpoint {
         let now = now();
         let mut core = self.shared.enter()?;
         core.st.messages.superstep(now, step)?;
-        let backlog = core.st.proto().own_queue_bytes();
-        core.device.set_backlog(backlog);
+        core.bound_backlog();
         if core.st.messages.endpoint().may_transmit() {
             core.transmit(now);
             self.shared.look_soon();
