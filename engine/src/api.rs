@@ -5,8 +5,8 @@
 use weir_message::MessageError;
 
 pub use weir_message::{
-    AMO_COUNT_MAX, Access, Atomic, AtomicOp, AtomicType, Class, Completion, DownReason, OpError, OpKind, PeekOp,
-    PeerEvent, SendMode, Slots, Superstep,
+    AMO_COUNT_MAX, Access, Atomic, AtomicOp, AtomicType, Class, Completion, DownReason, OpError, OpKind, OwnQueue,
+    PeekOp, PeerEvent, SendMode, Slots, Superstep,
 };
 
 /// A contiguous piece of the caller's memory.

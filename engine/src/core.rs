@@ -303,6 +303,12 @@ impl Core {
         }
     }
 
+    /// What may wait in this host's interface is as a superstep wants it, or as it was set.
+    pub fn bound_backlog(&mut self) {
+        let bytes = self.st.proto().own_queue_bytes();
+        self.device.set_backlog(bytes);
+    }
+
     /// Somebody is about to sleep on the descriptors. False: there is something to do first.
     pub fn prepare_sleep(&mut self) -> bool {
         // (What one of the two has prepared the next pass undoes.)

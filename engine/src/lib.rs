@@ -478,6 +478,7 @@ impl Endpoint {
         let now = now();
         let mut core = self.shared.enter()?;
         core.st.messages.superstep(now, step)?;
+        core.bound_backlog();
         if core.st.messages.endpoint().may_transmit() {
             core.transmit(now);
             self.shared.look_soon();

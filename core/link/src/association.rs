@@ -123,6 +123,8 @@ pub(crate) struct Association {
     /// It cannot go on and ends at the next timeout, which is now.
     pub(crate) ending: Option<DownReason>,
     pub(crate) closes_sent: u8,
+    /// When it last used a slot of a medium that all share.
+    pub(crate) slotted_at: Time,
 
     /// The caller forgot it: its place may be given to another peer.
     pub(crate) vacant: bool,
@@ -182,6 +184,7 @@ impl Association {
             close_pending: None,
             ending: None,
             closes_sent: 0,
+            slotted_at: Time::ZERO,
             vacant: false,
             forgetting: false,
             spent_nonce: None,

@@ -16,7 +16,7 @@ use crate::association::{Association, Cx, State, carries};
 use crate::counters::count;
 use crate::paths::{Path, PathState};
 use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
-use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Transmit};
+use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Time, Transmit};
 
 /// Fragments shorter than this are not begun in a packet that has something already, unless they end their message.
 const FRAGMENT_MIN: usize = 256;
@@ -334,6 +334,7 @@ impl Association {
             && !(control || probing || self.parity.active || slot.is_some());
         if bulk && pk.eliciting {
             let rng = &mut *cx.rng;
+            self.slotted_at = if slot.is_some() { cx.now } else { Time::ZERO };
             cx.common.slot_used(cx.now, || rng.next_u32());
         }
         let eliciting = pk.eliciting;

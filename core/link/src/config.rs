@@ -108,6 +108,8 @@ pub struct Config {
     pub pacing_burst_packets: u32,
     /// Packets to one peer before another is served: what one segmentation-offload batch holds.
     pub peer_batch_packets: u32,
+    /// The same in a superstep, to peers it sends to. 4: the trains of several senders meet at a port and must fit its queue together; with 1 each packet is acknowledged alone.
+    pub told_batch_packets: u32,
     /// Packets of one stream or body before another of the same peer is served. 48: a message of 64 KiB is not cut up, for of several that are as long the first should be there first.
     pub flow_batch_packets: u32,
     /// Send parity fragments on lossy long paths.
@@ -213,6 +215,7 @@ impl Default for Config {
             pacing_burst_bytes: 64 << 10,
             pacing_burst_packets: 10,
             peer_batch_packets: 44,
+            told_batch_packets: 4,
             flow_batch_packets: 48,
             parity: true,
             parity_group: 16,

@@ -10,14 +10,14 @@ use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use weir_session::{Carrier, Session, Sessions};
-use weir_superstep::Slots;
+use weir_superstep::{OwnQueue, Slots};
 
 use crate::association::{Association, Cx, State, carries};
 use crate::crypt::Handshake;
 use crate::hash::IdHash;
 use crate::lane::LaneNews;
 use crate::openings::{Lateness, Openings, Unread};
-use crate::paths::PathState;
+use crate::paths::{Path, PathState};
 use crate::run::Run;
 use crate::{
     BodyKey, BodyOpened, Config, Counters, Credit, DownReason, EndpointName, Event, Level, Message, NameError,
@@ -93,6 +93,8 @@ pub struct Endpoint {
     turn: u32,
     /// Whom this superstep sends to: their receivers grant what they know is coming, one after another.
     granted: Vec<PeerId>,
+    /// What may wait in this host's interface meanwhile.
+    own_queue: OwnQueue,
     /// Goes on with the packets of a flow as long as nothing else happens.
     run: Option<Run>,
     /// Runs are switched off, and how many packets they wrote: they must make no difference.
@@ -173,6 +175,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             turn: 0,
             granted: Vec::new(),
+            own_queue: OwnQueue::System,
             run: None,
             #[cfg(test)]
             no_runs: false,
@@ -549,7 +552,14 @@ impl Endpoint {
 
     /// A superstep begins: so many bytes go to and come from these peers, in this order, and perhaps in slots (`spec/superstep.md`). It holds until the next call. Peers that are not known are passed
     /// over.
-    pub fn superstep(&mut self, now: Time, sends: &[(PeerId, u64)], receives: &[(PeerId, u64)], slots: Option<Slots>) {
+    pub fn superstep(
+        &mut self,
+        now: Time,
+        sends: &[(PeerId, u64)],
+        receives: &[(PeerId, u64)],
+        slots: Option<Slots>,
+        own_queue: OwnQueue,
+    ) {
         for peer in core::mem::take(&mut self.granted) {
             self.bear_granted(peer, false);
         }
@@ -558,8 +568,21 @@ impl Endpoint {
             self.granted.push(peer);
         }
         let chance = self.rng.next_u32();
-        self.sessions.expect(now, receives);
+        self.own_queue = if sends.is_empty() { OwnQueue::System } else { own_queue };
+        self.sessions.expect(now, receives, own_queue);
         self.sessions.common_mut().pace(now, slots, chance);
+    }
+
+    /// Packets to one peer before another is served.
+    fn peer_batch(&self) -> u32 {
+        if self.granted.is_empty() { self.cfg.peer_batch_packets } else { self.cfg.told_batch_packets }
+    }
+
+    /// What may wait in this host's interface now, bytes (`spec/superstep.md` 6); `None`: as much as the system lets wait. Whoever moves packets sees to it.
+    #[must_use]
+    pub fn own_queue_bytes(&self) -> Option<u64> {
+        let path = |peer: &PeerId| self.assocs.get(peer.0 as usize)?.path();
+        self.own_queue.bytes(self.granted.iter().filter_map(path).map(Path::seen_rate).max().unwrap_or(0))
     }
 
     fn bear_granted(&mut self, peer: PeerId, on: bool) {
@@ -691,6 +714,11 @@ impl Endpoint {
                 self.arm(peer, due);
             }
         }
+        if self.sessions.common().slot().is_some() {
+            // One packet goes in a slot, and all that wait for it wake at once: who had one longest ago is first. Else a message of a barrier waits until all data to another peer is gone.
+            let assocs = &self.assocs;
+            self.ready.make_contiguous().sort_by_key(|peer| assocs[peer.0 as usize].slotted_at);
+        }
     }
 
     /// Whether [`Endpoint::poll_transmit`] may have more to say: false is certain.
@@ -722,7 +750,7 @@ impl Endpoint {
             return Some(t);
         }
         while let Some(&peer) = self.ready.front() {
-            if self.turn >= self.cfg.peer_batch_packets && self.ready.len() > 1 {
+            if self.turn >= self.peer_batch() && self.ready.len() > 1 {
                 self.turn = 0;
                 self.ready.rotate_left(1);
                 continue;
@@ -767,8 +795,9 @@ impl Endpoint {
 
     /// The next packet of the run, if one is under way and goes on.
     fn go_on(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
+        let batch = self.peer_batch();
         let run = self.run.as_mut()?;
-        let others_turn = self.turn >= self.cfg.peer_batch_packets && self.ready.len() > 1;
+        let others_turn = self.turn >= batch && self.ready.len() > 1;
         let same = run.now == now && self.ready.front() == Some(&run.peer) && !others_turn;
         let built = match with_association!(self, run.peer, now) {
             Some((a, mut cx)) if same => a.build_run(&mut cx, run, payloads, out),

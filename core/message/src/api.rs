@@ -15,7 +15,7 @@ pub use weir_match::Class;
 pub use weir_match::StreamBits;
 
 /// The slots of a medium that all share.
-pub use weir_superstep::Slots;
+pub use weir_superstep::{OwnQueue, Slots};
 
 /// Atomic operations, and the types they are for.
 pub use weir_match::atomic::{Atomic, AtomicOp, AtomicType};
@@ -118,6 +118,8 @@ pub struct Superstep<'a> {
     pub receives: &'a [(u32, u64)],
     /// Data of packets goes in slots of a medium that all share. `None` on any other: a window and grants hold back there what is too much.
     pub slots: Option<Slots>,
+    /// What may wait in this host's interface, in front of acknowledgements and grants, while the superstep is told. Whoever moves packets sees to it ([`weir_link::Endpoint::own_queue_bytes`]).
+    pub own_queue: OwnQueue,
 }
 
 /// A question about arrived messages that no receive has taken.

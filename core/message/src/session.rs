@@ -127,7 +127,7 @@ impl Sessions {
     pub(crate) fn superstep(&mut self, now: Time, step: &Superstep<'_>) {
         let peers =
             |flows: &[(u32, u64)]| flows.iter().map(|(peer, bytes)| (PeerId(*peer), *bytes)).collect::<Vec<_>>();
-        self.proto.superstep(now, &peers(step.sends), &peers(step.receives), step.slots);
+        self.proto.superstep(now, &peers(step.sends), &peers(step.receives), step.slots, step.own_queue);
     }
 
     /// Bytes of credit that the peer gave ahead.

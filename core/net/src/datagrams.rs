@@ -60,6 +60,9 @@ pub trait Datagrams {
     /// The descriptor whose room is waited for, if something waits for room: then flush again once it has some, and push little more.
     fn blocked_at(&self) -> Option<c_int>;
 
+    /// At most so many bytes of what was handed over are to wait in this host, before more is taken; `None`: as many as the device has place for. A device that cannot tell does nothing.
+    fn set_backlog(&mut self, _bytes: Option<u64>) {}
+
     /// When to look at the device although nothing wakes a sleeper.
     fn next_due_ns(&self) -> Option<TimeNs> {
         None

@@ -238,6 +238,10 @@ impl<D: Datagrams> Datagrams for Faulty<D> {
         self.device.wake_sources()
     }
 
+    fn set_backlog(&mut self, bytes: Option<u64>) {
+        self.device.set_backlog(bytes);
+    }
+
     fn prepare_sleep(&mut self) -> bool {
         self.device.prepare_sleep()
     }

@@ -40,9 +40,6 @@ pub struct Config {
     /// Bytes that peers may be told ahead to be let in beside their initial credit, over all of them (`spec/superstep.md` 5). 16 MiB: a round trip of 10 ms at 10 Gbit/s; what comes of it before
     /// its receive is posted is held.
     pub expect_ahead: u64,
-    /// In a superstep the next peer's rendezvous data are granted when those before it have so much left to send, besides what the wires hold. 48 KiB: 0.4 ms at a gigabit, and 33 packets, so that
-    /// both together fit a switch's queue of 64.
-    pub expect_next: u64,
     /// Open incoming rendezvous data per peer; more are refused. 4096 bounds the state.
     pub bodies_max: usize,
     /// Granted data silent for 4 smoothed round trips, at least this long, gets its grant again.
@@ -70,7 +67,6 @@ impl Default for Config {
             grant_silence: 8,
             grant_lane_extra: 4 << 20,
             expect_ahead: 16 << 20,
-            expect_next: 48 << 10,
             bodies_max: 4096,
             regrant_min: Duration::from_millis(1),
             lane_regrant: Duration::from_millis(20),

@@ -3,7 +3,11 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use weir_superstep::OwnQueue;
+
 use crate::{Config, PeerId, Time};
+
+mod told;
 
 /// A body that has not been granted to its end.
 #[derive(Copy, Clone, Debug)]
@@ -67,10 +71,8 @@ pub struct Grants {
     placed: BTreeMap<(u32, u64), Waiting>,
     /// The peers that have a place.
     order: Vec<PeerId>,
-    /// The first of those waits until then for what others still have to send.
-    held_until: Option<Time>,
-    /// When a peer last was granted something, or sent something it was granted.
-    placed_moved: Time,
+    /// What waits in front of a grant in the interfaces of this endpoint and its peers, in the superstep.
+    own_queue: OwnQueue,
     /// Peers that have any in `waiting`.
     peers_in_line: u64,
     /// Those of `waiting`, longest without a grant first.
@@ -91,8 +93,6 @@ pub struct Grants {
     share: u64,
     overtake: u8,
     patience_ns: u64,
-    /// `Config::expect_next`.
-    next_bytes: u64,
     /// When a body that stands further back was last looked for.
     rescued: Time,
     /// Shrinks under loss, in [`SCALE_ONE`]ths.
@@ -104,9 +104,6 @@ pub struct Grants {
 
 /// A body whose sender has a lane is granted at least so much at a time.
 const LANE_STEP: u64 = 512 << 10;
-
-/// In a superstep nobody waits for longer than this for one whose turn it is and of whom nothing comes: a millisecond, more than a gigabit needs for [`Config::expect_next`].
-const HELD_NS: u64 = 1_000_000;
 
 /// Interval of the meter, or a round trip where that is longer: some 80 packets at 1 Gbit/s, enough to speak of a rate.
 const METER_NS: u64 = 1_000_000;
@@ -152,8 +149,7 @@ impl Grants {
             aside: BTreeMap::new(),
             placed: BTreeMap::new(),
             order: Vec::new(),
-            held_until: None,
-            placed_moved: Time::ZERO,
+            own_queue: OwnQueue::System,
             peers_in_line: 0,
             patience: BTreeSet::new(),
             by_handle: BTreeMap::new(),
@@ -168,7 +164,6 @@ impl Grants {
             share: cfg.grant_share,
             overtake: cfg.grant_overtake,
             patience_ns: cfg.grant_patience.as_nanos() as u64,
-            next_bytes: cfg.expect_next,
             rescued: Time::ZERO,
             scale: SCALE_ONE,
             meter: Meter { interval: 1, ..Meter::default() },
@@ -181,10 +176,10 @@ impl Grants {
         (u128::from(self.meter.rate) * u128::from(self.meter.rtt_ns) * 5 / 4 / 1_000_000_000) as u64
     }
 
-    /// Bytes that may be granted and unreceived: the configured budget plus what the wires hold (1.25 x rate x round
+    /// Bytes that may be granted and unreceived: the configured budget, in a superstep what it takes ([`Self::told_ahead`]), plus what the wires hold (1.25 x rate x round
     /// trip), less after loss.
     fn budget(&self) -> u64 {
-        ((self.floor + self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
+        ((self.ahead() + self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
     }
 
     /// Peers in line, and this one if it is not.
@@ -223,7 +218,6 @@ impl Grants {
     /// The peer was granted more.
     fn book(&mut self, now: Time, peer: PeerId, bytes: u64, lane: bool) {
         let by_lane = if lane { bytes } else { 0 };
-        self.placed_moved = now;
         self.outstanding += bytes;
         self.lane_outstanding += by_lane;
         let a = self.account(peer);
@@ -244,9 +238,7 @@ impl Grants {
             // Those that wait come first.
             if self.nobody_waits() { len.min(room) } else { 0 }
         } else if account.rank > 0 {
-            // Who comes after one that waits does not begin: both would be slower, and the sender has others that it is to serve now.
-            let is_first = self.placed.first_key_value().is_none_or(|((rank, _), _)| account.rank < *rank);
-            if is_first && self.may_begin(now, peer) { len.min(room).min((room / 2).max(self.share)) } else { 0 }
+            self.open_told(&account, len, room)
         } else if self.nobody_waits() {
             len.min(room).min((room / 2).max(self.share))
         } else if len <= self.share || self.peers_with(&account) == 1 {
@@ -314,35 +306,9 @@ impl Grants {
         Some(w)
     }
 
-    /// A superstep begins: bodies of these peers are granted in this order, each as far as it goes before the next, and before those of all others. It is the order in which the peers serve this endpoint
-    /// and others, so that each of them is asked by one at a time (`spec/superstep.md` 4). No peers: as ever.
-    pub(crate) fn set_order(&mut self, peers: impl Iterator<Item = PeerId>) {
-        let before = core::mem::take(&mut self.placed);
-        for peer in core::mem::take(&mut self.order) {
-            self.account(peer).rank = 0;
-        }
-        for (peer, rank) in peers.zip(1..) {
-            self.account(peer).rank = rank;
-            self.order.push(peer);
-        }
-        for ((_, serial), w) in before {
-            self.line_up(serial, w);
-        }
-        for i in 0..self.order.len() {
-            let peer = self.order[i];
-            for serial in self.serials(peer) {
-                if let Some(w) = self.leave_line(peer, serial) {
-                    self.line_up(serial, w);
-                }
-            }
-        }
-        self.changed |= !self.nobody_waits();
-    }
-
     /// Granted bytes arrived.
     pub fn arrived(&mut self, now: Time, peer: PeerId, bytes: u64) {
         let step = self.step;
-        self.placed_moved = now;
         let a = self.account(peer);
         a.came += bytes;
         if a.came >= step {
@@ -501,14 +467,12 @@ impl Grants {
 
     /// Next body to raise and its new limit. Call until `None`.
     pub fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
-        // Else a time that has passed would stay the deadline where there is no room.
-        self.held_until = None;
         let starved = self.starved(now);
         if starved.is_none() && self.room_for(false) == 0 && self.room_for(true) == 0 {
             return None;
         }
         if starved.is_none()
-            && let Some(raised) = self.next_placed(now)
+            && let Some(raised) = self.next_told(now)
         {
             return Some(raised);
         }
@@ -541,38 +505,6 @@ impl Grants {
             self.waiting.insert(serial, w);
         }
         Some((w.peer, w.handle, w.granted))
-    }
-
-    /// The same among those that have a place in the superstep: the first, as far as there is room.
-    fn next_placed(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
-        self.held_until = None;
-        let mut front = self.placed.iter().take(usize::from(self.overtake) + 1);
-        let (&key, &w) = front.find(|(_, w)| self.room_for(w.lane) >= self.least(w))?;
-        if !w.lane && !self.may_begin(now, w.peer) {
-            return None;
-        }
-        let add = (w.len - w.granted).min(self.room_for(w.lane));
-        self.book(now, w.peer, add, w.lane);
-        let w = Waiting { granted: w.granted + add, since: now, ..w };
-        if w.granted == w.len {
-            self.placed.remove(&key);
-            self.by_handle.remove(&(w.peer, w.handle));
-        } else {
-            self.placed.insert(key, w);
-        }
-        Some((w.peer, w.handle, w.granted))
-    }
-
-    /// Whether a peer's turn may begin, or goes on: those before it have little left to send. Else [`Self::deadline`] says when it begins although they have, because nothing came of it.
-    fn may_begin(&mut self, now: Time, peer: PeerId) -> bool {
-        let own = self.account(peer).outstanding;
-        let others = (self.outstanding - self.lane_outstanding).saturating_sub(own);
-        let until = self.placed_moved.plus_ns(HELD_NS);
-        if own > 0 || others <= self.wire() + self.next_bytes || until <= now {
-            return true;
-        }
-        self.held_until = Some(until);
-        false
     }
 
     /// What it is worth to be granted at a time: by a lane a piece that fills a unit, for each costs a packet.
@@ -625,11 +557,10 @@ impl Grants {
     /// When a waiting body has lost patience.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let patience = self.patience.first().map(|&(oldest, _)| {
+        self.patience.first().map(|&(oldest, _)| {
             let front = self.front().map(|(_, w)| w.since).min().unwrap_or(Time::MAX);
             front.min(oldest.max(self.rescued)).plus_ns(self.patience_ns)
-        });
-        [patience, self.held_until].into_iter().flatten().min()
+        })
     }
 
     /// Bytes granted and not received, all peers but the silent ones.
@@ -720,48 +651,6 @@ mod tests {
         assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(2)));
         g.arrived(t, holder, 3000);
         assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(0)));
-    }
-
-    // spec: P-5.20
-    #[test]
-    fn in_a_superstep_one_peer_after_another_is_granted_to_its_end_in_the_order_given() {
-        let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
-        let mut g = Grants::new(&cfg);
-        let (first, second, other) = (PeerId(3), PeerId(1), PeerId(7));
-        // Somebody waits already, and the second comes before the first.
-        let len = 256 << 10;
-        g.set_order([first, second].into_iter());
-        for (i, peer) in (0..).zip([other, second, first]) {
-            let granted = g.open(Time(1 + i), peer, len, false);
-            assert_eq!(granted, if peer == other { 64 << 10 } else { 0 }, "{peer:?}");
-            g.wait(Time(1 + i), peer, 5, len, granted, false);
-        }
-        let mut served = Vec::new();
-        let mut holder = (other, 64 << 10);
-        for i in 0..100 {
-            g.arrived(Time(10 + i), holder.0, 16 << 10);
-            while let Some((peer, _, limit)) = g.next(Time(10 + i)) {
-                served.push(peer);
-                if limit == len && peer != other {
-                    assert_eq!(g.by_handle.get(&(peer, 5)), None);
-                }
-                holder.0 = peer;
-            }
-        }
-        served.dedup();
-        assert_eq!(served, [first, second, other]);
-        // The next superstep has another order; of what waits nothing is lost.
-        for peer in [second, first] {
-            g.wait(Time(200), peer, 6, len, len - 100, false);
-        }
-        g.set_order([second].into_iter());
-        assert_eq!((g.placed.len(), g.waiting.len(), g.patience.len()), (1, 1, 1));
-        g.set_order(core::iter::empty());
-        assert_eq!((g.placed.len(), g.waiting.len(), g.patience.len()), (0, 2, 2));
-        for peer in [first, second, other] {
-            g.forget_peer(peer);
-        }
-        assert_eq!((g.outstanding(), g.deadline(), g.by_handle.len()), (0, None, 0));
     }
 
     /// Of eight that wait each is granted its part, whoever is first and has least; one that does not send leaves the others theirs.

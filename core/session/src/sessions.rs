@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use weir_superstep::{SlotPacer, Slots};
+use weir_superstep::{OwnQueue, SlotPacer, Slots};
 
 use crate::{BodyOpened, Carrier, Config, Credit, Event, Grants, Message, PeerId, SendError, Session, Time};
 
@@ -234,11 +234,11 @@ impl Sessions {
 
     /// A superstep begins, in which so many bytes come from these peers, in this order. Each peer's rendezvous data are granted in it; and as far as `Config::expect_ahead` goes for all of them, matched
     /// messages are let in ahead (`spec/superstep.md` 4 and 5). It holds until the next one. Peers that are not known are passed over.
-    pub fn expect(&mut self, now: Time, expected: &[(PeerId, u64)]) {
+    pub fn expect(&mut self, now: Time, expected: &[(PeerId, u64)], own_queue: OwnQueue) {
         self.common.advance(now);
         let known = self.list.len();
         let known = |peer: &PeerId| (peer.0 as usize) < known;
-        self.common.grants.set_order(expected.iter().map(|e| e.0).filter(known));
+        self.common.grants.set_order(expected.iter().map(|e| e.0).filter(known), own_queue);
         let mut room = self.common.cfg.expect_ahead;
         for &(peer, bytes) in expected {
             let ahead = bytes.min(room);

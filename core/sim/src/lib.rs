@@ -16,6 +16,7 @@ pub mod scenario;
 pub mod service_table;
 pub mod shrink;
 pub mod spec;
+pub mod step_many;
 pub mod step_table;
 pub mod storm;
 pub mod table;

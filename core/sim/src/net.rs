@@ -113,13 +113,20 @@ pub(crate) struct Net {
     pub(crate) counters: NetCounters,
     /// The longest any output queue has been in each second, packets.
     pub(crate) deepest: Vec<u64>,
+    own_queue: BTreeMap<HostId, u64>,
 }
 
 impl Net {
     pub(crate) fn new(spec: &NetSpec, seed: u64) -> Self {
         let networks =
             spec.networks.iter().enumerate().map(|(i, n)| Network::new(n, spec.hosts, seed, i as u64)).collect();
-        Net { networks, dark: BTreeMap::new(), counters: NetCounters::default(), deepest: Vec::new() }
+        Net {
+            networks,
+            dark: BTreeMap::new(),
+            counters: NetCounters::default(),
+            deepest: Vec::new(),
+            own_queue: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn networks(&self) -> usize {
@@ -150,9 +157,18 @@ impl Net {
     /// Time until at most `bytes` wait in the host's interface; `None`: already so.
     pub(crate) fn nic_room_at(&self, net: NetId, host: HostId, now: Ns, half: bool) -> Option<Ns> {
         let n = &self.networks[usize::from(net)];
-        let limit = if half { n.spec.nic_queue_bytes / 2 } else { n.spec.nic_queue_bytes };
+        let whole = self.own_queue.get(&host).map_or(n.spec.nic_queue_bytes, |q| n.spec.nic_queue_bytes.min(*q));
+        let limit = if half { whole / 2 } else { whole };
         let drained = n.up[host as usize].drained_ns(limit);
         (drained > now).then_some(drained)
+    }
+
+    /// So much waits in the interfaces of a host.
+    pub(crate) fn set_own_queue(&mut self, host: HostId, bytes: Option<u64>) {
+        match bytes {
+            Some(bytes) => _ = self.own_queue.insert(host, bytes),
+            None => _ = self.own_queue.remove(&host),
+        }
     }
 
     /// A host hands over a packet.

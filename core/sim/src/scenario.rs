@@ -56,9 +56,6 @@ pub struct EndpointSpec {
     /// `weir_session::Config::expect_ahead`.
     #[serde(default = "expect_ahead")]
     pub expect_ahead: u64,
-    /// `weir_session::Config::expect_next`.
-    #[serde(default = "expect_next")]
-    pub expect_next: u64,
     /// How many times the usual it waits before it takes silence for death ([`patience`]).
     #[serde(default = "usual_patience")]
     pub patience: u32,
@@ -69,10 +66,6 @@ pub struct EndpointSpec {
 
 fn expect_ahead() -> u64 {
     SessionConfig::default().expect_ahead
-}
-
-fn expect_next() -> u64 {
-    SessionConfig::default().expect_next
 }
 
 const fn usual_patience() -> u32 {
@@ -103,7 +96,6 @@ impl Default for EndpointSpec {
             unexpected_bytes: unexpected_bytes(),
             many_as_sent: false,
             expect_ahead: expect_ahead(),
-            expect_next: expect_next(),
             patience: usual_patience(),
             left_out: Vec::new(),
         }
@@ -142,7 +134,6 @@ impl EndpointSpec {
                 initial_credit_bytes: self.credit_bytes,
                 grant_budget: self.grant_budget,
                 expect_ahead: self.expect_ahead,
-                expect_next: self.expect_next,
                 ..lanes.session
             },
             congestion: if self.reno { CongestionKind::Reno } else { CongestionKind::Target },

@@ -83,6 +83,11 @@ impl<S> Host<'_, S> {
         self.blocked_until(false).is_none()
     }
 
+    /// What waits in its interfaces, at most.
+    pub fn set_own_queue(&mut self, bytes: Option<u64>) {
+        self.net.set_own_queue(self.id, bytes);
+    }
+
     fn blocked_until(&self, half: bool) -> Option<Ns> {
         (0..self.net.networks())
             .filter_map(|n| self.net.nic_room_at(n as NetId, self.id, self.now + self.spent_ns, half))

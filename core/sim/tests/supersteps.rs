@@ -10,13 +10,26 @@ fn supersteps() {
     for (p, (r, _)) in points.iter().zip(&measured) {
         assert_eq!(r.violation, None, "{}", p.name);
     }
-    // Where messages are long, who is told of the superstep is no slower than who is not (P-5.25 divides what a receiver grants in much the same way).
+    // Who is told of the superstep is faster than who is not, and never slower.
     let mean = |name: &str| {
         let i = points.iter().position(|p| p.name == name).expect("a point");
         Steps::of(&points[i], &measured[i].0).mean_ns()
     };
-    let [told, untold] = ["told  ", "untold"].map(|what| mean(&format!("{:<22} {what} 0 %", "total 8 x 1M")));
-    assert!(told < untold * 1.05, "{told} and {untold}");
+    for (relation, part) in [
+        ("total 8 x 64K", 0.8),
+        ("total 8 x 256K", 0.8),
+        ("total 8 x 1M", 0.75),
+        ("shift 8 x 1M", 0.65),
+        ("sparse 8 x 3 x 1..100K", 0.8),
+        ("to one 8 x 256K", 1.01),
+    ] {
+        let [told, untold] = ["told  ", "untold"].map(|what| mean(&format!("{relation:<22} {what} 0 %")));
+        assert!(told < untold * part, "{relation}: {told} and {untold}");
+    }
+    // A total exchange of long messages takes nine tenths of the wire, each time.
+    let long = points.iter().position(|p| p.name == format!("{:<22} told   0 %", "total 8 x 1M")).expect("a point");
+    let steps = Steps::of(&points[long], &measured[long].0);
+    assert!(steps.of_wire(points[long].wire_bits_per_s) >= 0.9 && steps.variation() < 0.05, "{steps:?}");
     for (p, (r, _)) in points.iter().zip(&measured) {
         let steps = Steps::of(p, r);
         // Random loss makes no superstep three times as slow as they are without it.
@@ -25,8 +38,8 @@ fn supersteps() {
             let median = Steps::of(&points[i], &measured[i].0).quantile_ns(0.5);
             assert!(steps.quantile_ns(1.0) <= 3 * median, "{}", p.name);
         }
-        // A bus that all share carries more payload than the seed claims, without slots.
-        if p.name.starts_with("bus") && p.name.ends_with("   0 us") {
+        // A bus that all share carries more payload than the seed claims, with slots and without.
+        if p.name.starts_with("bus") {
             assert!(steps.of_wire(p.wire_bits_per_s) >= 0.72, "{}", p.name);
         }
     }

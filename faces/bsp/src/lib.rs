@@ -8,9 +8,11 @@
 //! | `counts`, `forwarding` | how heads come to many processes in rounds: pure; on the wire |
 //! | `meeting` | how processes of one host meet there, without messages |
 //! | `lending` | unbuffered puts there, from memory to memory |
+//! | `pacing` | what the engine is told of a superstep |
 //! | `checking`, `conflicts` | check mode: which puts and gets meet; finding them is pure |
 //! | `ledger`, `collecting` | what each superstep cost, and how it comes to files |
 //! | `settings` | `WEIR_BSP_*` |
+//! | `tuning` | what `weir tune` changes while it runs |
 //! | `wire` | its messages, over the engine |
 //! | `registry`, `packing`, `head` | registered memory; what is asked for, packed; the heads of messages. Pure, without `unsafe` |
 //! | `queue`, `aligned` | messages of `bsp_send` that have come; memory that messages come into |
@@ -32,6 +34,7 @@ pub mod head;
 pub mod ledger;
 mod lending;
 mod meeting;
+mod pacing;
 pub mod packing;
 mod place;
 mod process;
@@ -39,6 +42,7 @@ mod queue;
 pub mod registry;
 pub mod settings;
 mod superstep;
+pub mod tuning;
 mod wire;
 
 pub use entry::*;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
+use weir_engine::OwnQueue;
 
 /// In which order a process serves the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Settings {
     pub hp_bytes: usize,
     /// Processes of one host meet on a board in shared memory (`WEIR_BSP_BOARD`), if all of the program are there.
     pub board: bool,
+    /// What may wait in this host's interface while packets carry much of a superstep (`WEIR_BSP_QUEUE`: auto, system, or bytes). `weir tune` finds the best.
+    pub queue: OwnQueue,
     /// Where the ledger of supersteps goes (`WEIR_BSP_LEDGER`).
     pub ledger: Option<PathBuf>,
     /// Where a trace for viewers goes (`WEIR_TRACE`, if it is no number: that is the engine's).
@@ -41,6 +44,7 @@ impl Default for Settings {
             memory: None,
             hp_bytes: 8 << 10,
             board: true,
+            queue: OwnQueue::Auto,
             ledger: None,
             trace: None,
         }
@@ -90,6 +94,12 @@ impl Settings {
             };
             settings.hp_bytes = bytes;
         }
+        if let Some(value) = get("WEIR_BSP_QUEUE") {
+            settings.queue = match value.parse() {
+                Ok(queue) => queue,
+                Err(what) => return bad("WEIR_BSP_QUEUE", &value, what),
+            };
+        }
         settings.ledger = get("WEIR_BSP_LEDGER").map(PathBuf::from);
         settings.trace = get("WEIR_TRACE").filter(|value| !is_level(value)).map(PathBuf::from);
         Ok(settings)
@@ -98,7 +108,8 @@ impl Settings {
     /// Names of settings that look like these and are none.
     #[must_use]
     pub fn unknown(names: impl Iterator<Item = String>) -> Vec<String> {
-        const KNOWN: [&str; 9] = ["CHECK", "ORDER", "MEMORY", "HP_BYTES", "BOARD", "LEDGER", "RANK", "SIZE", "MEET"];
+        const KNOWN: [&str; 10] =
+            ["CHECK", "ORDER", "MEMORY", "HP_BYTES", "BOARD", "QUEUE", "LEDGER", "RANK", "SIZE", "MEET"];
         let is_unknown = |name: &String| name.strip_prefix("WEIR_BSP_").is_some_and(|rest| !KNOWN.contains(&rest));
         let mut unknown: Vec<String> = names.filter(is_unknown).collect();
         unknown.sort_unstable();
@@ -131,6 +142,7 @@ mod tests {
         assert_eq!(with("WEIR_BSP_MEMORY", "4G").map(|s| s.memory), Ok(Some(4 << 30)));
         assert_eq!(with("WEIR_BSP_HP_BYTES", " 64k ").map(|s| s.hp_bytes), Ok(64 << 10));
         assert_eq!(with("WEIR_BSP_ORDER", "random").map(|s| s.order), Ok(Order::Random));
+        assert_eq!(with("WEIR_BSP_QUEUE", "64K").map(|s| s.queue), Ok(OwnQueue::Bytes(64 << 10)));
         assert_eq!(with("WEIR_BSP_CHECK", "1").map(|s| s.check), Ok(true));
         assert_eq!(with("WEIR_BSP_BOARD", "off").map(|s| s.board), Ok(false));
         assert_eq!(with("WEIR_TRACE", "2").map(|s| s.trace), Ok(None));
@@ -142,6 +154,7 @@ mod tests {
             ("WEIR_BSP_MEMORY", "99999999999G"),
             ("WEIR_BSP_MEMORY", ""),
             ("WEIR_BSP_HP_BYTES", "0"),
+            ("WEIR_BSP_QUEUE", "1"),
         ] {
             let error = with(name, value).expect_err("must be refused");
             assert!(error.starts_with(name) && !error.contains('\n'), "{error}");

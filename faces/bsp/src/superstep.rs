@@ -16,6 +16,7 @@ use crate::head::{BODY_MAX, Ends, HEAD_BYTES, Head};
 use crate::ledger::{Entry, since};
 use crate::lending;
 use crate::meeting;
+use crate::pacing;
 use crate::packing::{Malformed, Runs};
 use crate::place::Place;
 use crate::process::{Outgoing, Process};
@@ -128,7 +129,7 @@ fn meet_idle(process: &mut Process, ends: Ends) -> Result<Met, Trouble> {
 }
 
 /// Longest body that goes with its head in a message, in this superstep.
-fn rides(process: &Process) -> u64 {
+pub fn rides(process: &Process) -> u64 {
     if process.is_direct() { DIRECT_BYTES as u64 } else { counts::RIDE_BYTES as u64 }
 }
 
@@ -203,6 +204,9 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     }
 
     // 2. Bodies.
+    if !on_board {
+        pacing::bodies(process, order, heads, theirs)?;
+    }
     for &from in order.iter() {
         if came[from].body == Came::Later {
             await_body(process, from, &theirs[from], superstep)?;
@@ -222,6 +226,9 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
 
     // 3. What travels alone, and gets. All that is to come has its place before anything is sent: who sends more than is taken in elsewhere waits, and two that wait for each
     //    other would go on only by what the engine does against that.
+    if !on_board {
+        pacing::apart(process, order, flights, &arrived)?;
+    }
     for &from in order.iter() {
         if !came[from].lends {
             await_apart(process, from, &arrived[from], superstep)?;

@@ -3,11 +3,12 @@
 //! A tag is the superstep, the round of heads if it is one, and the kind, so what comes early waits for its superstep, and of one kind what one process sends is received in its order.
 
 use crate::counts::ROUNDS_MAX;
+use crate::tuning;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
-    Carried, Class, Completion, DownReason, Endpoint, EngineError, Iov, MAX_INJECT_BYTES, OpError, OpKind, Queue,
-    RecvOp, RemotePiece, SendMode, SendOp,
+    Carried, Class, Completion, DownReason, Endpoint, EngineError, Iov, MAX_INJECT_BYTES, OpError, OpKind, OwnQueue,
+    Queue, RecvOp, RemotePiece, SendMode, SendOp, Superstep,
 };
 
 /// Completions taken at once.
@@ -154,6 +155,10 @@ pub struct Wire {
     awaits: Option<u64>,
     /// Sends whose memory is still the engine's, by whose it is.
     sending: [usize; 3],
+    /// The superstep in which the engine was told last what it is to send and get; that holds until it is told anew.
+    paced: Option<u64>,
+    /// That, by the engine's numbers of peers: sends, and receives.
+    flows: [Vec<(u32, u64)>; 2],
     news: Box<[u8; NEWS_BYTES]>,
     /// Why processes are gone whose [`Kind::Watch`] is awaited.
     lost: Vec<Option<DownReason>>,
@@ -177,6 +182,8 @@ impl Wire {
             rounds: [[None; ROUNDS_MAX]; 2],
             awaits: None,
             sending: [0; 3],
+            paced: None,
+            flows: Default::default(),
             news: Box::new([0; NEWS_BYTES]),
             lost: vec![None; names.len()],
         };
@@ -416,6 +423,55 @@ impl Wire {
     /// They are from now on.
     pub fn set_awaits(&mut self, superstep: u64) {
         self.awaits = Some(superstep);
+    }
+
+    /// What follows in this superstep is known: bytes to and from each process, in the order of service. The engine is told if packets carry at least `least` of them in one direction; else nothing is done.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn pace(
+        &mut self,
+        superstep: u64,
+        sends: impl Iterator<Item = (usize, u64)>,
+        receives: impl Iterator<Item = (usize, u64)>,
+        least: u64,
+        queue: OwnQueue,
+    ) -> Result<(), WireError> {
+        let Wire { endpoint, peers, flows: [out, inn], .. } = self;
+        // (Asked only of those with whom something long is exchanged.)
+        let by_packets = |(pid, bytes): (usize, u64)| {
+            (bytes > 0 && !endpoint.shares_memory_with(peers[pid])).then(|| (peers[pid], bytes))
+        };
+        out.clear();
+        out.extend(sends.filter_map(by_packets));
+        inn.clear();
+        inn.extend(receives.filter_map(by_packets));
+        let sum = |flows: &[(u32, u64)]| flows.iter().map(|flow| flow.1).sum::<u64>();
+        if sum(out).max(sum(inn)) < least {
+            return Ok(());
+        }
+        self.paced = Some(superstep);
+        self.tell_engine(tuning::telling().unwrap_or(queue))
+    }
+
+    /// A superstep begins. If nothing was told in the one before, what was told earlier is over.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    #[inline]
+    pub fn end_pace(&mut self, superstep: u64) -> Result<(), WireError> {
+        if self.paced.is_none_or(|told| told + 1 >= superstep) {
+            return Ok(());
+        }
+        self.paced = None;
+        self.flows.iter_mut().for_each(Vec::clear);
+        self.tell_engine(OwnQueue::System)
+    }
+
+    fn tell_engine(&self, own_queue: OwnQueue) -> Result<(), WireError> {
+        let [sends, receives] = &self.flows;
+        let step = Superstep { sends, receives, slots: None, own_queue };
+        self.endpoint.superstep(&step).map_err(|e| WireError::Other(e.to_string()))
     }
 
     /// Waits until the engine has no memory of this owner any more to send from.

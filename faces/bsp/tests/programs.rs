@@ -67,6 +67,42 @@ fn fortran_programs_use_the_module() -> Result<(), Failed> {
     Ok(())
 }
 
+/// How often the engines of a program's processes were told of a superstep.
+fn tellings(source_name: &str, carrier: &str) -> Result<Vec<u64>, Failed> {
+    fn sum(value: &serde_json::Value) -> u64 {
+        match value {
+            serde_json::Value::Object(fields) => {
+                fields.iter().map(|(name, v)| if name == "supersteps" { v.as_u64().unwrap_or(0) } else { sum(v) }).sum()
+            }
+            serde_json::Value::Array(all) => all.iter().map(sum).sum(),
+            _ => 0,
+        }
+    }
+    let folder = tempfile::tempdir()?;
+    let job = Job::new(&compile(&source(source_name), Lang::C)?, 3).env("WEIR_CARRIER", carrier);
+    let ended = job.env("WEIR_STATS", &folder.path().join("%p").display().to_string()).run();
+    sure(ended.all_succeeded(), &ended.told())?;
+    let mut told = Vec::new();
+    for file in std::fs::read_dir(folder.path())? {
+        let text = std::fs::read_to_string(file?.path())?;
+        let value: serde_json::Value =
+            serde_json::from_str(text.lines().last().unwrap_or("")).or_else(|_| serde_json::from_str(&text))?;
+        sure(text.contains("\"supersteps\""), &text)?;
+        told.push(sum(&value));
+    }
+    sure(told.len() == 3, &format!("{told:?}"))?;
+    Ok(told)
+}
+
+/// Packets that carry much are told of, each superstep; shared memory and what is short never.
+fn the_engine_is_told_of_supersteps_that_packets_carry() -> Result<(), Failed> {
+    let much = tellings("c/large.c", "udp")?;
+    // Three rounds: messages, puts and what is got, in one body each or apart.
+    sure(much.iter().all(|told| (3..=8).contains(told)), &format!("{much:?}"))?;
+    sure(tellings("c/large.c", "shm")? == [0; 3], "shared memory holds back by itself")?;
+    sure(tellings("c/put.c", "udp")? == [0; 3], "what is short is not told of")
+}
+
 /// A process that computes without a call is no hindrance to what others send it: they go on.
 fn arrivals_are_taken_in_while_the_program_computes() -> Result<(), Failed> {
     for carrier in ["shm", "udp", "tcp"] {
@@ -219,6 +255,10 @@ fn main() {
         Trial::test(
             "arrivals are taken in while the program computes",
             arrivals_are_taken_in_while_the_program_computes,
+        ),
+        Trial::test(
+            "the engine is told of supersteps that packets carry",
+            the_engine_is_told_of_supersteps_that_packets_carry,
         ),
         Trial::test("settings change the way and not the outcome", settings_change_the_way_and_not_the_outcome),
         Trial::test(

@@ -129,6 +129,45 @@ pub struct ParamsArgs {
     pub bar: bool,
 }
 
+/// `weir tune`.
+#[derive(Debug, Clone, Args)]
+pub struct TuneArgs {
+    /// Processes to start on this machine. Not under a launcher, which has started them
+    #[arg(short = 'n', long = "processes", value_name = "P", value_parser = clap::value_parser!(u32).range(2..=4096))]
+    pub processes: Option<u32>,
+    /// Most bytes that a process sends or gets in a superstep; with K, M or G
+    #[arg(long = "h", value_name = "BYTES", default_value = "4M", value_parser = bytes)]
+    pub h: u64,
+    /// Who sends to whom
+    #[arg(long, value_name = "PATTERN", default_value = "total", value_parser = pattern)]
+    pub pattern: crate::params::Pattern,
+    /// What may wait in a host's interface, separated by commas: bytes with K, M or G; system: as much as the system lets wait. auto, the default, is tried in any case
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", default_value = "16K,32K,64K,128K,256K,512K,1M,system", value_parser = queue)]
+    pub queues: Vec<weir_bsp::tuning::OwnQueue>,
+    /// Supersteps with each of them
+    #[arg(long, default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(6..=100_000))]
+    pub samples: u32,
+    /// Longest time for all, seconds; two rounds are measured in any case
+    #[arg(long, default_value = "60", value_name = "SECONDS", value_parser = seconds)]
+    pub time: f64,
+    /// Write the setting into this file, for a shell to read
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Answer with one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Draw the progress on the terminal
+    #[arg(long, hide = true)]
+    pub bar: bool,
+}
+
+fn queue(text: &str) -> Result<weir_bsp::tuning::OwnQueue, String> {
+    text.parse().map_err(|what: &str| what.to_owned())
+}
+
 /// The length of a put or message.
 fn block(text: &str) -> Result<u64, String> {
     text.trim().parse().ok().filter(|number| (1..8).contains(number)).map_or_else(|| bytes(text), Ok)

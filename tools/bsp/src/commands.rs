@@ -4,11 +4,7 @@ use std::path::Path;
 
 use crate::args::{ParamsArgs, ReportArgs};
 use crate::params::{FILE_MAX_BYTES, Machine, Params};
-use crate::{Error, ledger, measure, params_page, params_text, report_page, report_text, summary};
-
-fn put(path: &Path, text: &str) -> Result<(), Error> {
-    weir_put::text(Some(path), text, |path, source| Error::Write { path: path.to_owned(), source })
-}
+use crate::{Error, ledger, measure, params_page, params_text, put, report_page, report_text, summary};
 
 /// `weir bsp report`: what is to be printed.
 ///

@@ -11,6 +11,7 @@
 //! | `summary` | supersteps by the line of the program that ended them; what was predicted |
 //! | `params_text`, `report_text` | tables for people and JSON |
 //! | `params_page`, `report_page`, `plots` | pages |
+//! | `tune`, `tune_rule` | `weir tune`: supersteps with each value of a setting; which is best |
 //! | `commands` | what is done when |
 #![deny(unsafe_code)]
 
@@ -29,8 +30,14 @@ mod report_text;
 pub mod summary;
 #[allow(unsafe_code)]
 mod sys;
+pub mod tune;
+pub mod tune_rule;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+fn put(path: &Path, text: &str) -> Result<(), Error> {
+    weir_put::text(Some(path), text, |path, source| Error::Write { path: path.to_owned(), source })
+}
 
 /// What can go wrong; each is one line for people.
 #[derive(Debug, thiserror::Error)]

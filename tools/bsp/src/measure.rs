@@ -94,8 +94,8 @@ pub fn run(args: &ParamsArgs) -> Result<Option<Machine>, String> {
         program.end();
         return Err(too_much);
     }
-    let progress = Progress::new(args, program.pid() == 0, program.p(), cells.len() + 2);
-    let mut at = Measuring { program, args, progress };
+    let progress = Progress::new((args.quiet, args.bar), program.pid() == 0, program.p(), cells.len() + 2);
+    let mut at = Measuring { time_s: args.time, ..Measuring::new(program, args.samples, progress) };
     let hosts = at.hosts();
     let speed_ops_per_s = at.speed();
     let most = cells.iter().map(|cell| cell.wanted_bytes).max().unwrap_or(8);
@@ -126,13 +126,22 @@ pub fn run(args: &ParamsArgs) -> Result<Option<Machine>, String> {
     Ok(is_first.then_some(machine))
 }
 
-struct Measuring<'a> {
-    program: Program,
-    args: &'a ParamsArgs,
-    progress: Progress,
+/// A process that measures.
+pub struct Measuring {
+    pub program: Program,
+    /// Measurements of speed.
+    speeds: u32,
+    /// Longest time for supersteps of one kind, seconds.
+    time_s: f64,
+    pub progress: Progress,
 }
 
-impl Measuring<'_> {
+impl Measuring {
+    /// For supersteps whose number the caller says.
+    pub fn new(program: Program, speeds: u32, progress: Progress) -> Measuring {
+        Measuring { program, speeds, time_s: f64::MAX, progress }
+    }
+
     /// All send numbers to process 0, which gets them by process; the others get nothing.
     fn gather(&mut self, own: &[f64]) -> Vec<Vec<f64>> {
         self.program.send(0, own);
@@ -141,7 +150,7 @@ impl Measuring<'_> {
     }
 
     /// Process 0 tells all a number.
-    fn tell(&mut self, value: f64) -> f64 {
+    pub fn tell(&mut self, value: f64) -> f64 {
         if self.program.pid() == 0 {
             (0..self.program.p()).for_each(|to| self.program.send(to, &[value]));
         }
@@ -150,7 +159,7 @@ impl Measuring<'_> {
     }
 
     /// On how many hosts the processes are: by what each says of its own.
-    fn hosts(&mut self) -> u32 {
+    pub fn hosts(&mut self) -> u32 {
         let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let space = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
         let said: Vec<f64> = boot.iter().chain(space.as_os_str().as_encoded_bytes()).map(|b| f64::from(*b)).collect();
@@ -169,7 +178,7 @@ impl Measuring<'_> {
         }
         self.program.sync(c"params:computing");
         let operations = (2 * VECTOR as u64 * sweeps) as f64;
-        let own: Vec<f64> = (0..self.args.samples.min(100))
+        let own: Vec<f64> = (0..self.speeds.min(100))
             .map(|_| operations / time_of(&x, &mut y, sweeps).as_secs_f64().max(1e-9))
             .collect();
         self.gather(&own).concat()
@@ -182,18 +191,30 @@ impl Measuring<'_> {
         // The last ones are as those that are counted.
         let one_s = warm.iter().rev().take(2).fold(0.0, |most: f64, ns| most.max(*ns)) * 1e-9;
         let slowest_s = self.gather(&[one_s]).iter().flatten().fold(0.0f64, |most, s| most.max(*s));
-        let fit = (self.args.time / slowest_s.max(1e-9)) as usize;
+        let fit = (self.time_s / slowest_s.max(1e-9)) as usize;
         let count = self.tell(wanted.min(fit.max(LEAST)) as f64) as usize;
         self.program.sync(place);
         let own = self.supersteps(area, (parts, by), count, place);
-        let all = self.gather(&own);
+        let slowest = self.slowest_of(&own);
+        slowest.into_iter().enumerate().map(|(nth, ns)| (parts[nth % parts.len()].h_bytes, ns.max(1.0))).collect()
+    }
+
+    /// All say as many numbers: process 0 gets the greatest of each place, the others nothing.
+    pub fn slowest_of(&mut self, own: &[f64]) -> Vec<f64> {
+        let all = self.gather(own);
         let slowest = |nth: usize| all.iter().filter_map(|one| one.get(nth)).fold(0.0f64, |most, ns| most.max(*ns));
-        let counted = if all.is_empty() { 0 } else { count };
-        (0..counted).map(|nth| (parts[nth % parts.len()].h_bytes, slowest(nth).max(1.0))).collect()
+        let counted = if all.is_empty() { 0 } else { own.len() };
+        (0..counted).map(slowest).collect()
     }
 
     /// Times of this process, nanoseconds: from the end of a superstep to that of the next.
-    fn supersteps(&mut self, area: &Area, (parts, by): (&[Part], By), count: usize, place: &'static CStr) -> Vec<f64> {
+    pub fn supersteps(
+        &mut self,
+        area: &Area,
+        (parts, by): (&[Part], By),
+        count: usize,
+        place: &'static CStr,
+    ) -> Vec<f64> {
         let mut times = Vec::with_capacity(count);
         self.program.sync(place);
         let mut last = Instant::now();
@@ -223,7 +244,7 @@ fn time_of(x: &[f64], y: &mut [f64], sweeps: u64) -> Duration {
 }
 
 /// Progress on standard error: a bar on a terminal, else lines.
-struct Progress {
+pub struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
     p: usize,
@@ -234,9 +255,10 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(args: &ParamsArgs, is_first: bool, p: usize, cells: usize) -> Progress {
-        let shown = is_first && !args.quiet;
-        let bar = shown.then(|| target(args.bar)).flatten().map(|target| {
+    /// Shown by the first process, unless it is to be quiet; `bar`: on the terminal of who started it.
+    pub fn new((quiet, bar): (bool, bool), is_first: bool, p: usize, cells: usize) -> Progress {
+        let shown = is_first && !quiet;
+        let bar = shown.then(|| target(bar)).flatten().map(|target| {
             let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}");
             let bar = ProgressBar::with_draw_target(Some(cells as u64), target);
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
@@ -246,7 +268,7 @@ impl Progress {
     }
 
     /// What is measured next.
-    fn begin(&mut self, what: &str) {
+    pub fn begin(&mut self, what: &str) {
         let left = match self.done {
             0 => String::new(),
             done => {
@@ -264,7 +286,7 @@ impl Progress {
         self.done += 1;
     }
 
-    fn end(&mut self) {
+    pub fn end(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

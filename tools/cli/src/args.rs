@@ -184,6 +184,20 @@ Exit code 1 if nobody answers, or something else failed.")]
 
 weir-bsp(7) tells how such programs are written, compiled and run.")]
     Bsp(weir_bsp_tool::args::BspArgs),
+    /// Find how much may wait in the interfaces of the hosts while BSP supersteps go by packets
+    #[command(after_help = "Examples:
+  weir run -n 8 --hosts node1,node2,node3,node4 weir tune
+  mpiexec -n 8 weir tune --pattern shift -o weir-tune.sh; . ./weir-tune.sh
+  weir tune -n 4 --json                     processes on this machine; WEIR_CARRIER=udp has them send packets
+
+While a superstep goes by packets, acknowledgements and grants wait behind what this host has put into its own interface. Much there makes each round \
+trip long, little lets the interface run dry before the process is called again. WEIR_BSP_QUEUE says how much: auto (what leaves in 250 us at the rate \
+that was seen, 32 KiB at least), system, or bytes.
+
+Supersteps of one kind are measured with each value in turns. Chosen is the smallest whose median is as good as the fastest's and whose times scatter \
+little, not the best mean: a superstep waits for the slowest of all processes. The default stays where nothing gains 3 % over it.
+Exit codes: 0 done, 1 failed or nothing to tune (the processes share memory), 2 the command line is wrong.")]
+    Tune(Box<weir_bsp_tool::args::TuneArgs>),
     /// Hand short packets on network interfaces to ranks past the kernel's UDP, by ring buffers or AF_XDP sockets
     Xdpd(weir_xdpd::XdpdArgs),
     /// Print shell completions

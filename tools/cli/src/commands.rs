@@ -14,7 +14,7 @@ use crate::doctor::Severity;
 use crate::mpi::Kind;
 use crate::{
     bench, bmi, bsp, carriers, change, compile, doctor, environment, interfaces, jobs, local, mpi, pages, provider,
-    run, settings, stat,
+    run, settings, stat, tune,
 };
 
 /// Does what the command line asks; returns the exit code.
@@ -51,6 +51,7 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Emulate(args) => weir_emulate::cli::run(*args),
         Command::Bmi(args) => bmi::run(&env, &args),
         Command::Bsp(args) => bsp::run(&env, args),
+        Command::Tune(args) => tune::run(&env, &args),
         Command::Xdpd(args) => weir_xdpd::run(&args).map(|()| 0),
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -22,6 +22,7 @@ mod running;
 mod settings;
 mod slurm;
 mod stat;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -46,7 +47,9 @@ fn main() -> ExitCode {
 fn is_started_by_launchers() -> bool {
     let words: Vec<_> = std::env::args_os().skip(1).take(2).collect();
     let own = words.get(1).is_some_and(|word| word == "serverload");
-    words.first().is_some_and(|word| word == "bench") && !own || words == ["bsp", "params"]
+    words.first().is_some_and(|word| word == "bench") && !own
+        || words == ["bsp", "params"]
+        || words.first().is_some_and(|word| word == "tune")
 }
 
 fn command() -> ExitCode {

@@ -143,3 +143,25 @@ fn processes_that_somebody_else_starts_measure_together_and_the_file_is_added_to
     let params = Params::read(&folder.path().join("m.json")).unwrap();
     assert_eq!(params.machines.iter().map(|machine| machine.p).collect::<Vec<_>>(), [2, 3]);
 }
+
+#[test]
+fn tune_measures_what_packets_carry_and_says_where_nothing_is_to_be_tuned() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["tune", "-n", "2", "--h", "256K", "--queues", "32K,system", "--samples", "6", "--json", "-q"];
+    let file = [&words[..], &["-o", "tune.sh"]].concat();
+    let (code, out, errors) = said(&weir(&file, folder.path(), &[("WEIR_CARRIER", "udp")]));
+    assert_eq!(code, Some(0), "{errors}");
+    let value: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}"));
+    let queues: Vec<&str> = value["trials"].as_array().unwrap().iter().filter_map(|t| t["queue"].as_str()).collect();
+    assert_eq!(queues, ["32K", "auto", "system"]);
+    assert!(
+        value["trials"].as_array().unwrap().iter().all(|t| t["count"] == 6 && t["median_ns"].as_f64() > Some(0.0)),
+        "{out}"
+    );
+    let chosen = value["chosen"].as_str().unwrap();
+    let set = std::fs::read_to_string(folder.path().join("tune.sh")).unwrap();
+    assert!(set.ends_with(&format!("\nexport WEIR_BSP_QUEUE={chosen}\n")), "{set}");
+    let (code, out, errors) = said(&weir(&words, folder.path(), &[("WEIR_CARRIER", "shm")]));
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{errors}");
+    assert!(errors.contains("share memory") && errors.lines().count() <= 2, "{errors}");
+}

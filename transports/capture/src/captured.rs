@@ -119,6 +119,10 @@ impl<D: Datagrams> Datagrams for Captured<D> {
         self.device.wake_sources()
     }
 
+    fn set_backlog(&mut self, bytes: Option<u64>) {
+        self.device.set_backlog(bytes);
+    }
+
     fn prepare_sleep(&mut self) -> bool {
         self.device.prepare_sleep()
     }

@@ -6,7 +6,7 @@ use crate::sys;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// A socket, bound and set up.
 pub struct Opened {
@@ -191,20 +191,25 @@ pub fn set_options(socket: &Socket, cfg: &UdpConfig, v6: bool, v4: bool, multi: 
     Ok(())
 }
 
+/// Sizes a send buffer, as [`set_buffers`] does.
+pub fn set_send_buffer(fd: RawFd, bytes: usize) -> io::Result<()> {
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
+}
+
+fn set_buffer(fd: RawFd, force: i32, plain: i32, bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
+    if sys::set_option(fd, libc::SOL_SOCKET, force, bytes).is_err() {
+        sys::set_option(fd, libc::SOL_SOCKET, plain, bytes)?;
+    }
+    Ok(())
+}
+
 /// Sizes the buffers, beyond the system's limit when privileged. Returns the receive buffer got, in bytes of payload: the kernel doubles
 /// what is asked for, to pay for its own bookkeeping (socket(7)), and reports the double.
 pub fn set_buffers(socket: &Socket, cfg: &UdpConfig) -> io::Result<u64> {
     let fd = socket.as_raw_fd();
-    let sizes = [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, cfg.rcvbuf_bytes),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, cfg.sndbuf_bytes),
-    ];
-    for (force, plain, bytes) in sizes {
-        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
-        if sys::set_option(fd, libc::SOL_SOCKET, force, bytes).is_err() {
-            sys::set_option(fd, libc::SOL_SOCKET, plain, bytes)?;
-        }
-    }
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, cfg.rcvbuf_bytes)?;
+    set_send_buffer(fd, cfg.sndbuf_bytes)?;
     let got = sys::get_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
     Ok(u64::try_from(got).unwrap_or(0) / 2)
 }

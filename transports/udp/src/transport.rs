@@ -35,6 +35,9 @@ pub struct UdpTransport {
     connected: Option<Connected>,
     local: Vec<SocketAddr>,
     rcvbuf_bytes: u64,
+    /// What a send buffer holds by its setting, and holds now.
+    sndbuf_bytes: usize,
+    backlog_bytes: usize,
     max_datagram: u16,
     rx: Rx,
     tx: Tx,
@@ -73,6 +76,8 @@ impl UdpTransport {
             connected,
             local,
             rcvbuf_bytes,
+            sndbuf_bytes: cfg.sndbuf_bytes,
+            backlog_bytes: cfg.sndbuf_bytes,
             max_datagram,
             counters: UdpCounters::default(),
             hints: Vec::new(),
@@ -267,6 +272,19 @@ impl Datagrams for UdpTransport {
     #[inline]
     fn blocked_at(&self) -> Option<RawFd> {
         UdpTransport::blocked_at(self)
+    }
+
+    fn set_backlog(&mut self, bytes: Option<u64>) {
+        let bytes = bytes
+            .map_or(self.sndbuf_bytes, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX).min(self.sndbuf_bytes));
+        if bytes == self.backlog_bytes {
+            return;
+        }
+        self.backlog_bytes = bytes;
+        for fd in self.fds().into_iter().filter(|fd| *fd >= 0) {
+            // A hint: where it is refused, more waits.
+            let _ = open::set_send_buffer(fd, bytes);
+        }
     }
 
     fn wake_sources(&self) -> [RawFd; WAKE_SOURCES] {

@@ -527,6 +527,11 @@ impl<D: Datagrams<Error = io::Error>> Datagrams for Pair<D> {
         all
     }
 
+    fn set_backlog(&mut self, bytes: Option<u64>) {
+        // What goes by rings is short.
+        self.device.set_backlog(bytes);
+    }
+
     fn prepare_sleep(&mut self) -> bool {
         let ready = match &mut self.state {
             State::On(fast) => match &mut fast.source {

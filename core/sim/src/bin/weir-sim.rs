@@ -16,7 +16,8 @@ use weir_sim::spec::{MS, SEC, US};
 use weir_sim::table::{self, Point};
 use weir_sim::work::Workload;
 use weir_sim::work::supersteps::{Bsp, Relation, Uses};
-use weir_sim::{ablation, planted, service_table, shrink, step_table, storm, table::Wire};
+use weir_sim::{ablation, planted, service_table, shrink, step_many, step_table, storm, table::Wire};
+use weir_superstep::OwnQueue;
 
 /// Counts the bytes that the memory table reports.
 #[global_allocator]
@@ -77,7 +78,7 @@ enum Command {
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
         /// Which table.
-        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps", "service", "storm"], default_value = "all")]
+        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps", "many", "many-big", "service", "storm"], default_value = "all")]
         what: String,
         /// NewReno instead of the default controller.
         #[arg(long)]
@@ -247,6 +248,9 @@ struct Supersteps {
     /// Bytes let in ahead (0: none).
     #[arg(long, default_value_t = EndpointSpec::default().expect_ahead)]
     ahead: u64,
+    /// What may wait in a host's interface: auto, system, or bytes.
+    #[arg(long, default_value = "auto")]
+    own_queue: OwnQueue,
     /// Data goes in random slots so long, microseconds, as many as there are processes; several, separated by commas: one run for each (0: no slots).
     #[arg(long, value_delimiter = ',', default_value = "0")]
     slot_us: Vec<f64>,
@@ -266,10 +270,15 @@ impl Supersteps {
             "to-one" => Relation::ToOne(self.len),
             _ => Relation::Sparse { degree: self.degree, bytes: ((self.len / 100).max(1), self.len.max(1)) },
         };
+        let own_queue = match self.own_queue {
+            OwnQueue::Auto => 0,
+            OwnQueue::System => u64::MAX,
+            OwnQueue::Bytes(bytes) => bytes,
+        };
         let endpoint = EndpointSpec { expect_ahead: self.ahead, ..EndpointSpec::default() };
         let point = |slot_us: &f64| {
             let slot_ns = (slot_us * 1e3) as u64;
-            let uses = Uses { order: !self.ascending, mirrored: self.mirrored, told: !self.untold, slot_ns };
+            let uses = Uses { order: !self.ascending, mirrored: self.mirrored, told: !self.untold, slot_ns, own_queue };
             let bsp = Bsp { steps: self.steps, relation, compute_ns: 0, uses };
             let name = format!("{} x {} {}, slot {slot_us} us", self.relation, self.processes, table::size(self.len));
             let mut p = if self.bus {
@@ -700,6 +709,12 @@ fn tables(what: &str, e: &EndpointSpec, wanted: impl Fn(&mut Point) -> bool) {
         points.retain_mut(&wanted);
         let measured: Vec<_> = points.par_iter().map(step_table::measure).collect();
         say!("{}", step_table::table(&points, &measured).trim_end());
+    }
+    if what == "many" || what == "many-big" {
+        let series = step_many::series(what == "many-big");
+        // One after another: each may take some gigabytes.
+        let measured: Vec<_> = series.iter().map(step_many::Series::measure).collect();
+        say!("{}", step_many::table(&series, &measured).trim_end());
     }
     if what == "all" || what == "service" {
         let mut points = service_table::points(&[64, 256, 1000], &[32, 64, 256], &[0, 10_000], 10_000, 4);

@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use weir_link::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time, Transmit};
 use weir_message::{Messages, MultiOrder};
+use weir_superstep::OwnQueue;
 
 pub use directory::{Directory, Shared};
 use lanes::Lanes;
@@ -215,8 +216,8 @@ impl Io<'_, '_> {
         self.rank.drop_peer(self.host, program);
     }
     /// The endpoint is told what it sends and gets in this superstep.
-    pub fn superstep(&mut self, plan: &weir_superstep::Plan, slots: Option<weir_superstep::Slots>) {
-        self.rank.superstep(self.host, plan, slots);
+    pub fn superstep(&mut self, plan: &weir_superstep::Plan, slots: Option<weir_superstep::Slots>, own: OwnQueue) {
+        self.rank.superstep(self.host, plan, slots, own);
     }
     /// This rank has got all of a superstep.
     pub fn superstep_ends(&mut self, step: u32) {

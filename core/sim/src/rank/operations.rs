@@ -50,6 +50,7 @@ impl Core {
         host: &mut Host<'_, Shared>,
         plan: &weir_superstep::Plan,
         slots: Option<weir_superstep::Slots>,
+        own_queue: weir_superstep::OwnQueue,
     ) {
         let me = self.program;
         let mut peers = |flows: &[weir_superstep::Flow]| -> Vec<(u32, u64)> {
@@ -64,10 +65,11 @@ impl Core {
             let other = host.shared.directory.current(f.rank);
             host.shared.checks.memory.expected(other, me, f.bytes);
         }
-        let step = Superstep { sends: &sends, receives: &receives, slots };
+        let step = Superstep { sends: &sends, receives: &receives, slots, own_queue };
         if let Err(e) = self.messages.superstep(Time(host.now), &step) {
             host.violation("superstep", format!("{me}: {e:?}"));
         }
+        host.set_own_queue(self.messages.endpoint().own_queue_bytes());
     }
 
     pub(super) fn start_send(&mut self, host: &mut Host<'_, Shared>, op: SendOp, to: Program) -> SendId {

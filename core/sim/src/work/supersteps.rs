@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weir_superstep::{Flow, Order, Plan, Slots, counts};
+use weir_superstep::{Flow, Order, OwnQueue, Plan, Slots, counts};
 
 use super::PROTOCOL;
 use crate::rank::{App, Io, Outcome, RecvId, RecvOp, SendId, SendOp};
@@ -39,11 +39,24 @@ pub struct Uses {
     pub told: bool,
     /// Length of a slot; 0: no slots.
     pub slot_ns: Ns,
+    /// What may wait in a host's interface, bytes; 0: what the protocol finds right ([`OwnQueue::Auto`]); the greatest number: what the system lets wait.
+    #[serde(default)]
+    pub own_queue: u64,
 }
 
 impl Uses {
     /// What a BSP library does on a switched network.
-    pub const ALL: Uses = Uses { order: true, mirrored: false, told: true, slot_ns: 0 };
+    pub const ALL: Uses = Uses { order: true, mirrored: false, told: true, slot_ns: 0, own_queue: 0 };
+}
+
+impl Uses {
+    fn own_queue(&self) -> OwnQueue {
+        match self.own_queue {
+            0 => OwnQueue::Auto,
+            u64::MAX => OwnQueue::System,
+            bytes => OwnQueue::Bytes(bytes),
+        }
+    }
 }
 
 /// A program of supersteps.
@@ -215,7 +228,7 @@ impl Process {
         let plan = self.bsp.plan(self.step, self.me, self.p, self.seed);
         if self.bsp.uses.told {
             let slots = (self.bsp.uses.slot_ns > 0).then_some(Slots { slots: self.p, slot_ns: self.bsp.uses.slot_ns });
-            io.superstep(&plan, slots);
+            io.superstep(&plan, slots, self.bsp.uses.own_queue());
         }
         for f in &plan.inn {
             let id = self.receive(io, f.rank, 0);

@@ -1,0 +1,59 @@
+//! What the engine is told of a superstep (`spec/superstep.md` 3): how much goes to whom and comes from whom, in the order of service, as soon as it is known. Long bodies after the heads; what travels alone
+//! after the bodies.
+//!
+//! It pays where packets carry much. Shared memory holds back by itself, and a superstep of short messages is over before anything could be granted: then nothing is said.
+
+use crate::effects::Arrived;
+use crate::head::Head;
+use crate::packing::Runs;
+use crate::process::{Outgoing, Process};
+use crate::settings::Order;
+use crate::superstep::{Trouble, rides};
+
+/// Less by packets, to or from a process, is not told: it goes unasked (`spec/protocol.md` 5.2), or takes no longer than the telling is worth.
+pub const PACED_BYTES: u64 = 64 << 10;
+
+/// The heads have come: bodies follow.
+pub fn bodies(process: &mut Process, order: &[usize], heads: &[Head], theirs: &[Head]) -> Result<(), Trouble> {
+    if let Some(wire) = &mut process.wire {
+        wire.end_pace(process.superstep)?;
+    }
+    let rides = rides(process);
+    let long = |head: &Head| if head.body() <= rides { 0 } else { head.body() };
+    tell(process, order, |to| long(&heads[to]), |from| long(&theirs[from]))
+}
+
+/// The bodies have come: what travels alone follows, and what was got.
+pub fn apart(
+    process: &mut Process,
+    order: &[usize],
+    flights: &[Outgoing],
+    arrived: &[Arrived<'_>],
+) -> Result<(), Trouble> {
+    let runs = |runs: Runs<'_>, all: bool| -> u64 {
+        runs.filter_map(Result::ok).filter(|(run, _)| all || run.apart).map(|(run, _)| run.len).sum()
+    };
+    let lengths = |list: &[crate::process::Wanted]| list.iter().map(|w| w.len as u64).sum::<u64>();
+    let out = |to: usize| lengths(&flights[to].puts_apart) + runs(Runs::gets(arrived[to].gets), true);
+    let inn = |from: usize| {
+        let parts = &arrived[from];
+        let puts = if parts.puts_apart == 0 { 0 } else { runs(Runs::puts(parts.puts), false) };
+        puts + flights[from].wanted_bytes() as u64 + lengths(&flights[from].gets_apart)
+    };
+    tell(process, order, out, inn)
+}
+
+fn tell(
+    process: &mut Process,
+    order: &[usize],
+    out: impl Fn(usize) -> u64,
+    inn: impl Fn(usize) -> u64,
+) -> Result<(), Trouble> {
+    let (is_latin, queue) = (process.settings.order == Order::Latin, process.settings.queue);
+    let Some(wire) = &mut process.wire else { return Ok(()) };
+    let sends = order.iter().map(|to| (*to, out(*to)));
+    // Who is served at a step is not who serves: the last one served serves first.
+    let sources = |nth: usize| if is_latin { order[order.len() - 1 - nth] } else { order[nth] };
+    let receives = (0..order.len()).map(sources).map(|from| (from, inn(from)));
+    Ok(wire.pace(process.superstep, sends, receives, PACED_BYTES, queue)?)
+}

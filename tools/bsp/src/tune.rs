@@ -1,0 +1,239 @@
+//! `weir tune`: the same supersteps with each value of a setting, in turns, and which of them is best.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+use weir_bsp::tuning;
+use weir_bsp::tuning::OwnQueue;
+use weir_report::units;
+
+use crate::args::TuneArgs;
+use crate::measure::{Measuring, Progress};
+use crate::params::{By, Pattern};
+use crate::sys::Program;
+use crate::tune_rule::{AS_FAST, LITTLE_SCATTER, Times, choose};
+use crate::{Error, put, relation};
+
+/// Supersteps with one value before another has its turn: what the machine does meanwhile is to hit all alike.
+const AT_A_TIME: usize = 8;
+/// Of these the first ones are not counted: windows and rates are of the value before.
+const NOT_COUNTED: usize = 2;
+/// The setting.
+pub const VARIABLE: &str = "WEIR_BSP_QUEUE";
+
+/// What was measured with one value.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trial {
+    /// The value.
+    pub queue: String,
+    /// Times of supersteps, of the slowest process each.
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tuned {
+    /// Version of this document.
+    pub weir_tune: u64,
+    /// Processes.
+    pub p: u32,
+    /// Hosts that they ran on.
+    pub hosts: u32,
+    /// Who sent to whom.
+    pub pattern: Pattern,
+    /// The most bytes that a process sends or gets in a superstep.
+    pub h_bytes: u64,
+    /// In ascending order of the value.
+    pub trials: Vec<Trial>,
+    /// The variable to be set, ...
+    pub variable: &'static str,
+    /// ... and its best value.
+    pub chosen: String,
+    /// It is what is used if nothing is set.
+    pub is_default: bool,
+}
+
+/// The values in the order of the rule: bytes ascending; what follows the rate of the network stands where it mostly lies, and the system's own, which is the most, last.
+fn ascending(args: &TuneArgs) -> Vec<OwnQueue> {
+    let mut queues: Vec<OwnQueue> = args.queues.clone();
+    queues.push(OwnQueue::Auto);
+    queues.sort_by_key(|queue| match queue {
+        OwnQueue::Bytes(bytes) => (0, *bytes),
+        OwnQueue::Auto => (1, 0),
+        OwnQueue::System => (2, 0),
+    });
+    queues.dedup();
+    queues
+}
+
+/// Measures, as one process of a job. Process 0 gets what came of it.
+///
+/// # Errors
+/// If there is nothing to be tuned.
+pub fn measure(args: &TuneArgs) -> Result<Option<Tuned>, Error> {
+    let program = Program::begin();
+    let (p, pid) = (program.p(), program.pid());
+    if p < 2 {
+        program.end();
+        let what = "one process alone sends nothing: start at least 2, on the hosts that are to be tuned";
+        return Err(Error::Usage(what.into()));
+    }
+    let queues = ascending(args);
+    let rounds = (args.samples as usize).div_ceil(AT_A_TIME - NOT_COUNTED);
+    let progress = Progress::new((args.quiet, args.bar), pid == 0, p, rounds);
+    let mut at = Measuring::new(program, 1, progress);
+    let hosts = at.hosts();
+    let parts = relation::parts(args.pattern, p, pid, args.h, relation::share(args.pattern, p, args.h));
+    let bytes = usize::try_from(relation::area_bytes(p, args.h)).unwrap_or(usize::MAX);
+    let area = at.program.area(bytes);
+    at.program.sync(c"tune:area");
+    let mut times: Vec<Vec<f64>> = vec![Vec::new(); queues.len()];
+    let begun = std::time::Instant::now();
+    for round in 0..rounds {
+        at.progress.begin("own queue");
+        for turn in 0..queues.len() {
+            // Each comes after each other one: the last of a round leaves its traces in the next.
+            let nth = (turn + round) % queues.len();
+            tuning::set_own_queue(queues[nth]);
+            let own = at.supersteps(&area, (&parts, By::Hpput), AT_A_TIME, c"tune:exchange");
+            let slowest = at.slowest_of(&own);
+            times[nth].extend(slowest.into_iter().skip(NOT_COUNTED));
+        }
+        // Process 0 says for all when time is up.
+        let is_over = begun.elapsed().as_secs_f64() > args.time && round > 0;
+        if at.tell(f64::from(u8::from(is_over))) > 0.0 {
+            break;
+        }
+    }
+    at.progress.end();
+    let told = at.slowest_of(&[tuning::told() as f64]);
+    at.program.end();
+    if pid > 0 {
+        return Ok(None);
+    }
+    if told.first().is_none_or(|told| *told == 0.0) {
+        return Err(Error::Usage(NOTHING.into()));
+    }
+    let h_bytes = parts.iter().map(|part| part.h_bytes).max().unwrap_or(0);
+    Ok(tuned((p as u32, hosts), (args.pattern, h_bytes), &queues, &times))
+}
+
+const NOTHING: &str = "these processes share memory: no packets carry their supersteps, and there is nothing to be tuned. Start them on several hosts (weir run --hosts), or try packets here with WEIR_CARRIER=udp";
+
+fn tuned(
+    (p, hosts): (u32, u32),
+    (pattern, h_bytes): (Pattern, u64),
+    queues: &[OwnQueue],
+    times: &[Vec<f64>],
+) -> Option<Tuned> {
+    let all: Vec<Times> = times.iter().map(|times| Times::of(times)).collect();
+    let chosen = *queues.get(choose(&all, queues.iter().position(|queue| *queue == OwnQueue::default()))?)?;
+    let trials = queues.iter().zip(all).map(|(queue, times)| Trial { queue: queue.to_string(), times }).collect();
+    Some(Tuned {
+        weir_tune: 1,
+        p,
+        hosts,
+        pattern,
+        h_bytes,
+        trials,
+        variable: VARIABLE,
+        chosen: chosen.to_string(),
+        is_default: chosen == OwnQueue::default(),
+    })
+}
+
+impl Tuned {
+    /// As a table, with what to do.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let (pattern, size) = (self.pattern.words(), units::size(self.h_bytes));
+        let mut s = format!("{pattern}, h {size}, {} processes on {} hosts\n\n", self.p, self.hosts);
+        let _ = writeln!(
+            s,
+            "{:>10} {:>6} {:>12} {:>12} {:>8} {:>8}",
+            "own queue", "count", "median", "mean", "sd/mean", "scatter"
+        );
+        for Trial { queue, times: t } in &self.trials {
+            let mark = if *queue == self.chosen { "  chosen" } else { "" };
+            let percent = |share: f64| format!("{:.1}%", share * 100.0);
+            let _ = writeln!(
+                s,
+                "{queue:>10} {:>6} {:>12} {:>12} {:>8} {:>8}{mark}",
+                t.count,
+                units::time(t.median_ns),
+                units::time(t.mean_ns),
+                percent(t.sd_ns / t.mean_ns.max(1.0)),
+                percent(t.scatter),
+            );
+        }
+        let rule = format!(
+            "the smallest own queue whose median is within {:.0} % of the fastest and whose scatter is small ({:.0} %, or near the least)",
+            (AS_FAST - 1.0) * 100.0,
+            LITTLE_SCATTER * 100.0
+        );
+        let _ = match self.is_default {
+            true => writeln!(s, "\nNothing to set: no other value gains enough over auto. Rule: {rule}."),
+            false => writeln!(s, "\nexport {}={}\n\nRule: {rule}.", self.variable, self.chosen),
+        };
+        s
+    }
+
+    /// As a file that a shell reads.
+    #[must_use]
+    pub fn file(&self) -> String {
+        let from = format!("# weir tune: {} processes on {} hosts, h {} bytes", self.p, self.hosts, self.h_bytes);
+        format!("{from}\nexport {}={}\n", self.variable, self.chosen)
+    }
+}
+
+/// Writes the file that is asked for; what is to be printed.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn show(args: &TuneArgs, tuned: &Tuned) -> Result<String, Error> {
+    if let Some(file) = &args.output {
+        put(Path::new(file), &tuned.file())?;
+    }
+    if args.json {
+        let text = serde_json::to_string_pretty(tuned).unwrap_or_default();
+        return Ok(format!("{text}\n"));
+    }
+    Ok(tuned.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: TuneArgs,
+    }
+
+    #[test]
+    fn the_default_is_always_tried_and_the_systems_is_the_most() {
+        let args = Line::parse_from(["tune", "--queues", "system,64K,32K"]).args;
+        let said: Vec<String> = ascending(&args).iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["32K", "64K", "auto", "system"]);
+        assert!(Line::try_parse_from(["tune", "--queues", "7"]).is_err());
+    }
+
+    #[test]
+    fn what_is_chosen_is_said_to_people_shells_and_programs() {
+        let queues = [OwnQueue::Bytes(32 << 10), OwnQueue::Auto, OwnQueue::System];
+        let of = |ms: f64| vec![ms * 1e6; 9];
+        let found = tuned((8, 4), (Pattern::Total, 1 << 20), &queues, &[of(5.0), of(7.0), of(9.0)]).unwrap();
+        assert_eq!((found.chosen.as_str(), found.is_default), ("32K", false));
+        assert!(found.text().contains("\nexport WEIR_BSP_QUEUE=32K\n"), "{}", found.text());
+        assert!(found.file().ends_with("\nexport WEIR_BSP_QUEUE=32K\n"));
+        let value = serde_json::to_value(&found).unwrap();
+        assert_eq!(value["trials"][1]["queue"], "auto");
+        assert_eq!(value["trials"][1]["median_ns"], 7e6);
+        let found = tuned((8, 4), (Pattern::Total, 1 << 20), &queues, &[of(5.0), of(5.01), of(9.0)]).unwrap();
+        assert!(found.is_default && found.text().contains("Nothing to set"), "{}", found.text());
+    }
+}

@@ -1,0 +1,103 @@
+//! `weir tune`: starts the processes that measure, where no launcher has; the rest is `weir-bsp-tool`'s.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+use anyhow::{Result, anyhow};
+use weir_bsp_tool::Error;
+use weir_bsp_tool::args::TuneArgs;
+use weir_bsp_tool::tune::{measure, show};
+use weir_job::Env;
+use weir_job::launch::{Launcher, detect, parents};
+
+use crate::commands::{print_all, wrong_line};
+use crate::local;
+
+/// Does what is asked.
+///
+/// # Errors
+/// What went wrong, in one line.
+pub fn run(env: &Env, args: &TuneArgs) -> Result<u8> {
+    if env.get("WEIR_BSP_MEET").is_some() {
+        return as_rank(args);
+    }
+    match detect(env, &parents()) {
+        Ok(Launcher::None) => here(env, args),
+        Err(_) if args.processes.is_some() => here(env, args),
+        Ok(_) if args.processes.is_some() => {
+            wrong_line("-n: a launcher has started the processes already; leave -n out, or start one alone")
+        }
+        Ok(_) => as_rank(args),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// This process is one of those that measure. What went wrong is the same for all: process 0 says it.
+fn as_rank(args: &TuneArgs) -> Result<u8> {
+    match measure(args) {
+        Ok(None) => Ok(0),
+        Ok(Some(tuned)) => print_all(show(args, &tuned)?.as_bytes()),
+        Err(Error::Usage(what)) => Err(anyhow!(what)),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Starts the processes on this machine.
+fn here(env: &Env, args: &TuneArgs) -> Result<u8> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let processes = args.processes.unwrap_or_else(|| u32::try_from(cores.clamp(2, 64)).unwrap_or(2));
+    local::run_own(env, processes, &words(args))
+}
+
+/// What a process that measures is told.
+fn words(args: &TuneArgs) -> Vec<OsString> {
+    let queues: Vec<String> = args.queues.iter().map(ToString::to_string).collect();
+    let mut words: Vec<OsString> = [
+        "tune",
+        "--h",
+        &args.h.to_string(),
+        "--pattern",
+        args.pattern.name(),
+        "--queues",
+        &queues.join(","),
+        "--samples",
+        &args.samples.to_string(),
+        "--time",
+        &args.time.to_string(),
+    ]
+    .map(OsString::from)
+    .to_vec();
+    if let Some(file) = &args.output {
+        words.extend(["--output".into(), file.into()]);
+    }
+    words.extend([(args.json, "--json"), (args.quiet, "--quiet")].iter().filter(|w| w.0).map(|w| w.1.into()));
+    if std::io::stderr().is_terminal() {
+        words.push("--bar".into());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
+
+    fn parsed<T: Into<OsString> + Clone>(words: &[T]) -> TuneArgs {
+        let words = std::iter::once(OsString::from("weir")).chain(words.iter().cloned().map(Into::into));
+        match Args::try_parse_from(words).unwrap().command {
+            Command::Tune(args) => *args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn processes_that_measure_are_told_what_was_asked_for() {
+        let line = "tune -n 4 --h 64K --pattern shift --queues 16K,system --samples 9 --time 0.5 -o out --json -q";
+        let asked = parsed(&line.split(' ').collect::<Vec<_>>());
+        let told = parsed(&words(&asked));
+        assert_eq!((told.h, told.pattern, &told.queues), (asked.h, asked.pattern, &asked.queues));
+        assert_eq!((told.samples, told.time, told.json, told.quiet), (9, 0.5, true, true));
+        assert_eq!((asked.processes, told.processes, told.output), (Some(4), None, asked.output));
+    }
+}
