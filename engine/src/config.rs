@@ -89,6 +89,8 @@ pub struct EngineConfig {
     pub dead_may_return: bool,
     /// Least time between the questions to a peer of which the network says that its program is gone; the third one that is not answered ends it. Given by the face.
     pub doubt_interval: Duration,
+    /// While the host's own interface holds sending back, so many in a hundred of the peers with long messages are served at once, the others afterwards. 100: all in turn. Given by the face.
+    pub served_percent: u8,
     /// A peer that is opened to and not heard for this long is given up (`WEIR_CONNECT_TIMEOUT_MS`). What the endpoint itself was late by does not count.
     pub connect_timeout: Duration,
     /// A send that has found no memory for this long, while messages wait that the program does not receive, fails (`WEIR_SEND_TIMEOUT_MS`). 10 min: longer than a receiver that lives usually computes or
@@ -165,6 +167,7 @@ impl Default for EngineConfig {
             peer_timeout: Duration::from_secs(5),
             dead_may_return: false,
             doubt_interval: weir_link::Config::default().doubt_interval,
+            served_percent: weir_link::Config::default().served_percent,
             connect_timeout: Duration::from_secs(10),
             send_timeout: Duration::from_secs(600),
             watchdog_us: 500,

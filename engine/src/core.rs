@@ -405,6 +405,7 @@ impl Core {
             self.device.flush(now.0);
             if self.device.blocked_at().is_some() {
                 // What the protocol has to say waits there, where it is still the newest, until there is room (`blocked_at`).
+                self.st.proto_mut().hold_back();
                 return self.transmit_lanes(now);
             }
         }
@@ -431,6 +432,7 @@ impl Core {
                 self.device.flush(now.0);
             }
             if self.device.blocked_at().is_some() {
+                self.st.proto_mut().hold_back();
                 break;
             }
         }

@@ -208,6 +208,7 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
         congestion: cfg.congestion,
         peer_timeout: cfg.peer_timeout,
         doubt_interval: cfg.doubt_interval,
+        served_percent: cfg.served_percent,
         dead_may_return: cfg.dead_may_return,
         connect_timeout: cfg.connect_timeout,
         linger: cfg.linger,

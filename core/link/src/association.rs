@@ -18,6 +18,7 @@ use crate::openings::Openings;
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::recovery::Recovery;
+use crate::serving::Place;
 use crate::{Config, Counters, DownReason, Event, Level, PeerId, Time};
 
 /// What every step of an association works with.
@@ -128,6 +129,8 @@ pub(crate) struct Association {
     pub(crate) spent_nonce: Option<[u8; weir_wire::handshake::NONCE_LEN]>,
     /// It stands in the endpoint's queue of associations with something to send.
     pub(crate) ready: bool,
+    /// Whether its long messages leave while the interface holds sending back.
+    pub(crate) place: Place,
     /// Earliest entry in the endpoint's timer heap.
     pub(crate) armed: Time,
     pub(crate) counts: PeerCounters,
@@ -181,6 +184,7 @@ impl Association {
             forgetting: false,
             spent_nonce: None,
             ready: false,
+            place: Place::Free,
             armed: Time::MAX,
             counts: PeerCounters::default(),
         }
@@ -270,7 +274,12 @@ impl Association {
 
     /// Messages or rendezvous data wait.
     pub(crate) fn has_bulk(&self, s: &Session) -> bool {
-        (carries(s) && s.has_data()) || self.parity.is_due()
+        (carries(s) && s.has_data() && !self.is_held(s)) || self.parity.is_due()
+    }
+
+    /// All it has are long messages, which wait in line (spec 6.7).
+    fn is_held(&self, s: &Session) -> bool {
+        self.place == Place::Held && s.small_waiting() + s.lost_waiting() == 0
     }
 
     /// The session is to know how long a message may be that one packet carries.

@@ -16,6 +16,7 @@ use crate::association::{Association, Cx, State, carries};
 use crate::counters::count;
 use crate::paths::{Path, PathState};
 use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
+use crate::serving::Place;
 use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Transmit};
 
 /// Fragments shorter than this are not begun in a packet that has something already, unless they end their message.
@@ -474,12 +475,13 @@ impl Association {
 
     /// Fresh data: small messages first, unless they had their turn and flows wait.
     fn put_fresh<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
-        let flows_first = self.small_run >= SMALL_RUN_MAX && cx.s.flows_waiting() > 0;
+        let held = self.place == Place::Held;
+        let flows_first = self.small_run >= SMALL_RUN_MAX && cx.s.flows_waiting() > 0 && !held;
         if flows_first {
             self.put_flows(cx, pk, w);
         }
         self.put_small(cx, pk, w);
-        if !flows_first {
+        if !(flows_first || held) {
             self.put_flows(cx, pk, w);
         }
     }

@@ -103,6 +103,9 @@ pub struct Config {
     pub pacing_burst_bytes: u64,
     /// Smallest burst, in packets, the initial window of RFC 9002, 7.2; it grows by an eighth in each round without notable loss, up to 256 packets.
     pub pacing_burst_packets: u32,
+    /// While the host's own interface holds sending back, so many in a hundred of the peers with long messages are served at once, the others one after the other when these have all (spec
+    /// 6.7). 100: all of them in turn.
+    pub served_percent: u8,
     /// Packets to one peer before another is served: what one segmentation-offload batch holds.
     pub peer_batch_packets: u32,
     /// Packets of one stream or body before another of the same peer is served. 48: a message of 64 KiB is not cut up, for of several that are as long the first should be there first.
@@ -208,6 +211,7 @@ impl Default for Config {
             delay_target: Duration::from_micros(300),
             pacing_burst_bytes: 64 << 10,
             pacing_burst_packets: 10,
+            served_percent: 100,
             peer_batch_packets: 44,
             flow_batch_packets: 48,
             parity: true,

@@ -19,6 +19,7 @@ use crate::lane::LaneNews;
 use crate::openings::{Lateness, Openings};
 use crate::paths::PathState;
 use crate::run::Run;
+use crate::serving::Serving;
 use crate::{
     BodyKey, BodyOpened, Config, Counters, Credit, DownReason, EndpointName, Event, Level, Message, NameError,
     PacketBuf, PathStats, Payloads, PeerCounters, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
@@ -87,8 +88,9 @@ pub struct Endpoint {
     /// Forgotten, but still to be told that they are closed.
     forgetting: Vec<PeerId>,
     /// Associations with something to send, and packets the front one sent in its turn.
-    ready: VecDeque<PeerId>,
+    pub(crate) ready: VecDeque<PeerId>,
     turn: u32,
+    pub(crate) serving: Serving,
     /// Whom this superstep sends to: their receivers grant what they know is coming, one after another.
     granted: Vec<PeerId>,
     /// Goes on with the packets of a flow as long as nothing else happens.
@@ -166,6 +168,7 @@ impl Endpoint {
             forgetting: Vec::new(),
             ready: VecDeque::new(),
             turn: 0,
+            serving: Serving::default(),
             granted: Vec::new(),
             run: None,
             #[cfg(test)]
@@ -671,6 +674,9 @@ impl Endpoint {
             } else {
                 let due = a.deadline(cx.s, cx.cfg);
                 self.arm(peer, due);
+                if self.serving.held_back {
+                    self.leave_place(peer, now);
+                }
             }
         }
     }
@@ -703,11 +709,20 @@ impl Endpoint {
         if let Some(t) = self.go_on(now, payloads, out) {
             return Some(t);
         }
-        while let Some(&peer) = self.ready.front() {
-            if self.turn >= self.cfg.peer_batch_packets && self.ready.len() > 1 {
+        loop {
+            let Some(&peer) = self.ready.front() else {
+                if self.serving.held_back && self.serve_rather_than_rest(now) {
+                    continue;
+                }
+                return None;
+            };
+            if self.turn >= self.turn_packets() && self.ready.len() > 1 {
                 self.turn = 0;
                 self.ready.rotate_left(1);
                 continue;
+            }
+            if self.serving.held_back {
+                self.give_place(peer, now);
             }
             out.head.clear();
             let built = if self.assocs[peer.0 as usize].state == State::Opening {
@@ -734,7 +749,6 @@ impl Endpoint {
             }
             self.has_sent_all(peer, now);
         }
-        None
     }
 
     /// The peer whose turn it is has nothing more to say now.
@@ -745,12 +759,15 @@ impl Endpoint {
         a.ready = false;
         let due = a.deadline(cx.s, cx.cfg);
         self.arm(peer, due);
+        if self.serving.held_back {
+            self.leave_place(peer, now);
+        }
     }
 
     /// The next packet of the run, if one is under way and goes on.
     fn go_on(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
+        let others_turn = self.turn >= self.turn_packets() && self.ready.len() > 1;
         let run = self.run.as_mut()?;
-        let others_turn = self.turn >= self.cfg.peer_batch_packets && self.ready.len() > 1;
         let same = run.now == now && self.ready.front() == Some(&run.peer) && !others_turn;
         let built = match with_association!(self, run.peer, now) {
             Some((a, mut cx)) if same => a.build_run(&mut cx, run, payloads, out),

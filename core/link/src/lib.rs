@@ -37,6 +37,7 @@ mod recovery;
 mod requirements;
 mod rtt;
 mod run;
+mod serving;
 mod show;
 #[cfg(test)]
 mod twins;

@@ -17,6 +17,9 @@ const DOUBT_PINGS: u8 = 6;
 /// Least time between them for a closing endpoint, whose peer is likely to be gone (else [`crate::Config::doubt_interval`]). Above what schedulers do.
 const DOUBT_CLOSING_NS: u64 = 10_000_000;
 
+/// What hosts add to a round trip, at most, as far as a doubt waits for it: longer round trips that were seen are of a time when both were busy.
+const DOUBT_NOISE_NS: u64 = 30_000_000;
+
 /// Hints that the peer is gone, while it has not spoken (spec 9).
 pub(crate) struct Doubt {
     reason: DownReason,
@@ -129,9 +132,11 @@ impl Association {
         }
         let path = self.paths.get(usize::from(self.primary));
         let pto = path.map_or(0, |p| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, ack_delay));
+        let base = path.filter(|p| p.rtt.sampled).map_or(pto, |p| p.rtt.base());
+        let answer = (2 * pto).min(2 * base + DOUBT_NOISE_NS);
         let least = if self.closing.is_some() { DOUBT_CLOSING_NS } else { cx.cfg.doubt_interval.as_nanos() as u64 };
         d.pings += 1;
-        d.at = cx.now.plus_ns((2 * pto).max(least));
+        d.at = cx.now.plus_ns(answer.max(least));
         self.ping = true;
     }
 

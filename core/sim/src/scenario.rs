@@ -62,6 +62,9 @@ pub struct EndpointSpec {
     /// How many times the usual it waits before it takes silence for death ([`patience`]).
     #[serde(default = "usual_patience")]
     pub patience: u32,
+    /// `weir_link::Config::served_percent`.
+    #[serde(default = "all_served")]
+    pub served_percent: u8,
     /// What of the protocol is left out, to see what it is worth.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<Part>,
@@ -73,6 +76,10 @@ fn expect_ahead() -> u64 {
 
 fn expect_next() -> u64 {
     SessionConfig::default().expect_next
+}
+
+const fn all_served() -> u8 {
+    100
 }
 
 const fn usual_patience() -> u32 {
@@ -147,6 +154,7 @@ impl EndpointSpec {
             },
             congestion: if self.reno { CongestionKind::Reno } else { CongestionKind::Target },
             parity: self.parity,
+            served_percent: self.served_percent,
             mtu_probing: self.mtu_probing,
             rx_buffer_bytes: host.rx_buffer_bytes,
             // A launcher starts ranks seconds apart; here a host may be cut off for a few.

@@ -13,7 +13,7 @@ use crate::work::service::Service;
 /// An endpoint as BMI has it (`spec/bmi.md` 7).
 #[must_use]
 pub fn endpoint() -> EndpointSpec {
-    EndpointSpec { credit_bytes: 128 << 10, ..EndpointSpec::default() }
+    EndpointSpec { credit_bytes: 128 << 10, served_percent: 70, ..EndpointSpec::default() }
 }
 
 /// Clients that are released together, each of which asks and waits.
@@ -51,6 +51,65 @@ pub fn points(fan_in: &[u32], queues: &[u32], losses_ppm: &[u32], answer_bytes: 
         }
     }
     all
+}
+
+/// Clients that are released together and get long answers by the server's own slow link, of which so much waits in its interface at most; so many in a hundred of them are served at once.
+#[must_use]
+pub fn slow_link(clients: u32, answer_bytes: u64, nic_queue_bytes: u64, served_percent: u8) -> Point {
+    let wire = Wire { rate_bits_per_s: 100_000_000, queue_packets: 1000, ..Wire::GIGABIT };
+    let service = Service {
+        requests: 1,
+        ahead: 1,
+        request_bytes: 8,
+        answer_bytes: (answer_bytes, answer_bytes),
+        receives: 64,
+        compute_ns: 2 * US,
+        spread_ns: 0,
+        serve_ns: 0,
+    };
+    let name = format!(
+        "{clients:>3} clients {:>5} interface {:>5} served {served_percent:>3} %",
+        size(answer_bytes),
+        size(nic_queue_bytes)
+    );
+    let endpoint = EndpointSpec { served_percent, ..endpoint() };
+    let mut p = point(name, wire, clients + 1, &endpoint, Workload::Service(service));
+    p.scenario.net.networks[0].nic_queue_bytes = nic_queue_bytes;
+    p
+}
+
+/// How alike clients are served, and how soon: mean, shortest and longest time, the longest over the shortest, Jain's index of their rates.
+#[must_use]
+pub fn evenness(r: &Report) -> (f64, f64, f64, f64, f64) {
+    let times: Vec<f64> = r.answer_ns.iter().map(|ns| *ns as f64).collect();
+    let n = times.len().max(1) as f64;
+    let (sum, squares) = times.iter().fold((0.0, 0.0), |(s, q), t| (s + 1.0 / t, q + 1.0 / (t * t)));
+    let (least, most) = (times.first().copied().unwrap_or(0.0), times.last().copied().unwrap_or(0.0));
+    (times.iter().sum::<f64>() / n, least, most, most / least.max(1.0), sum * sum / (n * squares))
+}
+
+/// Writes one line for each.
+#[must_use]
+pub fn even_table(points: &[Point], reports: &[Report]) -> String {
+    let width = points.iter().map(|p| p.name.len()).max().unwrap_or(0).max(8);
+    let mut s = format!(
+        "{:<width$} {:>10} {:>10} {:>10} {:>7} {:>6} {:>6} {:>7}\n",
+        "service", "mean", "min", "max", "max/min", "Jain", "% wire", "resent"
+    );
+    for (p, r) in points.iter().zip(reports) {
+        let (mean, least, most, spread, jain) = evenness(r);
+        let _ = writeln!(
+            s,
+            "{:<width$} {:>10} {:>10} {:>10} {spread:>7.2} {jain:>6.3} {:>6.1} {:>6.1}%",
+            p.name,
+            time(mean as Ns),
+            time(least as Ns),
+            time(most as Ns),
+            r.goodput_bits_per_s() * 100.0 / p.wire_bits_per_s,
+            r.bytes_resent as f64 * 100.0 / r.bytes.max(1) as f64,
+        );
+    }
+    s
 }
 
 /// Everything at once: links that lose, double, delay, swap and damage packets, singly and in bursts; clients that die, come again, are cut off, stop for a while, or leave; a server that is cut

@@ -1,6 +1,6 @@
 //! A server and its clients (`spec/bmi.md`), the small table kept as a snapshot. `INSTA_UPDATE=always cargo test -p weir-sim --test service` accepts a new one; `weir-sim table service` prints the large one.
 
-use weir_sim::service_table::{all_faults, measure, points, quantile_ns, table};
+use weir_sim::service_table::{all_faults, even_table, evenness, measure, points, quantile_ns, slow_link, table};
 use weir_sim::spec::{Fault, MS, SEC};
 use weir_sim::work::Workload;
 
@@ -48,4 +48,25 @@ fn all_faults_of_other_seeds() {
         assert_eq!(r.violation, None, "seed {seed}: {:#?}", r.story);
         assert_eq!((r.hash, r.answer_ns), (again.hash, again.answer_ns), "seed {seed}");
     }
+}
+
+/// Clients that all want long answers of a server with a slow link. Were each given a packet in turn, all would have theirs at the end; who waits in the server's interface can be put in no order.
+// spec: P-6.24, P-6.25, P-6.26
+#[test]
+fn long_answers_by_the_servers_own_slow_link() {
+    let of = |clients, bytes| {
+        [(32 << 10, 70), (32 << 10, 100), (8 << 20, 70)].map(|(room, served)| slow_link(clients, bytes, room, served))
+    };
+    let points: Vec<_> = [of(64, 100_000), of(8, 100_000), of(64, 10_000)].concat();
+    let reports: Vec<_> = points.iter().map(measure).collect();
+    for (p, r) in points.iter().zip(&reports) {
+        assert_eq!(r.violation, None, "{}", p.name);
+    }
+    let (mean, _, most, spread, jain) = evenness(&reports[0]);
+    let (turns, ..) = evenness(&reports[1]);
+    // 64 x 100 kB take 545 ms of the wire.
+    assert!(mean < 435e6 && most < 570e6, "mean {mean} ns, most {most} ns");
+    assert!(spread < 1.5 && jain > 0.98, "{spread} {jain}");
+    assert!(mean < 0.85 * turns, "{mean} ns of {turns}");
+    insta::assert_snapshot!("slow_link", even_table(&points, &reports));
 }

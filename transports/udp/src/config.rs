@@ -19,7 +19,7 @@ pub struct UdpConfig {
     pub port_span: u16,
     /// Receive buffer wanted, bytes of payload. The kernel may give less: see [`crate::UdpTransport::rx_buffer_bytes`].
     pub rcvbuf_bytes: usize,
-    /// Send buffer wanted, bytes of payload.
+    /// Largest send buffer, bytes of payload: it follows what the socket's interface sends in a millisecond (`room.rs`).
     pub sndbuf_bytes: usize,
     /// Use segmentation offload where the kernel has it and it works; `false`: never.
     pub offload: bool,

@@ -5,7 +5,7 @@
 //! * **Receiving** starts with one `recvmsg`. Only a socket that delivered twice in a row, or a super-packet (UDP GRO), is read until
 //!   empty: many small datagrams by `recvmmsg`, big ones one by one into the same cache-warm buffer.
 //! * **Trouble** is counted, never fatal: a refused or unreachable destination, a full device queue or a datagram above the path MTU is a
-//!   loss like any other. A full socket buffer parks the rest ([`UdpTransport::blocked`]).
+//!   loss like any other. A full socket buffer parks the rest ([`UdpTransport::blocked`]), and is kept as small as its interface is slow, so that device queues do not fill.
 //!
 //! Why not `quinn-udp`: it leaves the forming of batches to its user, and it
 //! always uses `recvmmsg` and ancillary data that a lone small datagram need not pay for. So the calls are made through `libc` here.
@@ -23,6 +23,7 @@ mod counters;
 mod interfaces;
 mod open;
 mod probe;
+mod room;
 mod rx;
 mod sys;
 mod transport;

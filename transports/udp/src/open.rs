@@ -2,6 +2,7 @@
 
 use crate::config::UdpConfig;
 use crate::interfaces::{self, Interface};
+use crate::room;
 use crate::sys;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -195,16 +196,8 @@ pub fn set_options(socket: &Socket, cfg: &UdpConfig, v6: bool, v4: bool, multi: 
 /// what is asked for, to pay for its own bookkeeping (socket(7)), and reports the double.
 pub fn set_buffers(socket: &Socket, cfg: &UdpConfig) -> io::Result<u64> {
     let fd = socket.as_raw_fd();
-    let sizes = [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, cfg.rcvbuf_bytes),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, cfg.sndbuf_bytes),
-    ];
-    for (force, plain, bytes) in sizes {
-        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
-        if sys::set_option(fd, libc::SOL_SOCKET, force, bytes).is_err() {
-            sys::set_option(fd, libc::SOL_SOCKET, plain, bytes)?;
-        }
-    }
+    sys::set_buffer(fd, (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), cfg.rcvbuf_bytes)?;
+    sys::set_buffer(fd, (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), cfg.sndbuf_bytes.min(room::FIRST))?;
     let got = sys::get_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
     Ok(u64::try_from(got).unwrap_or(0) / 2)
 }

@@ -87,7 +87,7 @@ enum Round {
 
 /// Sends datagrams of these sizes together and looks at what arrives.
 fn round(from: &Socket, rx: &mut Rx, to: SocketAddr, v6: bool, segments: usize, sizes: &[usize]) -> Round {
-    let mut tx = Tx::new(from.as_raw_fd(), v6, false, segments, 0);
+    let mut tx = Tx::new(from.as_raw_fd(), v6, false, segments, (crate::room::FIRST, 0));
     let mut counters = UdpCounters::default();
     let want: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(i, &n)| vec![i as u8; n]).collect();
     for d in &want {

@@ -30,6 +30,29 @@ pub fn get_option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     if r == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Sizes the receive or the send buffer, beyond the system's limit when privileged.
+pub fn set_buffer(fd: RawFd, (force, plain): (i32, i32), bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
+    set_option(fd, libc::SOL_SOCKET, force, bytes).or_else(|_| set_option(fd, libc::SOL_SOCKET, plain, bytes))
+}
+
+/// Gives the send buffer this size, if one is given, and returns what the kernel counts as full; 0: it does not say.
+pub fn set_send_buffer(fd: RawFd, bytes: Option<usize>) -> usize {
+    if let Some(bytes) = bytes {
+        // Refused: it stays as it was.
+        let _ = set_buffer(fd, (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), bytes);
+    }
+    get_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
+}
+
+/// Bytes in the socket that its interface has not sent, as the kernel counts them (`SIOCOUTQ`, udp(7)).
+pub fn unsent(fd: RawFd) -> Option<usize> {
+    let mut bytes: i32 = 0;
+    // SAFETY: the request writes one integer to the address given, which lives through the call.
+    let r = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    if r == 0 { usize::try_from(bytes).ok() } else { None }
+}
+
 /// Datagrams the kernel dropped at this socket's receive buffer (`SO_MEMINFO`, item `SK_MEMINFO_DROPS` of linux/sock_diag.h).
 pub fn receive_drops(fd: RawFd) -> Option<u32> {
     const SK_MEMINFO_DROPS: usize = 8;

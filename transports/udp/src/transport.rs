@@ -68,7 +68,7 @@ impl UdpTransport {
         }
         Ok(UdpTransport {
             rx: Rx::new(fd),
-            tx: Tx::new(fd, v6, multi, segments, cfg.parked_limit_bytes),
+            tx: Tx::new(fd, v6, multi, segments, (cfg.sndbuf_bytes, cfg.parked_limit_bytes)),
             socket,
             connected,
             local,

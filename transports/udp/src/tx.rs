@@ -1,15 +1,17 @@
-//! Sending: the batch, what is parked while the socket is full, and the way back from offload that does not work.
+//! Sending: the batch, what is parked while a socket is full, how large its buffer is to be, and the way back from offload that does not work.
 
 use crate::addr::{Control, RawAddr};
 use crate::batch::{Batch, Full, Group, Limits, MAX_GROUPS};
 use crate::connected::Pair;
 use crate::counters::UdpCounters;
 use crate::interfaces::{MAX_PAYLOAD_V4, MAX_PAYLOAD_V6};
+use crate::room::Room;
 use crate::sys;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::os::fd::RawFd;
+use std::time::Instant;
 use weir_net::Route;
 
 /// Destinations remembered as unable to take super-packets; beyond it offload is off for all.
@@ -60,6 +62,16 @@ struct Sender {
     errors_pending: bool,
     /// Destinations that the kernel refused at once, with the error.
     refused: Vec<(SocketAddr, i32)>,
+    /// Send buffers: of the first socket, and of the connected one.
+    buffers: [Buffer; 2],
+    begun: Instant,
+}
+
+/// A socket's send buffer.
+struct Buffer {
+    room: Room,
+    /// Bytes with which the kernel takes nothing more; 0: not asked yet.
+    limit: usize,
 }
 
 /// The arrays of one `sendmmsg`.
@@ -73,7 +85,13 @@ struct Calls {
 unsafe impl Send for Calls {}
 
 impl Tx {
-    pub fn new(fd: RawFd, v6: bool, multi: bool, segments: usize, parked_limit_bytes: usize) -> Tx {
+    pub fn new(
+        fd: RawFd,
+        v6: bool,
+        multi: bool,
+        segments: usize,
+        (sndbuf_bytes, parked_limit_bytes): (usize, usize),
+    ) -> Tx {
         let header = libc::mmsghdr { msg_hdr: sys::empty_message(), msg_len: 0 };
         let out = Sender {
             fd,
@@ -93,6 +111,8 @@ impl Tx {
             },
             errors_pending: false,
             refused: Vec::new(),
+            buffers: [(); 2].map(|()| Buffer { room: Room::new(sndbuf_bytes), limit: 0 }),
+            begun: Instant::now(),
         };
         Tx { batch: Batch::new(), out }
     }
@@ -189,7 +209,10 @@ impl Tx {
         let Way { fd, to: None, .. } = out.way(route) else { return false };
         match out.attempt(route.0, (1, datagram.len()), counters, || sys::send(fd, datagram)) {
             Outcome::Sent | Outcome::Lost => {}
-            Outcome::Full | Outcome::NotTogether(_) => out.park_new::<&[u8]>(route, datagram, &[], counters),
+            Outcome::Full | Outcome::NotTogether(_) => {
+                out.park_new::<&[u8]>(route, datagram, &[], counters);
+                out.has_filled(counters);
+            }
         }
         true
     }
@@ -198,7 +221,7 @@ impl Tx {
     #[inline]
     pub fn flush(&mut self, counters: &mut UdpCounters) {
         if self.blocked() {
-            self.out.send_parked(counters);
+            self.out.try_again(counters);
         }
         if !self.batch.is_empty() {
             self.send_batch(counters);
@@ -207,6 +230,7 @@ impl Tx {
 
     fn send_batch(&mut self, counters: &mut UdpCounters) {
         let (groups, out) = (self.batch.groups(), &mut self.out);
+        let was_blocked = out.blocked();
         let mut next = 0;
         while next < groups.len() && !out.blocked() {
             // What goes to the connected peer goes by that socket alone: two sockets may have different queues in a network card, and swap datagrams.
@@ -223,6 +247,9 @@ impl Tx {
         }
         for group in &groups[next..] {
             out.park_group(group, 0, counters);
+        }
+        if out.blocked() && !was_blocked {
+            out.has_filled(counters);
         }
         self.batch.clear();
     }
@@ -421,6 +448,45 @@ impl Sender {
         }
         self.parked_bytes += cost;
         self.parked.push_back(p);
+    }
+
+    /// A socket has become full: how fast what it had before has left says how much it should hold.
+    #[cold]
+    fn has_filled(&mut self, counters: &UdpCounters) {
+        let Some(fd) = self.parked.front().map(|p| self.way(p.route).fd) else { return };
+        let now_ns = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let buffer = &mut self.buffers[usize::from(fd != self.fd)];
+        // (What went by the other socket is counted too: nearly all goes by one.)
+        let size = buffer.room.is_full(now_ns, counters.tx_bytes);
+        self.resize(fd, size);
+    }
+
+    /// Sends what is parked, if the socket takes it by now.
+    #[cold]
+    fn try_again(&mut self, counters: &mut UdpCounters) {
+        let Some(fd) = self.parked.front().map(|p| self.way(p.route).fd) else { return };
+        let buffer = &mut self.buffers[usize::from(fd != self.fd)];
+        match sys::unsent(fd) {
+            Some(0) => {
+                let size = buffer.room.has_run_dry();
+                self.resize(fd, size);
+            }
+            // To ask is cheaper than to be refused.
+            Some(bytes) if buffer.limit > 0 && bytes >= buffer.limit => return,
+            _ => {}
+        }
+        self.send_parked(counters);
+        if self.blocked() {
+            self.has_filled(counters);
+        }
+    }
+
+    /// Gives a socket's send buffer another size, if it should have one.
+    fn resize(&mut self, fd: RawFd, size: Option<usize>) {
+        let buffer = &mut self.buffers[usize::from(fd != self.fd)];
+        if size.is_some() || buffer.limit == 0 {
+            buffer.limit = sys::set_send_buffer(fd, size);
+        }
     }
 
     fn send_parked(&mut self, counters: &mut UdpCounters) {

@@ -512,6 +512,9 @@ impl Core {
             };
             self.put_on_wire(host, &t);
         }
+        if !host.can_send() {
+            self.messages.endpoint_mut().hold_back();
+        }
     }
 
     /// Sends the packet in the buffer.
