@@ -432,11 +432,13 @@ impl Core {
                 self.device.flush(now.0);
             }
             if self.device.blocked_at().is_some() {
-                self.st.proto_mut().hold_back();
                 break;
             }
         }
         self.device.flush(now.0);
+        if self.device.blocked_at().is_some() {
+            self.st.proto_mut().hold_back();
+        }
         self.transmit_lanes(now);
     }
 

@@ -604,7 +604,7 @@ impl Endpoint {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let has_work = self.sessions.has_touched(Carrier::Link) || self.openings.can_admit(&self.cfg);
-        if has_work || !self.ready.is_empty() || !self.outbox.is_empty() {
+        if has_work || !self.ready.is_empty() || self.serving.has_line() || !self.outbox.is_empty() {
             return Some(Time::ZERO);
         }
         let t = self.timers.peek().map(|r| r.0.0);
@@ -686,6 +686,7 @@ impl Endpoint {
     #[inline]
     pub fn may_transmit(&self) -> bool {
         !self.ready.is_empty()
+            || self.serving.has_line()
             || !self.outbox.is_empty()
             || self.sessions.has_touched(Carrier::Link)
             || self.sessions.common().grants.has_changed()

@@ -112,6 +112,7 @@ impl Default for EndpointSpec {
             expect_ahead: expect_ahead(),
             expect_next: expect_next(),
             patience: usual_patience(),
+            served_percent: all_served(),
             left_out: Vec::new(),
         }
     }

@@ -55,7 +55,7 @@ fn all_faults_of_other_seeds() {
 #[test]
 fn long_answers_by_the_servers_own_slow_link() {
     let of = |clients, bytes| {
-        [(32 << 10, 70), (32 << 10, 100), (8 << 20, 70)].map(|(room, served)| slow_link(clients, bytes, room, served))
+        [(32 << 10, 76), (32 << 10, 100), (8 << 20, 76)].map(|(room, served)| slow_link(clients, bytes, room, served))
     };
     let points: Vec<_> = [of(64, 100_000), of(8, 100_000), of(64, 10_000)].concat();
     let reports: Vec<_> = points.iter().map(measure).collect();
@@ -65,7 +65,7 @@ fn long_answers_by_the_servers_own_slow_link() {
     let (mean, _, most, spread, jain) = evenness(&reports[0]);
     let (turns, ..) = evenness(&reports[1]);
     // 64 x 100 kB take 545 ms of the wire.
-    assert!(mean < 435e6 && most < 570e6, "mean {mean} ns, most {most} ns");
+    assert!(mean < 450e6 && most < 570e6, "mean {mean} ns, most {most} ns");
     assert!(spread < 1.5 && jain > 0.98, "{spread} {jain}");
     assert!(mean < 0.85 * turns, "{mean} ns of {turns}");
     insta::assert_snapshot!("slow_link", even_table(&points, &reports));

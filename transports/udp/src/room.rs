@@ -75,6 +75,7 @@ mod tests {
         room.bytes
     }
 
+    // spec: P-6.24
     #[test]
     fn it_follows_the_rate_of_its_link() {
         let mut room = Room::new(8 << 20);
