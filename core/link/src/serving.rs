@@ -239,7 +239,9 @@ mod tests {
         for (percent, begun) in [(70, 7), (90, 9), (10, 1)] {
             let mut star = Star::new(percent);
             star.send_to_all();
-            assert_eq!(star.until_one_has_all(2), begun, "{percent} %: {:?}", star.got);
+            let some = star.until_one_has_all(2);
+            // (The next may have got a packet in the same moment.)
+            assert!((begun..=begun + 1).contains(&some), "{percent} %: {:?}", star.got);
             assert!(star.got[..begun].iter().all(|got| got.0 > 0), "{:?}", star.got);
             (0..2000).for_each(|_| star.step(2));
             assert!(star.got.iter().all(|got| got.0 == LEN), "{percent} %: {:?}", star.got);

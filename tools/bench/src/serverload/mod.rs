@@ -35,7 +35,7 @@ pub use crew::Hosts;
 
 use ask::{Monotonic, Time};
 use lead::Group;
-use words::{Place, Stack};
+use words::Stack;
 
 /// Outliers are beyond so many times this quantile, as by default elsewhere.
 const OUTLIERS: (f64, f64) = (0.99, 5.0);
