@@ -139,6 +139,7 @@ pub struct ServerloadArgs {
 /// What else can be done.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum ServerloadCommand {
+    /// Serve by itself, for clients that others start with --server
     Serve(ServeArgs),
 }
 
