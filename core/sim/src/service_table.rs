@@ -13,7 +13,7 @@ use crate::work::service::Service;
 /// An endpoint as BMI has it (`spec/bmi.md` 7).
 #[must_use]
 pub fn endpoint() -> EndpointSpec {
-    EndpointSpec { credit_bytes: 128 << 10, served_percent: 76, ..EndpointSpec::default() }
+    EndpointSpec { credit_bytes: 128 << 10, ..EndpointSpec::default() }
 }
 
 /// Clients that are released together, each of which asks and waits.

@@ -10,8 +10,6 @@ use weir_engine::EngineConfig;
 const OPEN_KEY: [u8; 32] = *b"weir-bmi: everybody has this key";
 /// Between questions to a peer whose program is said to be gone: three of them are to be over within 100 ms.
 const DOUBT: Duration = Duration::from_millis(20);
-/// Of the clients whose long answers wait for this host's own interface so many in a hundred are served at once: the longest waits some 1.5 times as long as the shortest.
-const SERVED_PERCENT: u8 = 76;
 
 /// This face's own settings.
 #[derive(Clone, Debug)]
@@ -87,7 +85,6 @@ impl Settings {
                 everywhere: true,
                 dead_may_return: true,
                 doubt_interval: DOUBT,
-                served_percent: SERVED_PERCENT,
                 ..engine
             },
         };
