@@ -4,8 +4,8 @@
  *     exchange ask URL BYTES CLIENTS WINDOW SECONDS  as many clients (processes), each with so many requests under way
  *
  * A request is an unexpected message, its answer has the same bytes and the tag of the request. URL is tcp://host:port or weir://host:port; raw-tcp://
- * is a socket with TCP_NODELAY and an epoll server, raw-udp:// a datagram each way. With one client and a window of 1 each round trip is timed.
- * Compiled against include/bmi.h, or against an original header: ORANGEFS, RADIX. */
+ * is a socket with TCP_NODELAY and an epoll server, raw-udp:// a datagram each way, zmq:// and nng:// what others.c has. With one client and a window
+ * of 1 each round trip is timed. Compiled with others.c against include/bmi.h, or against an original header: ORANGEFS, RADIX. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <bmi.h>
@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <signal.h>
+#include "exchange.h"
 
 #ifdef ORANGEFS
 #define INITIALIZE(methods, listen, flags) BMI_initialize(methods, listen, flags, NULL)
@@ -32,14 +33,11 @@
 #define LOOKUP(addr, text) BMI_addr_lookup(addr, text)
 #endif
 
-#define WINDOW_MAX 256
-#define BYTES_MAX 16384
-#define SAMPLES_MAX 2000000
 #define IDLE_MS 10
 
 static bmi_context_id context;
 
-static void fail(const char *what, long code)
+void fail(const char *what, long code)
 {
     fprintf(stderr, "%s: %ld\n", what, code);
     exit(1);
@@ -51,7 +49,7 @@ static void check(const char *what, long code)
         fail(what, code);
 }
 
-static double now_us(void)
+double now_us(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -60,17 +58,11 @@ static double now_us(void)
 
 /* ---- What a client has seen ---- */
 
-struct seen {
-    double begun, ended;
-    uint64_t answers, samples;
-    float us[];
-};
-
-static struct seen *seen;
+struct seen *seen;
 static int *waiting_for;
 
 /* All clients begin together: what a few do before the others have started says nothing of many. */
-static double begin_together(void)
+double begin_together(void)
 {
     for (__atomic_sub_fetch(waiting_for, 1, __ATOMIC_SEQ_CST); __atomic_load_n(waiting_for, __ATOMIC_SEQ_CST) > 0;)
         usleep(100);
@@ -270,10 +262,10 @@ static void ask_raw(const char *url, int bytes, int window, double seconds)
 
 int main(int argc, char **argv)
 {
-    int raw = argc > 2 && strncmp(argv[2], "raw-", 4) == 0;
+    int raw = argc > 2 && strncmp(argv[2], "raw-", 4) == 0, other = argc > 2 && is_other(argv[2]);
     if (argc == 3 && strcmp(argv[1], "serve") == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (raw ? serve_raw : serve_bmi)(argv[2]);
+        (raw ? serve_raw : other ? serve_other : serve_bmi)(argv[2]);
     }
     if (argc != 7 || strcmp(argv[1], "ask") != 0)
         fail("exchange serve URL | ask URL BYTES CLIENTS WINDOW SECONDS", 0);
@@ -289,7 +281,7 @@ int main(int argc, char **argv)
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             seen = (void *)(memory + i * each);
-            (raw ? ask_raw : ask_bmi)(argv[2], bytes, window, seconds);
+            (raw ? ask_raw : other ? ask_other : ask_bmi)(argv[2], bytes, window, seconds);
             _exit(0);
         }
     double begun = 1e300, ended = 0, answers = 0;

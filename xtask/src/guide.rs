@@ -95,9 +95,14 @@ fn wrong_weir(root: &Path, words: &[&str]) -> Result<Option<String>> {
         return Ok(None);
     };
     // A command below it has a page of its own.
-    let below = words.get(1).map(|below| format!("docs/man/weir-{command}-{below}.1"));
-    let below = below.filter(|page| root.join(page).exists());
-    let (page, options) = (below.unwrap_or_else(|| format!("docs/man/weir-{command}.1")), &words[1..]);
+    let (mut page, options) = (format!("docs/man/weir-{command}.1"), &words[1..]);
+    for below in options {
+        let of_below = page.replace(".1", &format!("-{below}.1"));
+        if below.contains('/') || !root.join(&of_below).exists() {
+            break;
+        }
+        page = of_below;
+    }
     let file = root.join(&page);
     if !file.exists() {
         return Ok(Some(format!("there is no {page}")));

@@ -23,6 +23,9 @@ const START_TIMES: u64 = 4;
 /// But not for more than so many times `peer_timeout`.
 const SLOW_MOST: u64 = 12;
 
+/// What hosts add to a round trip, at most, as far as a doubt waits for it: longer round trips that were seen are of a time when both were busy.
+const DOUBT_NOISE_NS: u64 = 30_000_000;
+
 /// Hints that the peer is gone, while it has not spoken (spec 9).
 pub(crate) struct Doubt {
     reason: DownReason,
@@ -140,9 +143,11 @@ impl Association {
         }
         let path = self.paths.get(usize::from(self.primary));
         let pto = path.map_or(0, |p| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, ack_delay));
+        let base = path.filter(|p| p.rtt.sampled).map_or(pto, |p| p.rtt.base());
+        let answer = (2 * pto).min(2 * base + DOUBT_NOISE_NS);
         let least = if self.closing.is_some() { DOUBT_CLOSING_NS } else { cx.cfg.doubt_interval.as_nanos() as u64 };
         d.pings += 1;
-        d.at = cx.now.plus_ns((2 * pto).max(least));
+        d.at = cx.now.plus_ns(answer.max(least));
         self.ping = true;
     }
 

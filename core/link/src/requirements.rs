@@ -586,6 +586,24 @@ fn one_packet_of_a_round_trip_steers_and_asks_now_and_then() {
     assert!(p.take_lead(Time(now + 1)));
 }
 
+// spec: P-9.7
+#[test]
+fn round_trips_of_a_busy_time_do_not_make_a_doubt_long() {
+    let mut t = Two::up(&Config { doubt_interval: Duration::from_millis(20), ..quiet() });
+    let rtt = &mut t.ends[0].assocs[0].paths[0].rtt;
+    [1, 40, 2, 60].into_iter().for_each(|ms| rtt.sample(Time(1_000_000_000), ms * MS, 0));
+    assert!(rtt.pto(0, 0) > 50 * MS);
+    let begun = t.now;
+    // Its host answers whatever is sent to it.
+    while t.ends[0].assocs[0].state == State::Up {
+        t.now += Duration::from_millis(1);
+        t.ends[0].refused(t.now, addr(1));
+        t.poll(0);
+        assert!(t.now.since_ns(begun) < 100 * MS, "three questions of 30 ms and two least round trips");
+    }
+    assert!(t.now.since_ns(begun) > 60 * MS, "three of the least interval");
+}
+
 // Paths.
 
 /// What side 0 sends when this frame comes from that address.

@@ -17,5 +17,5 @@ pub fn run(env: &Env, args: &Args) -> u8 {
 fn hosts(agent: Option<&str>, weir: Option<&str>) -> Result<Hosts, String> {
     let by = weir_ping::command::agent(agent, weir).map_err(|error| error.to_string())?;
     let environment = weir_ping::environment::for_host();
-    Ok(Hosts { names: Vec::new(), agent: by.command, environment, weir: by.weir })
+    Ok(Hosts { agent: by.command, environment, weir: by.weir, ..Hosts::default() })
 }

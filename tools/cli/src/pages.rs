@@ -14,15 +14,22 @@ pub fn all() -> Result<Vec<(String, Vec<u8>)>> {
     main.build();
     let mut pages = Vec::new();
     pages.push(("weir.1".into(), page(&main)?));
-    for command in main.get_subcommands().filter(|c| !c.is_hide_set() && !["emulate", "help"].contains(&c.get_name())) {
-        let name = format!("weir-{}", command.get_name());
-        pages.push((format!("{name}.1"), page(&named(command, &name))?));
-        for below in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
-            let name = format!("{name}-{}", below.get_name());
-            pages.push((format!("{name}.1"), page(&named(below, &name))?));
-        }
+    for command in main.get_subcommands().filter(|c| !["emulate", "help"].contains(&c.get_name())) {
+        add(&mut pages, command, &format!("weir-{}", command.get_name()))?;
     }
     Ok(pages)
+}
+
+/// The page of a command, and of those below it.
+fn add(pages: &mut Vec<(String, Vec<u8>)>, command: &Command, name: &str) -> Result<()> {
+    if command.is_hide_set() {
+        return Ok(());
+    }
+    pages.push((format!("{name}.1"), page(&named(command, name))?));
+    for below in command.get_subcommands().filter(|c| c.get_name() != "help") {
+        add(pages, below, &format!("{name}-{}", below.get_name()))?;
+    }
+    Ok(())
 }
 
 /// The command as its page has it.

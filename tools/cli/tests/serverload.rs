@@ -242,12 +242,19 @@ fn who_leads_may_be_killed_and_nobody_is_left() {
 
 #[test]
 fn what_cannot_be_is_told_in_one_line() {
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 13] = [
         (&["--rate", "5"], 2, "--rate needs --loop open"),
         (&["--library", "/nonexistent.so"], 2, "--library /nonexistent.so: No such file"),
-        (&["--library", "/bin/sh", "--method", "sockets"], 2, "has no use with --method sockets"),
+        (&["--library", "/bin/sh", "--method", "sockets"], 2, "has no use with plain sockets"),
         (&["--method", "nobody", "--clients", "2"], 1, "the server: listening at nobody://127.0.0.1:"),
         (&["--hosts", "x", "--agent", "false", "--clients", "2"], 1, "the server on x: it ended (exit status: 1)"),
+        (&["--server", "weir://127.0.0.1"], 2, "--server weir://127.0.0.1: at which port?"),
+        (&["--server", "127.0.0.1:4"], 2, "has no method; write METHOD://HOST:PORT"),
+        (&["--server", "tcp://127.0.0.1:9", "--clients", "1"], 1, "client 1: "),
+        (&["serve", "n1"], 2, "has no method; write METHOD://HOST:PORT"),
+        (&["serve", "weir://127.0.0.1", "--for", "0"], 2, "--for is 0, it may be from 0.1"),
+        (&["serve", "tcp://192.0.2.77"], 1, "a port at 192.0.2.77"),
+        (&["serve", "nobody://127.0.0.1"], 1, "listening at nobody://127.0.0.1:"),
         (&["--address", "192.0.2.77", "--clients", "2", "--method", "tcp"], 1, "the server: a port at 192.0.2.77"),
     ];
     for (words, code, expected) in cases {
@@ -257,4 +264,59 @@ fn what_cannot_be_is_told_in_one_line() {
         // (A BMI library may say something besides.)
         assert_eq!(said.lines().filter(|line| !line.starts_with("weir-bmi: ")).count(), 1, "{words:?}: {said}");
     }
+}
+
+/// A server by itself, and where it says it serves.
+fn serving(words: &[&str]) -> (Child, std::io::BufReader<std::process::ChildStdout>, String) {
+    let mut child = serverload(&[&["serve"], words].concat(), &[]).spawn().expect("started");
+    let mut said = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut said, &mut line).expect("read");
+    let url = line.trim_end().strip_prefix("serving at ").unwrap_or_else(|| panic!("{line}")).to_owned();
+    (child, said, url)
+}
+
+#[test]
+fn clients_of_several_commands_find_a_server_that_was_started_by_itself() {
+    for method in ["weir", "tcp", "sockets"] {
+        let (server, mut said, url) = serving(&[&format!("{method}://127.0.0.1")]);
+        assert!(url.starts_with(&format!("{method}://127.0.0.1:")), "{url}");
+        let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let ask = |folder: &tempfile::TempDir| {
+            let dir = folder.path().join("run");
+            let words = ["--server", &url, "--clients", "2", "-s", "20000", "--rounds", "5", "-o"];
+            serverload(&[&words[..], &[dir.to_str().expect("a name")]].concat(), &[]).spawn().expect("started")
+        };
+        for out in [ask(&folders[0]), ask(&folders[1])].map(ended) {
+            assert!(out.status.success(), "{method}: {}", text(&out.stderr));
+        }
+        signal("-TERM", server.id());
+        let out = ended(server);
+        assert_eq!(out.status.code(), Some(0), "{method}: {}", text(&out.stderr));
+        let mut last = String::new();
+        std::io::Read::read_to_string(&mut said, &mut last).expect("read");
+        // Two commands of two clients, each with a first request and six rounds at least.
+        let requests: u32 = last.split_once(" requests in ").and_then(|(n, _)| n.parse().ok()).unwrap_or(0);
+        assert!(requests >= 28 && last.contains(" us of processor time each"), "{method}: {last}");
+        for folder in &folders {
+            let run = Reader::open(&folder.path().join("run")).expect("a run").into_run();
+            let cell = &run.cells[0];
+            let service = cell.service.as_ref().expect("a service");
+            assert!(service.rounds >= 4 && service.server_cpu_ns.is_none(), "{method}: {service:?}");
+            assert_eq!(cell.configuration.pairs, 2);
+            let provider = if method == "sockets" { "sockets".to_owned() } else { format!("bmi_{method}") };
+            assert_eq!(run.transport.provider, Some(provider));
+        }
+    }
+}
+
+#[test]
+fn a_server_by_itself_ends_when_its_time_is_over() {
+    let out =
+        ended(serverload(&["serve", "sockets://127.0.0.1", "--for", "0.3", "--json"], &[]).spawn().expect("started"));
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let lines: Vec<serde_json::Value> =
+        text(&out.stdout).lines().map(|line| serde_json::from_str(line).expect("a document")).collect();
+    assert!(lines[0]["serving"].as_str().is_some_and(|url| url.starts_with("sockets://127.0.0.1:")), "{lines:?}");
+    assert!(lines.len() == 2 && lines[1]["requests"] == 0 && lines[1]["cpu_ns"].is_null(), "{lines:?}");
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask bench bmi`: requests and answers over BMI beside raw sockets, and beside the original libraries where they are; one server and many clients at once
-//! are in [`super::serverload`].
+//! are in [`super::serverload`], many messages one way in [`super::bulk`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::beside::{Common, Told, about_json, bar, failures, head, launches_json, spread, wanted};
 use super::measure::Spread;
-use super::serverload;
+use super::{bulk, serverload};
 use crate::lab::{self, Lab, Wire};
 use crate::paths::Paths;
 use crate::process::{run_limited, run_quiet};
@@ -24,7 +24,8 @@ use crate::process::{run_limited, run_quiet};
 #[command(after_help = "Examples:
   cargo xtask bench bmi
   cargo xtask bench bmi --only host/round-trip --launches 7
-  cargo xtask bench bmi --radix ~/radix-bmi --orangefs ~/orangefs --json")]
+  cargo xtask bench bmi --radix ~/radix-bmi --orangefs ~/orangefs --json
+  cargo xtask bench bmi --zmq ~/pyzmq/pyzmq.libs/libzmq.so --nng /usr/lib/x86_64-linux-gnu/libnng.so.1")]
 pub struct Options {
     /// Only cells whose names start so: host, veth/requests, 100mbit
     #[arg(long, value_delimiter = ',')]
@@ -35,6 +36,12 @@ pub struct Options {
     /// Where OrangeFS was built (src/io/bmi/bmi.h, lib/libpvfs2.a): a rival more
     #[arg(long, value_name = "FOLDER")]
     orangefs: Option<PathBuf>,
+    /// ZeroMQ's library (libzmq.so; the one in pip's pyzmq will do): a rival more
+    #[arg(long, value_name = "FILE")]
+    zmq: Option<PathBuf>,
+    /// nng's library, version 1 (libnng.so.1 of Debian's libnng1): a rival more
+    #[arg(long, value_name = "FILE")]
+    nng: Option<PathBuf>,
     /// Name of the report in docs/lab
     #[arg(long, default_value = "bmi")]
     name: String,
@@ -92,12 +99,14 @@ pub enum Build {
     Radix,
 }
 
-const SIDES: [Side; 7] = [
+const SIDES: [Side; 9] = [
     Side { name: "bmi_tcp", scheme: "tcp", build: Build::Ours, env: &[] },
     Side { name: "bmi_weir, packets", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "udp")] },
     Side { name: "bmi_weir, shared memory", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "shm")] },
     Side { name: "OrangeFS's bmi_tcp", scheme: "tcp", build: Build::OrangeFs, env: &[] },
     Side { name: "radix-io's bmi_tcp", scheme: "tcp", build: Build::Radix, env: &[] },
+    Side { name: "ZeroMQ", scheme: "zmq", build: Build::Ours, env: &[] },
+    Side { name: "nng", scheme: "nng", build: Build::Ours, env: &[] },
     Side { name: "raw TCP", scheme: "raw-tcp", build: Build::Ours, env: &[] },
     Side { name: "raw UDP", scheme: "raw-udp", build: Build::Ours, env: &[] },
 ];
@@ -113,6 +122,30 @@ impl Side {
     }
 }
 
+impl Options {
+    /// The library that `others.c` is to load for these URLs, and the variable that names it; none if it links what it needs.
+    fn other(&self, scheme: &str) -> Option<(&'static str, Option<&PathBuf>)> {
+        match scheme {
+            "zmq" => Some(("EXCHANGE_ZMQ", self.zmq.as_ref())),
+            "nng" => Some(("EXCHANGE_NNG", self.nng.as_ref())),
+            _ => None,
+        }
+    }
+
+    fn has(&self, side: &Side) -> bool {
+        self.other(side.scheme).is_none_or(|(_, file)| file.is_some())
+    }
+
+    /// The rivals that are loaded, for the page: their files' names hold their versions.
+    fn others(&self) -> Vec<(String, String)> {
+        let named = |name: &str, file: &Option<PathBuf>| {
+            let file = file.as_ref()?.canonicalize().ok()?;
+            Some((name.to_owned(), file.file_name()?.to_string_lossy().into_owned()))
+        };
+        [named("ZeroMQ", &self.zmq), named("nng", &self.nng)].into_iter().flatten().collect()
+    }
+}
+
 type Results = BTreeMap<(&'static str, &'static str), Vec<Told>>;
 
 /// Measures and reports.
@@ -123,28 +156,42 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let cells: Vec<Cell> = CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
     let loads = serverload::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id));
     let loads: Vec<serverload::Cell> = loads.collect();
-    if cells.is_empty() && loads.is_empty() {
-        let all: Vec<&str> = CELLS.iter().map(|cell| cell.id).chain(serverload::CELLS.iter().map(|c| c.id)).collect();
+    let bulks: Vec<bulk::Cell> = bulk::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
+    if cells.is_empty() && loads.is_empty() && bulks.is_empty() {
+        let loads = serverload::CELLS.iter().map(|cell| cell.id).chain(bulk::CELLS.iter().map(|cell| cell.id));
+        let all: Vec<&str> = CELLS.iter().map(|cell| cell.id).chain(loads).collect();
         bail!("no cell has such a name; there are {}", all.join(", "));
     }
     let how = lab::acquire()?;
     let folder = options.common.library(paths, "bmi")?;
-    let programs = if cells.is_empty() { BTreeMap::new() } else { build(paths, options, &folder)? };
+    let build = |is_wanted: bool, sources: &[&str]| match is_wanted {
+        true => build(paths, options, &folder, sources),
+        false => Ok(BTreeMap::new()),
+    };
+    let programs = build(!cells.is_empty(), &["exchange.c", "others.c"])?;
+    let bulk_programs = build(!bulks.is_empty(), &["bulk.c"])?;
     let libraries = libraries(options, &folder);
-    let about = options.common.about(paths, how);
-    let sides: Vec<Side> = SIDES.into_iter().filter(|side| programs.contains_key(&side.build)).collect();
+    let mut about = options.common.about(paths, how);
+    about.extend(options.others());
+    let is_there = |side: &Side| programs.contains_key(&side.build) && options.has(side);
+    let sides: Vec<Side> = SIDES.into_iter().filter(is_there).collect();
     let each = |cell: &Cell| sides.iter().filter(|side| side.is_of(cell)).count();
     let exchanges = cells.iter().map(each).sum::<usize>() * options.common.launches as usize;
-    let bar = bar(exchanges + serverload::launches(options, &loads, &libraries))?;
+    let others = serverload::launches(options, &loads, &libraries) + bulk::launches(options, &bulks, &bulk_programs);
+    let bar = bar(exchanges + others)?;
     let results = measure(options, &cells, &sides, &programs, &bar)?;
     let served = match loads.as_slice() {
         [] => serverload::Results::new(),
         loads => serverload::measure(options, loads, &weir(paths, options)?, &libraries, &bar)?,
     };
+    let carried = bulk::measure(options, &bulks, &bulk_programs, &bar)?;
     bar.finish_and_clear();
-    let page = page(&results, &cells, &sides, &about) + &serverload::section(&served, &loads, &libraries);
-    let json =
-        json!({ "about": about_json(&about), "cells": to_json(&results), "serverload": serverload::to_json(&served) });
+    let page = page(&results, &cells, &sides, &about)
+        + &serverload::section(&served, &loads, &libraries)
+        + &bulk::section(&carried, &bulks, &bulk_programs);
+    let json = json!({
+        "about": about_json(&about), "cells": to_json(&results), "serverload": serverload::to_json(&served), "bulk": bulk::to_json(&carried),
+    });
     options.common.publish(paths, &options.name, &page, &json)
 }
 
@@ -164,14 +211,15 @@ fn libraries(options: &Options, folder: &Path) -> BTreeMap<Build, PathBuf> {
     std::iter::once((Build::Ours, folder.join("libweir-bmi.so"))).chain(radix).chain(orangefs).collect()
 }
 
-/// The program, for each library that is there.
-fn build(paths: &Paths, options: &Options, folder: &Path) -> Result<BTreeMap<Build, PathBuf>> {
-    let source = paths.root.join("tests/bmi/exchange.c");
+/// The program of these sources, for each library that is there.
+fn build(paths: &Paths, options: &Options, folder: &Path, sources: &[&str]) -> Result<BTreeMap<Build, PathBuf>> {
+    let name = sources[0].trim_end_matches(".c");
+    let sources: Vec<PathBuf> = sources.iter().map(|name| paths.root.join("tests/bmi").join(name)).collect();
     let compile = |name: &str, flags: &[String]| -> Result<PathBuf> {
         let program = folder.join(name);
         let mut cc = Command::new("cc");
-        cc.args(["-O2", "-std=gnu11"]).arg(&source).arg("-o").arg(&program).args(flags);
-        run_quiet(&mut cc).with_context(|| format!("{} does not compile for {name}", source.display()))?;
+        cc.args(["-O2", "-std=gnu11"]).args(&sources).arg("-o").arg(&program).args(flags).arg("-ldl");
+        run_quiet(&mut cc).with_context(|| format!("{} does not compile for {name}", sources[0].display()))?;
         Ok(program)
     };
     let include = |folder: &Path| format!("-I{}", folder.display());
@@ -185,7 +233,7 @@ fn build(paths: &Paths, options: &Options, folder: &Path) -> Result<BTreeMap<Bui
         "-lweir-bmi".to_owned(),
         format!("-Wl,-rpath,{}", folder.display()),
     ];
-    programs.insert(Build::Ours, compile("exchange", &ours)?);
+    programs.insert(Build::Ours, compile(name, &ours)?);
     if let Some(prefix) = &options.radix {
         let lib = prefix.join("lib");
         let flags = [
@@ -195,7 +243,7 @@ fn build(paths: &Paths, options: &Options, folder: &Path) -> Result<BTreeMap<Bui
             format!("-Wl,-rpath,{}", lib.display()),
             "-pthread".to_owned(),
         ];
-        programs.insert(Build::Radix, compile("exchange-radix", &flags)?);
+        programs.insert(Build::Radix, compile(&format!("{name}-radix"), &flags)?);
     }
     if let Some(tree) = &options.orangefs {
         let headers = ["", "include", "src/io/bmi", "src/common/gossip", "src/common/misc"];
@@ -203,7 +251,7 @@ fn build(paths: &Paths, options: &Options, folder: &Path) -> Result<BTreeMap<Bui
         flags.extend(headers.map(|folder| include(&tree.join(folder))));
         flags.push(tree.join("lib/libpvfs2.a").display().to_string());
         flags.extend(["-lssl", "-lcrypto", "-lm", "-pthread"].map(str::to_owned));
-        programs.insert(Build::OrangeFs, compile("exchange-orangefs", &flags)?);
+        programs.insert(Build::OrangeFs, compile(&format!("{name}-orangefs"), &flags)?);
     }
     Ok(programs)
 }
@@ -223,7 +271,7 @@ fn measure(
             for side in sides.iter().filter(|side| side.is_of(cell)) {
                 bar.set_message(format!("{} {}", cell.id, side.name));
                 port += 1;
-                let told = launch(cell, side, &programs[&side.build], lab.as_ref(), port, options.common.seconds);
+                let told = launch(options, cell, side, &programs[&side.build], lab.as_ref(), port);
                 let told = told.map_err(|cause| format!("{cause:#}"));
                 results.entry((cell.id, side.name)).or_default().push(told);
                 bar.inc(1);
@@ -237,7 +285,7 @@ fn measure(
 const FIRST_PORT: u16 = 23_400;
 
 /// A server, which is gone with this.
-struct Server(Child);
+pub struct Server(pub Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -246,16 +294,31 @@ impl Drop for Server {
     }
 }
 
-fn launch(cell: &Cell, side: &Side, program: &Path, lab: Option<&Lab>, port: u16, seconds: f64) -> Result<Value> {
+/// A command on a host of the lab, or on this one, without the settings of whoever measures.
+pub fn plain_command(
+    lab: Option<&Lab>,
+    host: usize,
+    program: &Path,
+    env: &[(&'static str, &'static str)],
+) -> Result<Command> {
+    let mut command = match lab {
+        Some(lab) => lab.command_on(host, program)?,
+        None => Command::new(program),
+    };
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WEIR_")) {
+        command.env_remove(name);
+    }
+    command.env("WEIR_BMI_OPEN", "1").envs(env.iter().copied());
+    Ok(command)
+}
+
+fn launch(options: &Options, cell: &Cell, side: &Side, program: &Path, lab: Option<&Lab>, port: u16) -> Result<Value> {
+    let seconds = options.common.seconds;
     let on = |host: usize| -> Result<Command> {
-        let mut command = match lab {
-            Some(lab) => lab.command_on(host, program)?,
-            None => Command::new(program),
-        };
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WEIR_")) {
-            command.env_remove(name);
+        let mut command = plain_command(lab, host, program, side.env)?;
+        if let Some((name, Some(file))) = options.other(side.scheme) {
+            command.env(name, file);
         }
-        command.env("WEIR_BMI_OPEN", "1").envs(side.env.iter().copied());
         Ok(command)
     };
     let host = match lab {
@@ -286,7 +349,7 @@ fn of(results: &Results, cell: &Cell, side: &Side, key: &str) -> Option<Spread> 
 
 fn page(results: &Results, cells: &[Cell], sides: &[Side], about: &[(String, String)]) -> String {
     let intro = "A request is an unexpected message, its answer has as many bytes (`tests/bmi/exchange.c`). Raw TCP: blocking clients with TCP_NODELAY, a server with epoll.\n\
-        Raw UDP: a datagram each way, nothing looked after. BMI programs test with an idle time of 10 ms, as the originals' own do.\n";
+        Raw UDP: a datagram each way, nothing looked after. ZeroMQ (DEALER, ROUTER) and nng (REQ, REP, a context for each request under way) go by TCP (`tests/bmi/others.c`). BMI programs test with an idle time of 10 ms, as the originals' own do.\n";
     let mut text = head("BMI: requests and answers", intro, about);
     for cell in cells {
         let (key, unit) = cell.metric();
@@ -329,7 +392,9 @@ mod tests {
 
     #[test]
     fn the_program_is_there_and_each_cell_has_a_rival() {
-        assert!(Paths::find().root.join("tests/bmi/exchange.c").is_file());
+        for source in ["exchange.c", "others.c", "bulk.c"] {
+            assert!(Paths::find().root.join("tests/bmi").join(source).is_file(), "{source}");
+        }
         for cell in &CELLS {
             let all: Vec<&Side> = SIDES.iter().filter(|side| side.is_of(cell)).collect();
             assert!(all.iter().any(|side| side.name == "raw TCP") && all.len() >= 5, "{}", cell.id);

@@ -3,6 +3,7 @@
 pub mod beside;
 pub mod bmi;
 pub mod bsp;
+mod bulk;
 pub mod cells;
 pub mod counts;
 pub mod cut;

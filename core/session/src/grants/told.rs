@@ -107,7 +107,7 @@ impl Grants {
 mod tests {
     use super::*;
     use crate::Config;
-    use std::vec::Vec;
+    use alloc::vec::Vec;
 
     /// What each of so many peers holds, served in the order from the last to the first.
     fn told(peers: u32, len: impl Fn(u32) -> u64, own_queue: OwnQueue) -> (Grants, Vec<u64>) {

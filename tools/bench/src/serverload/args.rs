@@ -9,6 +9,8 @@ use crate::sizes;
 use crate::sys::bmi::Dialect;
 
 use super::carry::MOST_BYTES;
+use super::serve::ServeArgs;
+use super::words::Place;
 
 const EXAMPLES: &str = "Examples:
   weir bench serverload -o served                     2, 8 and 64 clients on this host
@@ -20,6 +22,8 @@ const EXAMPLES: &str = "Examples:
   weir bench serverload --hosts n1,n2,n3 --clients 64 n1 serves, the clients are on n2 and n3
   weir emulate --hosts 9 --rate 1g --queue 64p -- sh -c \\
     'weir bench serverload --hosts $WEIR_HOSTS --clients 8 -o served-1g'
+  weir bench serverload serve weir://n1:4000          on n1: only serves, until Ctrl-C
+  weir bench serverload --server weir://n1:4000 --clients 16   elsewhere: clients of that server
   weir bench serverload --library /opt/bmi/lib/libbmi.so --method tcp -o served-radix
 
 A request is an unexpected message of 8 bytes that names a size, its answer a message of that size. Each client is a process.
@@ -34,6 +38,9 @@ instant at which the request was due, not from when it could be sent: a server t
 Columns: cpu is processor time of the server's process for each request (what the kernel does for it in interrupts is not in it), memory the most that was \
 resident of it.
 
+With --server nothing is known of what the server uses: it says so itself when it ends. Clients of several hosts are released at one instant by their own clocks, whose distances are found \
+anew before each cell (weir bench's own clock code); the bound of what they may be wrong by is in the run.
+
 Hosts are reached by $WEIR_LAUNCH_AGENT, which weir emulate sets, else ssh; what is measured goes between --address and the clients, which may be another network than \
 the launchers'. Nobody needs to share files, but each host needs weir, the library, and for method weir the same key.
 
@@ -41,8 +48,11 @@ Ctrl-C drops the cell that is under way and keeps those that are finished. Exit 
 
 /// Measure a server and many clients: how long requests take, and whether all are served alike
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct ServerloadArgs {
+    /// Not to measure, but to serve
+    #[command(subcommand)]
+    pub command: Option<ServerloadCommand>,
     /// Folder to write; without it only the table is shown
     #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
@@ -79,6 +89,9 @@ pub struct ServerloadArgs {
     /// Hosts: the first serves, the clients are on the others in turn; on this host if not given
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub hosts: Vec<String>,
+    /// A server that is there already (weir bench serverload serve), as METHOD://HOST:PORT: all of --hosts have clients
+    #[arg(long, value_name = "URL", conflicts_with_all = ["method", "address", "port"])]
+    pub server: Option<String>,
     /// Where the server listens and clients find it [default: the first of --hosts, else 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<String>,
@@ -123,6 +136,13 @@ pub struct ServerloadArgs {
     pub part: bool,
 }
 
+/// What else can be done.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum ServerloadCommand {
+    /// Serve by itself, for clients that others start with --server
+    Serve(ServeArgs),
+}
+
 /// What makes a client ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Loop {
@@ -159,6 +179,20 @@ impl ServerloadArgs {
         clients.sort_unstable();
         clients.dedup();
         Ok(clients.into_iter().flat_map(|clients| all.iter().map(move |&bytes| Load { clients, bytes })).collect())
+    }
+
+    /// The server that is there already, if one is named.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`].
+    pub fn server(&self) -> Result<Option<Place>> {
+        let place = self.server.as_deref().map(Place::parse).transpose()?;
+        match place {
+            Some(place) if place.port.is_none() => {
+                Err(BenchError::Usage(format!("--server {}: at which port?", self.server.as_deref().unwrap_or(""))))
+            }
+            place => Ok(place),
+        }
     }
 
     fn makes_sense(&self) -> Result<()> {

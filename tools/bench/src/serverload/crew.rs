@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::error::{BenchError, Result};
 use crate::stop::Asked;
 
-use super::words::{Order, Report};
+use super::words::{Order, Place, Report};
 
 /// How often who waits looks whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -32,6 +32,8 @@ pub struct Hosts {
     pub environment: Vec<String>,
     /// The weir there, as a shell takes it.
     pub weir: String,
+    /// A server that somebody else has started: then all hosts have clients.
+    pub server: Option<Place>,
 }
 
 impl Hosts {
@@ -39,6 +41,9 @@ impl Hosts {
     #[must_use]
     pub fn of(&self, rank: usize) -> Option<&str> {
         let (first, others) = self.names.split_first()?;
+        if self.server.is_some() {
+            return rank.checked_sub(1).map(|client| self.names[client % self.names.len()].as_str());
+        }
         if rank == 0 || others.is_empty() {
             return Some(first);
         }
@@ -61,7 +66,8 @@ impl Hosts {
 
 /// A process.
 struct Member {
-    child: Child,
+    /// None: it is somebody else's.
+    child: Option<Child>,
     orders: Option<ChildStdin>,
     name: String,
 }
@@ -105,12 +111,18 @@ impl Crew {
         let (orders, out) = (child.stdin.take(), child.stdout.take());
         let role = if rank == 0 { "the server".to_owned() } else { format!("client {rank}") };
         let name = hosts.of(rank).map_or_else(|| role.clone(), |host| format!("{role} on {host}"));
-        self.members.push(Member { child, orders, name });
+        self.members.push(Member { child: Some(child), orders, name });
         if let Some(out) = out {
             let to = self.to.clone();
             std::thread::spawn(move || listen(rank, out, &to));
         }
         self.tell(rank, order)
+    }
+
+    /// The server is one that somebody else has started: nobody tells it anything.
+    pub fn add_others(&mut self, place: &Place) {
+        let name = format!("the server at {}", place.with_port(place.port.unwrap_or(0)));
+        self.members.push(Member { child: None, orders: None, name });
     }
 
     /// Gives an order.
@@ -184,7 +196,7 @@ impl Crew {
         let of_server = causes.iter().position(|(rank, _)| *rank == 0);
         let (rank, cause) = causes.swap_remove(of_server.unwrap_or(0));
         let member = &mut self.members[rank];
-        let status = how_it_ended(&mut member.child);
+        let status = member.child.as_mut().and_then(how_it_ended);
         let text = match (cause, status) {
             (Some(cause), Some(status)) if cause.is_empty() => format!("it ended ({status})"),
             (Some(cause), _) if !cause.is_empty() => cause,
@@ -197,7 +209,9 @@ impl Crew {
     /// Kills a process: for tests of what its end comes to.
     #[cfg(test)]
     pub fn kill(&mut self, rank: usize) {
-        let _ = self.members[rank].child.kill();
+        if let Some(child) = &mut self.members[rank].child {
+            let _ = child.kill();
+        }
     }
 }
 
@@ -249,11 +263,11 @@ impl Drop for Crew {
         };
         for part in [clients, server] {
             part.iter_mut().for_each(|member| member.orders = None);
-            for member in part {
-                while !matches!(member.child.try_wait(), Ok(Some(_)) | Err(_)) {
+            for child in part.iter_mut().filter_map(|member| member.child.as_mut()) {
+                while !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
                     if Instant::now() > deadline || self.asked.urgent.load(Ordering::Relaxed) {
-                        let _ = member.child.kill();
-                        let _ = member.child.wait();
+                        let _ = child.kill();
+                        let _ = child.wait();
                         break;
                     }
                     std::thread::sleep(Duration::from_millis(2));
@@ -273,6 +287,8 @@ mod tests {
             |names: &[&str]| Hosts { names: names.iter().map(ToString::to_string).collect(), ..Hosts::default() };
         let three = hosts(&["a", "b", "c"]);
         assert_eq!((0..5).map(|rank| three.of(rank)).collect::<Vec<_>>(), ["a", "b", "c", "b", "c"].map(Some));
+        let joined = Hosts { server: Some(Place::parse("weir://s:1").unwrap()), ..hosts(&["a", "b"]) };
+        assert_eq!((0..4).map(|rank| joined.of(rank)).collect::<Vec<_>>(), [None, Some("a"), Some("b"), Some("a")]);
         assert_eq!((hosts(&["a"]).of(0), hosts(&["a"]).of(3), hosts(&[]).of(1)), (Some("a"), Some("a"), None));
     }
 
@@ -283,6 +299,7 @@ mod tests {
             agent: vec!["sh".into(), "-c".into(), script.into()],
             environment: Vec::new(),
             weir: "weir".into(),
+            server: None,
         }
     }
 

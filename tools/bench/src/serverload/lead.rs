@@ -1,5 +1,6 @@
 //! The process that leads: it starts the server and its clients, releases the clients, and brings what they timed together.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use weir_clock::{Assumptions, Estimate, Probe, Rate};
@@ -63,6 +64,10 @@ pub struct Group<'a> {
     pub facts: Vec<Facts>,
     /// Of every process, by rank.
     pub offsets: Vec<Offset>,
+    /// Whose clock each reads; of a server that is somebody else's: nobody's.
+    clocks: Vec<String>,
+    /// The server is ours: it does what it is told.
+    is_told: bool,
     origin_ns: i64,
     lead: Duration,
 }
@@ -81,16 +86,14 @@ impl<'a> Group<'a> {
         origin_ns: i64,
     ) -> Result<Group<'a>> {
         let mut crew = Crew::new(asked);
-        let address = args.address.clone().or_else(|| hosts.of(0).map(str::to_owned));
-        let address = address.unwrap_or_else(|| "127.0.0.1".to_owned());
-        crew.add(hosts, &Order::Serve { stack: stack.clone(), address: address.clone(), port: args.port })?;
-        let (mut found, mut at) = (Vec::new(), 0);
-        crew.hear([0], START, |_, report| {
-            let (one, port) = of_ready(report)?;
-            at = port;
-            found.push((0, one));
-            Ok(())
-        })?;
+        let (facts, address, at) = match &hosts.server {
+            Some(place) => {
+                crew.add_others(place);
+                (of_others(&place.host), place.host.clone(), place.port.unwrap_or(0))
+            }
+            None => start_server(&mut crew, args, stack, hosts)?,
+        };
+        let mut found = vec![(0, facts)];
         let order = Order::Ask { stack: stack.clone(), url: stack.url(&address, at), timeout_ms: timeout_ms(args) };
         let ranks: Vec<usize> = (1..=clients as usize).collect();
         for some in ranks.chunks(AT_ONCE) {
@@ -105,16 +108,24 @@ impl<'a> Group<'a> {
         found.sort_by_key(|(rank, _)| *rank);
         let (facts, clocks): (Vec<Facts>, Vec<String>) = found.into_iter().map(|(_, one)| one).unzip();
         let lead = LEAD + LEAD_EACH * clients;
-        let mut group = Group { args, crew, facts, offsets: Vec::new(), origin_ns, lead };
-        group.synchronise(&clocks)?;
+        let is_told = hosts.server.is_none();
+        let mut group = Group { args, crew, facts, offsets: Vec::new(), clocks, is_told, origin_ns, lead };
+        group.synchronise()?;
         Ok(group)
     }
 
-    /// Finds how far the clocks of other hosts are off.
-    fn synchronise(&mut self, clocks: &[String]) -> Result<()> {
-        let own = host::clock_identity();
-        for (rank, clock) in clocks.iter().enumerate() {
-            let offset = if *clock == own { Offset::default() } else { self.probe(rank)? };
+    /// Finds how far the clocks of other hosts are off, each once.
+    fn synchronise(&mut self) -> Result<()> {
+        let mut known = BTreeMap::from([(host::clock_identity(), Offset::default())]);
+        // (Of a server that is somebody else's no time is needed.)
+        known.insert(String::new(), Offset::default());
+        self.offsets.clear();
+        for (rank, clock) in self.clocks.clone().into_iter().enumerate() {
+            let offset = match known.get(&clock) {
+                Some(offset) => *offset,
+                None => self.probe(rank)?,
+            };
+            known.insert(clock, offset);
             self.offsets.push(offset);
         }
         Ok(())
@@ -144,6 +155,8 @@ impl<'a> Group<'a> {
     /// # Errors
     /// The server or a client fails, or the leader is asked to stop.
     pub fn measure(&mut self, load: Load, spec: &Spec, rules: &Rules) -> Result<(Measured, Used)> {
+        // Clocks drift: what was found at the start is wrong by milliseconds an hour later.
+        self.synchronise()?;
         self.used()?;
         let begun = Instant::now();
         let (rounds, why) = match self.args.loops {
@@ -157,6 +170,9 @@ impl<'a> Group<'a> {
     /// What the server has used since the last time.
     fn used(&mut self) -> Result<Used> {
         let mut used = Used::default();
+        if !self.is_told {
+            return Ok(used);
+        }
         self.crew.tell(0, &Order::Usage)?;
         self.crew.hear([0], SLACK, |_, report| {
             if let Report::Usage { cpu_ns, peak_bytes, requests } = report {
@@ -302,6 +318,31 @@ impl Round {
         self.timed[rank - 1] = Timed { begin_ns: timed.begin_ns - offset_ns, ..timed };
         self.late[rank - 1] = late;
     }
+}
+
+/// Starts the server; what is known of it, and where it is.
+fn start_server(
+    crew: &mut Crew,
+    args: &ServerloadArgs,
+    stack: &Stack,
+    hosts: &Hosts,
+) -> Result<((Facts, String), String, u16)> {
+    let address = args.address.clone().or_else(|| hosts.of(0).map(str::to_owned));
+    let address = address.unwrap_or_else(|| "127.0.0.1".to_owned());
+    crew.add(hosts, &Order::Serve { stack: stack.clone(), address: address.clone(), port: args.port })?;
+    let mut found = None;
+    crew.hear([0], START, |_, report| {
+        found = Some(of_ready(report)?);
+        Ok(())
+    })?;
+    let (facts, port) = found.ok_or_else(|| BenchError::machine("starting", "the server says nothing"))?;
+    Ok((facts, address, port))
+}
+
+/// What can be known of somebody else's server: whether it is on this host, for then its address can be bound here.
+fn of_others(host: &str) -> (Facts, String) {
+    let is_here = std::net::TcpListener::bind((host, 0)).is_ok();
+    (if is_here { Facts::here() } else { Facts::unknown(host) }, String::new())
 }
 
 fn timeout_ms(args: &ServerloadArgs) -> u64 {

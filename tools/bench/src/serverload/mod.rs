@@ -2,7 +2,7 @@
 //! clients are served alike, and what it costs the server.
 //!
 //! The process that was started leads: it starts the others ([`crew`]), here or on other hosts, tells them what to do and hears what they timed, a JSON document a line ([`words`]), and enters
-//! cells into the books of the harness as any operation's. [`part`] is a process that serves or asks, [`ask`] its loops, [`carry`] and [`sockets`] what carries requests, [`fairness`] the arithmetic.
+//! cells into the books of the harness as any operation's. A server may also be started by itself ([`serve`]) and found by the clients of others. [`part`] is a process that serves or asks, [`ask`] its loops, [`carry`] and [`sockets`] what carries requests, [`fairness`] the arithmetic.
 //!
 //! Sources: Carns, "Design and analysis of a network transfer layer for parallel file systems" (M.S. thesis, Clemson 2001), section 5.2.3, for the load; Schroeder, Wierman and
 //! Harchol-Balter, "Open versus closed: a cautionary tale" (NSDI 2006), for why there are two loops.
@@ -15,6 +15,7 @@ mod fairness;
 mod lead;
 mod part;
 mod record;
+mod serve;
 mod sockets;
 mod words;
 
@@ -29,7 +30,7 @@ use crate::run::{Watcher, fresh_seed};
 use crate::stop::{self, Asked, Then};
 use crate::{plan, show};
 
-pub use args::{Load, Loop, ServerloadArgs};
+pub use args::{Load, Loop, ServerloadArgs, ServerloadCommand};
 pub use crew::Hosts;
 
 use ask::{Monotonic, Time};
@@ -56,7 +57,11 @@ pub fn run(args: &ServerloadArgs, around: &Around<'_>) -> u8 {
     if args.part {
         return part::run();
     }
-    match lead(args, around) {
+    let done = match &args.command {
+        Some(ServerloadCommand::Serve(args)) => serve::run(args, around),
+        None => lead(args, around),
+    };
+    match done {
         Ok(code) => code,
         Err(error) => {
             eprintln!("weir bench: {error}");
@@ -67,12 +72,16 @@ pub fn run(args: &ServerloadArgs, around: &Around<'_>) -> u8 {
 
 fn lead(args: &ServerloadArgs, around: &Around<'_>) -> Result<u8> {
     let cells = args.cells()?;
-    let stack = stack(args, around)?;
+    let server = args.server()?;
+    let method = server.as_ref().map_or_else(|| args.method.clone(), |server| server.method.clone());
+    let own = Stack { method, library: args.library.clone(), dialect: args.dialect };
+    // Processes may be started elsewhere.
+    let stack = stack(own, args.hosts.is_empty(), around)?;
     let hosts = match args.hosts.as_slice() {
-        [] => Hosts::default(),
+        [] => Hosts { server, ..Hosts::default() },
         names => {
             let by = (around.hosts)(args.agent.as_deref(), args.weir.as_deref()).map_err(BenchError::Usage)?;
-            Hosts { names: names.to_vec(), ..by }
+            Hosts { names: names.to_vec(), server, ..by }
         }
     };
     let asked = stop::listen(Then::Look, EXIT_INTERRUPTED)?;
@@ -119,15 +128,14 @@ fn launch(
     }
 }
 
-fn stack(args: &ServerloadArgs, around: &Around<'_>) -> Result<Stack> {
-    let mut stack = Stack { method: args.method.clone(), library: args.library.clone(), dialect: args.dialect };
+/// The stack with its library found: Weir's own if none is named, the file's full name if it is `here`.
+fn stack(mut stack: Stack, here: bool, around: &Around<'_>) -> Result<Stack> {
     match &stack.library {
         Some(file) if stack.is_sockets() => {
-            let text = format!("--library {} has no use with --method {}", file.display(), stack.method);
+            let text = format!("--library {} has no use with plain sockets", file.display());
             return Err(BenchError::Usage(text));
         }
-        // Processes may be started elsewhere.
-        Some(file) if args.hosts.is_empty() => {
+        Some(file) if here => {
             let found = file.canonicalize();
             stack.library =
                 Some(found.map_err(|error| BenchError::Usage(format!("--library {}: {error}", file.display())))?);

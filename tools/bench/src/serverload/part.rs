@@ -105,17 +105,25 @@ fn listen(stack: &Stack, url: &str) -> Result<Box<dyn Serving>> {
     Ok(if stack.is_sockets() { Box::new(SocketServer::new(url)?) } else { Box::new(BmiServer::new(stack, url)?) })
 }
 
-fn serve(orders: &Receiver<Result<Order>>, stack: &Stack, address: &str, port: Option<u16>) -> Result<()> {
+/// Listens at this address, at a port that is free if none is named; says at which.
+///
+/// # Errors
+/// The library's, or the system's.
+pub fn listen_at(stack: &Stack, address: &str, port: Option<u16>) -> Result<(Box<dyn Serving>, u16)> {
     let mut tries = 0;
-    let (mut serving, port) = loop {
+    loop {
         let at = port.map_or_else(|| free_port(address), Ok)?;
         tries += 1;
         match listen(stack, &stack.url(address, at)) {
-            Ok(serving) => break (serving, at),
+            Ok(serving) => return Ok((serving, at)),
             Err(error) if port.is_none() && tries < TRIES && is_taken(&error) => {}
             Err(error) => return Err(error),
         }
-    };
+    }
+}
+
+fn serve(orders: &Receiver<Result<Order>>, stack: &Stack, address: &str, port: Option<u16>) -> Result<()> {
+    let (mut serving, port) = listen_at(stack, address, port)?;
     say(&ready(port));
     let (mut requests, mut used_ns) = (0, process::cpu_ns());
     loop {

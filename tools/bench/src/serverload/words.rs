@@ -57,6 +57,61 @@ impl Stack {
     }
 }
 
+/// Where a server is or is to be, as people write it: `METHOD://HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// As [`Stack::method`].
+    pub method: String,
+    /// Name or address; an IPv6 address without its brackets.
+    pub host: String,
+    /// None: any.
+    pub port: Option<u16>,
+}
+
+impl Place {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`]: what is wrong with it.
+    pub fn parse(text: &str) -> Result<Place> {
+        let wrong = |what: &str| {
+            BenchError::Usage(format!("{:?} {what}; write METHOD://HOST:PORT, such as weir://n1:4000", text))
+        };
+        let (method, rest) = text.split_once("://").ok_or_else(|| wrong("has no method"))?;
+        let named = method.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if method.is_empty() || !named || method.starts_with("bmi_") {
+            return Err(wrong("has no method's name, which is one without bmi_,"));
+        }
+        let (host, port) = match rest.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']').ok_or_else(|| wrong("lacks a ]"))?;
+                (
+                    host,
+                    if rest.is_empty() {
+                        None
+                    } else {
+                        Some(rest.strip_prefix(':').ok_or_else(|| wrong("has no : before its port"))?)
+                    },
+                )
+            }
+            None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
+        };
+        if host.is_empty() || host.contains(['/', ',', ' ']) {
+            return Err(wrong("has no host"));
+        }
+        let number =
+            |port: &str| port.parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong("has no port from 1 to 65535"));
+        Ok(Place { method: method.to_owned(), host: host.to_owned(), port: port.map(number).transpose()? })
+    }
+
+    /// The same place at this port.
+    #[must_use]
+    pub fn with_port(&self, port: u16) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{}://{host}:{port}", self.method)
+    }
+}
+
 /// Instants at which requests are due, drawn by who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Due {
@@ -117,6 +172,40 @@ mod tests {
 
     fn stack(method: &str) -> Stack {
         Stack { method: method.into(), library: None, dialect: Dialect::Radix }
+    }
+
+    #[test]
+    fn a_place_is_read_as_it_is_written() {
+        for (text, host, port) in [
+            ("weir://n1:4000", "n1", Some(4000)),
+            ("weir://[fe80::1]:7", "fe80::1", Some(7)),
+            ("weir://[fe80::1]", "fe80::1", None),
+            ("weir://10.0.0.1", "10.0.0.1", None),
+        ] {
+            let place = Place::parse(text).unwrap();
+            assert_eq!((place.method.as_str(), place.host.as_str(), place.port), ("weir", host, port));
+            assert_eq!(
+                place.with_port(port.unwrap_or(9)),
+                if port.is_some() { text.to_owned() } else { format!("{text}:9") }
+            );
+        }
+        for wrong in [
+            "",
+            "n1:4000",
+            "://n1:4",
+            "bmi_tcp://n1:4",
+            "tcp://:4",
+            "tcp://n1:0",
+            "tcp://n1:x",
+            "tcp://n1:65536",
+            "tcp://[::1",
+            "tcp://[::1]4",
+            "tcp://a/b:1",
+            "tcp://::1",
+        ] {
+            let error = Place::parse(wrong).unwrap_err().to_string();
+            assert!(error.contains("METHOD://HOST:PORT") && !error.contains('\n'), "{wrong}: {error}");
+        }
     }
 
     #[test]
