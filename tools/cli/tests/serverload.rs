@@ -299,7 +299,7 @@ fn clients_of_several_commands_find_a_server_that_was_started_by_itself() {
         let requests: u32 = last.split_once(" requests in ").and_then(|(n, _)| n.parse().ok()).unwrap_or(0);
         assert!(requests >= 28 && last.contains(" us of processor time each"), "{method}: {last}");
         for folder in &folders {
-            let run = Reader::open(&folder.path().join("run")).expect("a run").into_run();
+            let run = Reader::open(folder.path().join("run")).expect("a run").into_run();
             let cell = &run.cells[0];
             let service = cell.service.as_ref().expect("a service");
             assert!(service.rounds >= 4 && service.server_cpu_ns.is_none(), "{method}: {service:?}");
