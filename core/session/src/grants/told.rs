@@ -133,21 +133,27 @@ mod tests {
         assert_eq!(held.iter().sum::<u64>(), 96 << 10);
         assert!(held.iter().all(|h| *h == 0 || *h == 16 << 10), "{held:?}");
         // From now on the six that come first go on, until they are through.
-        let mut order = Vec::new();
+        let mut before_the_last = None;
         for turn in 2..10_000 {
-            let Some(who) = (0..9).find(|p| held[*p as usize] > 0 && g.accounts[*p as usize].outstanding > 0) else {
+            // (They bring it by turns.)
+            let mut peers = (0..9).map(|p| (p + turn as u32) % 9);
+            let Some(who) = peers.find(|p| g.accounts[*p as usize].outstanding > 0) else {
                 break;
             };
-            g.arrived(Time(turn), PeerId(who), 16 << 10);
-            while let Some((peer, _, limit)) = g.next(Time(turn)) {
+            // A gigabit a second.
+            let now = Time(turn * 131_072);
+            g.arrived(now, PeerId(who), 16 << 10);
+            while let Some((peer, _, limit)) = g.next(now) {
                 held[peer.0 as usize] = limit;
-                order.push(peer.0);
-                assert!(g.accounts[peer.0 as usize].outstanding <= 48 << 10, "{peer:?}");
+                if peer.0 < 3 && before_the_last.is_none() {
+                    before_the_last = Some(held[3..].iter().filter(|h| **h == 1 << 20).count());
+                }
+                assert!(g.accounts[peer.0 as usize].outstanding <= 96 << 10, "{peer:?} at {turn}");
             }
         }
         assert!(held.iter().all(|h| *h == 1 << 20), "{held:?}");
-        let first = order.iter().position(|p| *p < 3).expect("the last ones have their turn");
-        assert!(first > 100, "they began after {first} steps");
+        // A seventh goes on when one of the six has all.
+        assert_eq!(before_the_last, Some(1));
         assert_eq!((g.outstanding(), g.placed.len(), g.by_handle.len()), (0, 0, 0));
     }
 
