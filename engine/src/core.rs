@@ -22,6 +22,10 @@ use weir_xdp::Pair;
 
 /// Datagram batches read in one progress call before sends get their turn.
 const RX_BATCHES: usize = 8;
+/// So many looks in a row that find nothing have looked at all sockets of a device.
+const EMPTY_LOOKS: usize = 20;
+/// A datagram that waits takes at least so many bytes of a socket's buffer.
+const DATAGRAM_BYTES_MIN: u64 = 512;
 /// Packets written in one progress call before arrivals get their turn: about 1 MiB.
 const TX_PACKETS: usize = 768;
 /// Packets built before they go out: what one segmentation-offload batch holds.
@@ -65,8 +69,6 @@ pub struct Core {
     asleep: bool,
     /// Nobody talks to this endpoint, and it to nobody. As of `judged`, and until it has something to say.
     quiet: bool,
-    /// The last look at the sockets may have left something there.
-    is_behind: bool,
     judged: Time,
     pub st: State,
     out: PacketBuf,
@@ -161,7 +163,6 @@ impl Core {
             shm: shm.ok(),
             asleep: false,
             quiet: false,
-            is_behind: false,
             judged: Time::ZERO,
             packets_expected: true,
             shm_found: Time::ZERO,
@@ -356,9 +357,6 @@ impl Core {
         let mut read = match result {
             Ok(read) => {
                 self.read_failures = 0;
-                if read >= RX_BATCHES || self.is_behind {
-                    self.note_backlog(now, read);
-                }
                 read
             }
             Err(e) => {
@@ -366,6 +364,9 @@ impl Core {
                 0
             }
         };
+        if self.st.proto().wants_all_read() {
+            self.read_all(now);
+        }
         let st = &mut self.st;
         self.device.take_refused(|remote| st.proto_mut().refused(now, remote));
         if st.messages.next_timeout().is_some_and(|t| t <= now) {
@@ -382,14 +383,26 @@ impl Core {
         read
     }
 
-    /// As much was read as is read at a time, or was the last time: more may wait.
+    /// Reads all that has arrived: somebody is about to be judged by silence, and may have been heard.
     #[cold]
-    fn note_backlog(&mut self, now: Time, read: usize) {
-        self.is_behind = read >= RX_BATCHES;
-        match self.is_behind {
-            true => self.st.proto_mut().reads_behind(now, read),
-            false => self.st.proto_mut().has_read_all(),
+    fn read_all(&mut self, now: Time) {
+        let st = &mut self.st;
+        let (mut empty, mut read) = (0, 0);
+        // As much as fits into the buffer, if it fills as fast as it is read.
+        let most = usize::try_from(self.device.rx_buffer_bytes() / DATAGRAM_BYTES_MIN).unwrap_or(usize::MAX);
+        while empty < EMPTY_LOOKS && read < most {
+            let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
+                let meta = RxMeta { remote: info.remote, local: info.local, slack_ns: u32::MAX, ecn: info.ecn };
+                st.messages.datagram(self::now(), meta, datagram);
+            });
+            match result {
+                Ok(0) => empty += 1,
+                Ok(n) => (empty, read) = (0, read + n),
+                // The next look finds it too, and tells.
+                Err(_) => break,
+            }
         }
+        st.proto_mut().has_read_all(now);
     }
 
     /// The socket could not be read. Some errors say that it never will be again; others may pass.

@@ -636,6 +636,11 @@ impl Endpoint {
         }
     }
 
+    /// From now on empty polls give the core to others without sleeping: what the program waits for comes another way too, where nothing wakes who sleeps here.
+    pub fn waits_elsewhere(&self) {
+        self.shared.waiting.never_sleep();
+    }
+
     /// Nothing was found: when that has been so for a while, somebody else may use the core.
     fn after_empty_poll(&self, core: broken::Entered<'_>, now: Time) {
         let shared = &*self.shared;
@@ -654,7 +659,7 @@ impl Endpoint {
     fn give_way(&self, mut core: broken::Entered<'_>, group: Option<&Group>, now: Time, empty_ns: u64) {
         let shared = &*self.shared;
         core.st.counters.yields += 1;
-        let sleep_ns = shared.waiting.sleep_ns(now, empty_ns);
+        let sleep_ns = shared.waiting.sleep_ns(now, empty_ns, core.st.messages.awaits_tagged());
         let sleeps = sleep_ns > 0;
         if sleeps && !core.prepare_sleep() {
             return;

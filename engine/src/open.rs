@@ -75,7 +75,8 @@ impl Endpoint {
         let id = u64::from_le_bytes(id);
         let mut proto = proto_config(&cfg, device.rx_buffer_bytes(), device.max_datagram());
         proto.lane.on = lanes.is_some();
-        let proto = weir_link::Endpoint::new(proto, job_key, id, device.local_addrs(), seed);
+        let mut proto = weir_link::Endpoint::new(proto, job_key, id, device.local_addrs(), seed);
+        proto.comes_in_parts();
         let name = proto.name().encode();
         let mut trace = Trace::open(cfg.trace, cfg.trace_file.as_deref(), diagnostics.clone())
             .map_err(io("opening the trace file"))?;

@@ -30,7 +30,7 @@ const WHOLE_TURN_NS: u64 = 500_000;
 const SEVERAL_PART: u64 = 4;
 /// Threads that have polled in turn count as several for so long.
 const SEVERAL_NS: u64 = 1_000_000_000;
-/// Where the ranks of a host are more than its cores, a poll that has found nothing for some time sleeps for this part of that time, ...
+/// Where the ranks of a host are more than its cores, and a message is awaited here, a poll that has found nothing for some time sleeps for this part of that time, ...
 const WAITED_PART: u64 = 8;
 /// ... but not for longer than so many times what the face says. Hundreds of ranks that wait for one, and wake up every 200 us, leave it none of the core they wait for.
 const WAITED_MOST: u64 = 16;
@@ -62,7 +62,7 @@ pub struct Waiting {
     /// Empty polls spin for this long, nanoseconds.
     spin_ns: u64,
     /// Longest sleep in a poll, nanoseconds; 0: none.
-    sleep_max_ns: u64,
+    sleep_max_ns: AtomicU64,
     /// The ranks of this host are more than its cores.
     oversubscribed: bool,
     contention: AtomicU32,
@@ -79,7 +79,7 @@ impl Waiting {
     pub fn new(spin_us: u32, poll_sleep_us: u32, oversubscribed: bool) -> Waiting {
         Waiting {
             spin_ns: u64::from(spin_us) * 1000,
-            sleep_max_ns: u64::from(poll_sleep_us) * 1000,
+            sleep_max_ns: AtomicU64::new(u64::from(poll_sleep_us) * 1000),
             oversubscribed,
             contention: AtomicU32::new(if oversubscribed { CONTENDED } else { 0 }),
             starvation: AtomicU32::new(0),
@@ -105,7 +105,8 @@ impl Waiting {
 
     /// How long this thread, which has polled in vain for `empty_ns`, sleeps at the most instead of yielding, nanoseconds; 0: it yields. Of several threads each sleeps as soon as yields are
     /// long: the one that yields may hold a lock that the others wait for.
-    pub fn sleep_ns(&self, at: Time, empty_ns: u64) -> u64 {
+    /// `awaits`: a message is awaited here. Else the program may wait for what comes another way, of which nothing wakes it.
+    pub fn sleep_ns(&self, at: Time, empty_ns: u64, awaits: bool) -> u64 {
         let several = self.are_several(at);
         let wanted = if several { &self.contention } else { &self.starvation };
         let left = wanted.load(Ordering::Relaxed);
@@ -113,13 +114,17 @@ impl Waiting {
             return 0;
         }
         wanted.store(left - 1, Ordering::Relaxed);
+        let most = self.sleep_max_ns.load(Ordering::Relaxed);
         match several {
-            true => self.sleep_max_ns / SEVERAL_PART,
-            false if self.oversubscribed => {
-                (empty_ns / WAITED_PART).clamp(self.sleep_max_ns, WAITED_MOST * self.sleep_max_ns)
-            }
-            false => self.sleep_max_ns,
+            true => most / SEVERAL_PART,
+            false if self.oversubscribed && awaits => (empty_ns / WAITED_PART).clamp(most, WAITED_MOST * most),
+            false => most,
         }
+    }
+
+    /// From now on empty polls yield, and do not sleep: what is waited for comes where nothing wakes a sleeper.
+    pub fn never_sleep(&self) {
+        self.sleep_max_ns.store(0, Ordering::Relaxed);
     }
 
     /// Whether the kernel has run somebody else in this thread's place since it last asked. (Of several threads that take turns each one's count is another: then the answer is yes.)
@@ -276,7 +281,7 @@ mod tests {
     fn sleeps(waiting: &Waiting, at: Time, yield_ns: u64) -> Option<u64> {
         waiting.yielded(yield_ns);
         let mut until = None;
-        waiting.give_way(waiting.sleep_ns(at, 0), &[NOTHING], at, None, |t| until = Some(t.0 - at.0));
+        waiting.give_way(waiting.sleep_ns(at, 0, true), &[NOTHING], at, None, |t| until = Some(t.0 - at.0));
         until
     }
 
@@ -297,17 +302,33 @@ mod tests {
     fn one_thread_sleeps_where_somebody_computes_and_one_of_several_as_soon_as_yields_are_long() {
         let at = Time(77_000_000);
         let waiting = Waiting::new(0, 200, false);
-        assert_eq!(waiting.sleep_ns(at, 0), 0, "it has not yielded yet");
+        assert_eq!(waiting.sleep_ns(at, 0, true), 0, "it has not yielded yet");
         waiting.yielded(LONG);
-        assert_eq!(waiting.sleep_ns(at, 0), 0, "the others yield too");
+        assert_eq!(waiting.sleep_ns(at, 0, true), 0, "the others yield too");
         waiting.yielded(WHOLE);
         for left in (0..CONTENDED).rev() {
-            assert_eq!(waiting.sleep_ns(at, 0), 200_000, "{left} more");
+            assert_eq!(waiting.sleep_ns(at, 0, true), 200_000, "{left} more");
         }
-        assert_eq!(waiting.sleep_ns(at, 0), 0, "the core is tried again");
+        assert_eq!(waiting.sleep_ns(at, 0, true), 0, "the core is tried again");
         waiting.yielded(LONG);
-        let other = std::thread::scope(|s| s.spawn(|| waiting.sleep_ns(at, 0)).join().expect("thread"));
+        let other = std::thread::scope(|s| s.spawn(|| waiting.sleep_ns(at, 0, true)).join().expect("thread"));
         assert_eq!(other, 50_000);
+    }
+
+    #[test]
+    fn where_ranks_are_more_than_cores_who_has_waited_long_for_a_message_sleeps_longer() {
+        let at = Time(77_000_000);
+        let sleep = |oversubscribed, empty_ns, awaits| {
+            let waiting = Waiting::new(0, 200, oversubscribed);
+            waiting.yielded(WHOLE);
+            waiting.sleep_ns(at, empty_ns, awaits)
+        };
+        assert_eq!(sleep(true, 100_000, true), 200_000);
+        assert_eq!(sleep(true, 8_000_000, true), 1_000_000);
+        assert_eq!(sleep(true, u64::MAX, true), 3_200_000);
+        // Something else may be waited for; and one core each leaves nobody waiting for it.
+        assert_eq!(sleep(true, u64::MAX, false), 200_000);
+        assert_eq!(sleep(false, u64::MAX, true), 200_000);
     }
 
     #[test]

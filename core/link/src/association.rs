@@ -14,7 +14,7 @@ use weir_session::{Carrier, Common, Session, Terms};
 use crate::counters::PeerCounters;
 use crate::handshake::Opening;
 use crate::lane::LaneNews;
-use crate::openings::Openings;
+use crate::openings::{Openings, Unread};
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::recovery::Recovery;
@@ -36,8 +36,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) openings: &'a mut Openings,
     /// What counts in no verdict about others: what the endpoint was late by, and the time in which many openings went on, all in all.
     pub(crate) late_ns: u64,
-    /// How long ago all that had arrived was surely read.
-    pub(crate) unread_ns: u64,
+    /// Whether all that has arrived was read.
+    pub(crate) unread: &'a mut Unread,
 }
 
 /// Life of an association.

@@ -32,8 +32,6 @@ pub(crate) const OUTBOX_MAX: usize = 1024;
 /// A forgotten peer's place stays empty for so long: longer than a cookie is good for (two epochs, spec 3), so that a
 /// recorded CONFIRM of the dead association is known for one.
 const REUSE_AFTER_NS: u64 = 20_000_000_000;
-/// A datagram that waits takes at least so many bytes of a socket's buffer.
-const DATAGRAM_BYTES_MIN: u64 = 512;
 /// Entries of the timer heap that mean nothing any more, kept beside two for each association: each acknowledgement in time leaves one, for when a PING would have been due.
 const STALE_TIMERS_MAX: usize = 64;
 
@@ -128,9 +126,8 @@ macro_rules! with_association {
             assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, openings, lateness, unread, ..
         } = $self;
         let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns + openings.crowded_ns());
-        let unread_ns = unread.ns($now);
         assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {
-            (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id, lane_news, openings, late_ns, unread_ns })
+            (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id, lane_news, openings, late_ns, unread })
         })
     }};
 }
@@ -638,15 +635,19 @@ impl Endpoint {
         [t, self.sessions.common().grants.deadline(), self.asking_due()].into_iter().flatten().min()
     }
 
-    /// So many datagrams were read just now, and more wait: until they are read, silence of a peer says nothing.
-    pub fn reads_behind(&mut self, now: Time, read: usize) {
-        let most = self.cfg.rx_buffer_bytes / DATAGRAM_BYTES_MIN;
-        self.unread.behind(now, read as u64, most);
+    /// The driver reads what arrives in parts. From now on nobody is judged by silence before it has told that all was read ([`Endpoint::has_read_all`]), which it does when that is wanted.
+    pub fn comes_in_parts(&mut self) {
+        self.unread.comes_in_parts();
     }
 
-    /// Nothing more waits.
-    pub fn has_read_all(&mut self) {
-        self.unread.drained();
+    /// All that has arrived is to be read before [`Endpoint::handle_timeout`].
+    pub fn wants_all_read(&self) -> bool {
+        self.unread.is_wanted()
+    }
+
+    /// All that had arrived by then was read.
+    pub fn has_read_all(&mut self, until: Time) {
+        self.unread.read(until);
     }
 
     /// `next_timeout` has passed.

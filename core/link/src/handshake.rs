@@ -25,6 +25,10 @@ const CONFIRM_TRIES: u32 = 6;
 const STALE_VERDICT: u32 = 3;
 /// An opening ends after so many times `connect_timeout`, whatever is heard of the peer: what was recorded may be repeated by anybody.
 const OPENING_MOST: u32 = 6;
+/// And after so many times that, whatever the endpoint itself was late by.
+const LATE_MOST: u32 = 12;
+/// The driver has read all that has arrived within this time.
+const READ_NS: u64 = 100_000_000;
 
 /// State of an opening (the opener's side).
 pub(crate) struct Opening {
@@ -37,6 +41,8 @@ pub(crate) struct Opening {
     pub(crate) give_up: Time,
     /// When it ends though the peer is heard.
     last: Time,
+    /// When it ends whatever the endpoint was late by.
+    end: Time,
     /// What the endpoint had been late by when these were set.
     late_ns: u64,
     /// It is one of those that may be unanswered (spec 3.4).
@@ -63,6 +69,7 @@ impl Opening {
         if is_first {
             self.give_up = now + connect_timeout;
             self.last = now + connect_timeout * OPENING_MOST;
+            self.end = now + connect_timeout * LATE_MOST;
             self.late_ns = late_ns;
         }
         self.hear(now, connect_timeout);
@@ -80,15 +87,13 @@ impl Opening {
         }
     }
 
-    /// Whether it is to be given up. What the endpoint was itself late by does not count, and what may wait to be read is read first.
-    fn is_over(&mut self, now: Time, late_ns: u64, unread_ns: u64) -> bool {
+    /// Whether it is to be given up. What the endpoint was itself late by, and the time of a start of many, do not count, up to a bound.
+    fn is_over(&mut self, now: Time, late_ns: u64) -> bool {
         let late = late_ns - self.late_ns;
         if self.give_up <= now && late > 0 {
-            (self.give_up, self.last) = (self.give_up.plus_ns(late), self.last.plus_ns(late));
+            let later = |t: Time| t.plus_ns(late).min(self.end);
+            (self.give_up, self.last) = (later(self.give_up), later(self.last));
             self.late_ns = late_ns;
-        }
-        if self.give_up <= now && now.since_ns(self.give_up) < unread_ns {
-            self.give_up = now.plus_ns(unread_ns);
         }
         self.give_up <= now
     }
@@ -176,6 +181,7 @@ impl Endpoint {
             send_at: Time::MAX,
             give_up: Time::MAX,
             last: Time::MAX,
+            end: Time::MAX,
             late_ns: 0,
             has_place: false,
             is_queued: true,
@@ -603,9 +609,16 @@ impl Endpoint {
 impl Association {
     /// Timers of an opening.
     pub(crate) fn opening_timeout(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
-        if self.opening.as_mut().is_some_and(|o| o.is_over(cx.now, cx.late_ns, cx.unread_ns)) {
-            self.go_down(cx, DownReason::ConnectTimeout, events);
+        let Some(o) = self.opening.as_mut().filter(|o| o.give_up <= cx.now) else { return };
+        if !o.is_over(cx.now, cx.late_ns) {
+            return;
         }
+        // What has arrived is read first: the answer may be there.
+        if !cx.unread.may_judge(Time(cx.now.0.saturating_sub(READ_NS))) {
+            o.give_up = cx.now.plus_ns(READ_NS);
+            return;
+        }
+        self.go_down(cx, DownReason::ConnectTimeout, events);
     }
 
     /// It has an end, whichever: another opening may have its place.
@@ -618,7 +631,9 @@ impl Association {
     /// Both sides agree: the association is up. `took_ns`: what its first messages may take until they are acknowledged.
     fn establish(&mut self, cx: &mut Cx<'_>, p: &Params, (meta, took_ns): (&RxMeta, u64), events: &mut Vec<Event>) {
         self.state = State::Up;
-        cx.openings.comes_up(cx.now);
+        if self.opening.is_some() {
+            cx.openings.comes_up(cx.now);
+        }
         self.end_opening(cx);
         self.peer = PeerParams {
             max_datagram: p.max_datagram,

@@ -16,8 +16,8 @@ const VERDICT_HINTS: u8 = 3;
 const DOUBT_PINGS: u8 = 6;
 /// Least time between them for a closing endpoint, whose peer is likely to be gone (else [`crate::Config::doubt_interval`]). Above what schedulers do.
 const DOUBT_CLOSING_NS: u64 = 10_000_000;
-/// A silence of fewer probe timeouts is none: where a host has so little processor that answers take a second, those to several questions may be on their way.
-const VERDICT_PTOS: u64 = 8;
+/// A silence of fewer round trips, the shortest of late, is none: where a host has so little processor that answers take a second, those to several questions may be on their way.
+const VERDICT_TRIPS: u64 = 8;
 /// In a start of many, so many times `peer_timeout`: a rank to which hundreds open has seconds of packets to read before it comes to a question.
 const START_TIMES: u64 = 4;
 /// But not for more than so many times `peer_timeout`.
@@ -81,7 +81,8 @@ impl Association {
             return;
         }
         // A process that was stopped itself wakes up with an old clock reading: it must ask before it judges.
-        if cx.now.since_ns(self.heard) >= self.patience_ns(cx) && self.pings >= 2 {
+        let is_over = cx.now.since_ns(self.heard) >= self.patience_ns(cx) && self.pings >= 2;
+        if is_over && cx.unread.may_judge(self.last_ping) {
             self.go_down(cx, DownReason::Unreachable, events);
             return;
         }
@@ -94,6 +95,10 @@ impl Association {
             && let Some(lane) = self.lane.as_mut()
         {
             lane.forget_units();
+        }
+        if self.pings >= 2 {
+            // By the time of the verdict all is to be read that has arrived until now.
+            cx.unread.may_judge(cx.now);
         }
         self.ping = true;
         self.pings += 1;
@@ -108,10 +113,10 @@ impl Association {
         let late = if self.pings > 0 { cx.late_ns - self.late_ns } else { 0 };
         let usual = cx.cfg.peer_timeout.as_nanos() as u64;
         let path = self.paths.get(usize::from(self.primary));
-        let pto = path.map_or(0, |p| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns));
-        let slow = (VERDICT_PTOS * pto).min(SLOW_MOST * usual);
-        let start = if cx.openings.were_many(cx.now) { START_TIMES * usual } else { 0 };
-        usual.max(least.as_nanos() as u64).max(slow).max(start) + late + cx.unread_ns
+        let trip = path.map_or(0, |p| p.rtt.base());
+        let slow = (VERDICT_TRIPS * trip).min(SLOW_MOST * usual);
+        let start = if cx.openings.were_hundreds(cx.now) { START_TIMES * usual } else { 0 };
+        usual.max(least.as_nanos() as u64).max(slow).max(start) + late.min(SLOW_MOST * usual)
     }
 
     /// Somebody who may lie says that the peer is gone.

@@ -12,7 +12,9 @@ const LATE_NS: u64 = 10_000_000;
 const FEW: u64 = 8;
 /// Of the time between two associations that come up among many openings so much counts as the start's at the most.
 const STEP_MAX_NS: u64 = 1_000_000_000;
-/// After the last association of a start came up, those of others may go on for so long.
+/// So many openings in progress are those of a start of hundreds of ranks.
+const HUNDREDS: u32 = 64;
+/// After the last association of such a start came up, those of others may go on for so long.
 const LATELY_NS: u64 = 60_000_000_000;
 /// No first probe timeout is to be longer than twice this, whatever answers took.
 const TOOK_MAX_NS: u64 = 500_000_000;
@@ -31,6 +33,8 @@ pub(crate) struct Openings {
     took_ns: u64,
     /// When the last association came up among many openings.
     came_up: Time,
+    /// The same among those of a start of hundreds.
+    hundreds_at: Time,
     /// The time in which they did, nanoseconds. Only grows.
     crowded_ns: u64,
     /// Peers that have left several probes in a row unanswered.
@@ -113,8 +117,13 @@ impl Openings {
     /// An association came up. One of many openings: the start goes on, and the time since the last one says nothing against a peer that was not heard meanwhile.
     pub(crate) fn comes_up(&mut self, now: Time) {
         if u64::from(self.in_progress) > FEW {
-            self.crowded_ns += now.since_ns(self.came_up).min(STEP_MAX_NS);
+            if self.came_up != Time::ZERO {
+                self.crowded_ns += now.since_ns(self.came_up).min(STEP_MAX_NS);
+            }
             self.came_up = now;
+        }
+        if self.in_progress >= HUNDREDS {
+            self.hundreds_at = now;
         }
     }
 
@@ -123,9 +132,9 @@ impl Openings {
         self.crowded_ns
     }
 
-    /// Whether this endpoint is, or was a short while ago, in a start of many.
-    pub(crate) fn were_many(&self, now: Time) -> bool {
-        self.crowded_ns > 0 && now.since_ns(self.came_up) < LATELY_NS
+    /// Whether this endpoint is, or was a short while ago, in a start of hundreds.
+    pub(crate) fn were_hundreds(&self, now: Time) -> bool {
+        self.hundreds_at != Time::ZERO && now.since_ns(self.hundreds_at) < LATELY_NS
     }
 
     /// What an answer takes where many openings are in progress.
@@ -168,37 +177,35 @@ impl Lateness {
     }
 }
 
-/// What has arrived and was not read: nobody can be judged by it.
+/// Whether all that has arrived was read: before that nobody can be judged by silence.
 #[derive(Default)]
 pub(crate) struct Unread {
-    /// All that had arrived by then was read; none: nothing is left.
-    read_until: Option<Time>,
-    /// When counting began, and how many datagrams there may have been then that are not read yet.
-    began: Time,
-    left: u64,
+    /// The driver leaves datagrams where they are for a while, and says when it has read all. (Else nothing ever waits.)
+    in_parts: bool,
+    /// Somebody is about to be judged.
+    is_wanted: bool,
+    /// All that had arrived by then was read.
+    read_until: Time,
 }
 
 impl Unread {
-    /// So many datagrams were read, and more may be there, `most` in all.
-    pub(crate) fn behind(&mut self, now: Time, read: u64, most: u64) {
-        if self.read_until.is_none() {
-            *self = Unread { read_until: Some(now), began: now, left: most };
-            return;
-        }
-        self.left = self.left.saturating_sub(read);
-        if self.left == 0 {
-            *self = Unread { read_until: Some(self.began), began: now, left: most };
-        }
+    pub(crate) fn comes_in_parts(&mut self) {
+        self.in_parts = true;
     }
 
-    /// Nothing was left.
-    pub(crate) fn drained(&mut self) {
-        self.read_until = None;
+    /// Whether all that had arrived by `since` was read; if not, it is wanted.
+    pub(crate) fn may_judge(&mut self, since: Time) -> bool {
+        let may = !self.in_parts || self.read_until >= since;
+        self.is_wanted |= !may;
+        may
     }
 
-    /// How old the newest is of what was surely read.
-    pub(crate) fn ns(&self, now: Time) -> u64 {
-        self.read_until.map_or(0, |t| now.since_ns(t))
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    pub(crate) fn read(&mut self, until: Time) {
+        (self.is_wanted, self.read_until) = (false, until);
     }
 }
 
@@ -208,22 +215,18 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    // spec: P-3.22
+    // spec: P-9.14
     #[test]
-    fn what_waits_to_be_read_is_as_old_as_the_last_time_that_nothing_did() {
-        let mut unread = Unread::default();
+    fn nobody_is_judged_before_all_that_had_arrived_was_read() {
         let s = |n: u64| Time(n * 1000 * MS);
-        assert_eq!(unread.ns(s(9)), 0);
-        unread.behind(s(10), 8, 100);
-        unread.behind(s(13), 40, 100);
-        assert_eq!(unread.ns(s(13)), 3000 * MS);
-        // All that was there at 10 s has been read; what came meanwhile has not.
-        unread.behind(s(15), 60, 100);
-        assert_eq!(unread.ns(s(15)), 5000 * MS);
-        unread.behind(s(16), 100, 100);
-        assert_eq!(unread.ns(s(16)), 1000 * MS);
-        unread.drained();
-        assert_eq!(unread.ns(s(17)), 0);
+        let mut unread = Unread::default();
+        assert!(unread.may_judge(s(9)) && !unread.is_wanted(), "this driver leaves nothing");
+        unread.comes_in_parts();
+        assert!(!unread.may_judge(s(10)) && unread.is_wanted());
+        unread.read(s(9));
+        assert!(!unread.may_judge(s(10)) && unread.is_wanted(), "what arrived between is not read");
+        unread.read(s(11));
+        assert!(unread.may_judge(s(10)) && !unread.is_wanted());
     }
 
     // spec: P-3.23
@@ -236,15 +239,21 @@ mod tests {
             all.begin(&cfg, PeerId(i));
         }
         all.comes_up(s(100));
-        assert_eq!(all.crowded_ns(), STEP_MAX_NS);
+        assert_eq!(all.crowded_ns(), 0);
         all.comes_up(Time(s(100).0 + 300 * MS));
-        assert_eq!(all.crowded_ns(), STEP_MAX_NS + 300 * MS);
+        assert_eq!(all.crowded_ns(), 300 * MS);
         // Five seconds without one: nothing goes on.
         all.comes_up(s(106));
-        assert_eq!(all.crowded_ns(), 2 * STEP_MAX_NS + 300 * MS);
+        assert_eq!(all.crowded_ns(), STEP_MAX_NS + 300 * MS);
         all.end(true);
         all.comes_up(s(107));
-        assert_eq!(all.crowded_ns(), 2 * STEP_MAX_NS + 300 * MS);
+        assert_eq!(all.crowded_ns(), STEP_MAX_NS + 300 * MS);
+        assert!(!all.were_hundreds(s(107)));
+        for i in 9..100 {
+            all.begin(&cfg, PeerId(i));
+        }
+        all.comes_up(s(200));
+        assert!(all.were_hundreds(s(259)) && !all.were_hundreds(s(260)));
     }
 
     // spec: P-3.18

@@ -204,8 +204,7 @@ fn while_a_start_of_many_goes_on_nobody_is_given_up() {
         }
     }
     assert!(n.now - start > 15 * S);
-    // (In such a start silence is judged after four times the usual.)
-    assert!(n.run(60 * S, |n| n.nodes[0].downs.len() == 2));
+    assert!(n.run(30 * S, |n| n.nodes[0].downs.len() == 2));
     let who: Vec<_> = n.nodes[0].downs.iter().map(|d| d.1).collect();
     assert!(who.contains(&DownReason::Unreachable) && who.contains(&DownReason::ConnectTimeout), "{who:?}");
 }
@@ -228,9 +227,9 @@ fn where_answers_take_seconds_several_are_waited_for() {
     };
     assert!(given_up_after(S / 1000) < 6 * S);
     let slow = given_up_after(S / 2);
-    assert!(slow > 8 * S && slow < 20 * S, "{slow:?}");
+    assert!(slow > 7 * S && slow < 20 * S, "{slow:?}");
     let slower = given_up_after(2 * S);
-    assert!(slower > 32 * S && slower < 75 * S, "{slower:?}");
+    assert!(slower > 30 * S && slower < 75 * S, "{slower:?}");
 }
 
 // spec: P-4.16

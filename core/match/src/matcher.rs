@@ -124,6 +124,11 @@ impl Matcher {
         self.store.add_receive(&p, multi);
     }
 
+    /// Whether a receive is posted for a message with a tag: somebody waits, or will.
+    pub fn awaits_tagged(&self) -> bool {
+        self.lone.is_some() || self.store.tagged_receives > 0
+    }
+
     /// Tells of an arrived message. It may be matched at once, or release others that were held for it.
     #[inline]
     pub fn arrive(&mut self, a: Arrival, out: &mut Vec<Match>) {

@@ -300,6 +300,11 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         &self.counters
     }
 
+    /// Whether a receive is posted for a message with a tag.
+    pub fn awaits_tagged(&self) -> bool {
+        self.matcher.awaits_tagged()
+    }
+
     /// What the matcher counted.
     pub fn matcher_stats(&self) -> weir_match::Stats {
         self.matcher.stats()

@@ -179,7 +179,7 @@ impl Grants {
     /// Bytes that may be granted and unreceived: the configured budget, in a superstep what it takes ([`Self::told_ahead`]), plus what the wires hold (1.25 x rate x round
     /// trip), less after loss.
     fn budget(&self) -> u64 {
-        ((self.ahead() + self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
+        (self.ahead().saturating_add(self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
     }
 
     /// Peers in line, and this one if it is not.

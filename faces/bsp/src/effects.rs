@@ -161,7 +161,10 @@ impl Near {
     /// As [`target`].
     #[inline]
     fn target(&mut self, process: &Process, run: &Run) -> Result<*mut u8, Malformed> {
-        if run.slot == self.slot && run.offset.checked_add(run.len).is_some_and(|end| end <= self.size) {
+        if self.base != 0
+            && run.slot == self.slot
+            && run.offset.checked_add(run.len).is_some_and(|end| end <= self.size)
+        {
             return Ok((self.base + run.offset as usize) as *mut u8);
         }
         let at = target(process, run)?;

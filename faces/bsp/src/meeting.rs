@@ -80,6 +80,11 @@ impl Meeting {
         self.board.set_reach(reach);
     }
 
+    /// Of which of the others this process can read the memory, from the next superstep that it posts on.
+    pub fn set_reach(&mut self, reach: u64) {
+        self.board.set_reach(reach);
+    }
+
     /// Whether a process can read this one's memory.
     #[must_use]
     pub fn reaches(&self, other: usize) -> bool {

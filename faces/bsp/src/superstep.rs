@@ -29,6 +29,8 @@ use weir_engine::{Carried, Iov};
 pub const SHORT_BYTES: usize = 4096;
 /// Longest body in one.
 const DIRECT_BYTES: usize = SHORT_BYTES - HEAD_BYTES;
+/// Supersteps in which it is asked again whose memory can be read.
+const REACHING: u64 = 32;
 /// Replies up to this length are copied.
 const COPIED_BYTES: usize = 16 << 10;
 
@@ -174,6 +176,12 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         let telling = match met {
             Met::Telling(telling) => telling,
             Met::Not | Met::All => {
+                // (Who was greeted is connected a little later.)
+                if superstep < meeting::FIRST + REACHING
+                    && let (Some(meeting), Some(wire)) = (&mut process.meeting, &process.wire)
+                {
+                    meeting.set_reach(wire.reach());
+                }
                 post(process, heads, (went, lent), flights, events)?;
                 meeting::wait_for_all(process, ends)?
             }
@@ -319,8 +327,10 @@ fn begin_meeting(process: &mut Process, all_have: bool) -> Result<(), Trouble> {
         process.meeting = None;
     }
     let (Some(meeting), Some(wire)) = (&mut process.meeting, &mut process.wire) else { return Ok(()) };
+    wire.pace_no_more()?;
+    wire.watch()?;
     meeting.begin(wire.reach());
-    Ok(wire.watch()?)
+    Ok(())
 }
 
 /// Tells the others, on the board, what there is for them. Bodies that find no room there follow as messages.

@@ -56,6 +56,8 @@ const PID_MASK: usize = (1 << PID_BITS) - 1;
 const SENT: u64 = KINDS as u64;
 /// Of the news of the end.
 const TOLD: u64 = SENT + 2;
+/// Of [`Kind::Watch`], of which only a failure is told.
+const WATCHED: u64 = SENT + 3;
 
 /// Whose memory a send is from, and so who waits until it is free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,7 +352,13 @@ impl Wire {
     /// [`WireError`].
     pub fn watch(&mut self) -> Result<(), WireError> {
         let own = self.own;
-        (0..self.peers.len()).filter(|pid| *pid != own).try_for_each(|pid| self.watch_one(pid))
+        // Nothing wakes who sleeps in the engine when another process writes to the board.
+        self.endpoint.waits_elsewhere();
+        (0..self.peers.len()).filter(|pid| *pid != own).try_for_each(|pid| {
+            self.watch_one(pid)?;
+            // Each is to be connected: whose memory is shared may stop for as long as it likes, and be read from.
+            self.greet(pid)
+        })
     }
 
     fn watch_one(&mut self, pid: usize) -> Result<(), WireError> {
@@ -373,11 +381,17 @@ impl Wire {
     /// # Errors
     /// [`WireError`].
     pub fn nudge(&mut self, pid: usize) -> Result<(), WireError> {
-        if self.endpoint.shares_memory_with(self.peers[pid]) {
-            Ok(())
-        } else {
-            self.send_copy(pid, Kind::Watch, 0, &[])
+        if self.endpoint.shares_memory_with(self.peers[pid]) { Ok(()) } else { self.greet(pid) }
+    }
+
+    fn greet(&mut self, pid: usize) -> Result<(), WireError> {
+        let op = SendOp { user: WATCHED, ..self.send_op(pid, Kind::Watch, 0, &[], None) };
+        // SAFETY: no memory.
+        match self.accepted(pid, |endpoint| unsafe { endpoint.send(&op) }) {
+            Err(WireError::Gone { reason, .. }) => self.lost[pid] = Some(reason),
+            other => other?,
         }
+        Ok(())
     }
 
     /// This process begins to wait for what comes on the board.
@@ -452,6 +466,14 @@ impl Wire {
         }
         self.paced = Some(superstep);
         self.tell_engine(tuning::telling().unwrap_or(queue))
+    }
+
+    /// Nothing more is told.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn pace_no_more(&mut self) -> Result<(), WireError> {
+        self.end_pace(u64::MAX)
     }
 
     /// A superstep begins. If nothing was told in the one before, what was told earlier is over.
@@ -535,6 +557,10 @@ impl Wire {
             Err(OpError::PeerDown(reason)) if c.user == Kind::News as u64 => Err(WireError::Other(reason.to_string())),
             Err(OpError::PeerDown(reason)) if c.user == Kind::Watch as u64 && is_receive => {
                 self.lost[c.context & PID_MASK] = Some(reason);
+                Ok(())
+            }
+            Err(OpError::PeerDown(reason)) if c.user == WATCHED => {
+                self.lost[c.context >> 2] = Some(reason);
                 Ok(())
             }
             Err(OpError::PeerDown(reason)) => {

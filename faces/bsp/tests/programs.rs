@@ -201,6 +201,21 @@ fn processes_of_a_host_meet_without_messages() -> Result<(), Failed> {
         let ended = Job::new(&all, p).env("WEIR_BSP_BOARD", board).run();
         sure(ended.all_succeeded() && ended.errors().is_empty(), &format!("{p}, {board}: {}", ended.told()))?;
     }
+    // What went by messages from superstep 3 on: with a board hardly anything.
+    let folder = tempfile::tempdir()?;
+    let records = |board: &str| -> Result<u64, Failed> {
+        let ledger = folder.path().join(board);
+        let job = Job::new(&program("rounds")?, 3).env("WEIR_BSP_BOARD", board).env("WEIR_CARRIER", "shm");
+        let ended = job.env("WEIR_BSP_LEDGER", &ledger.display().to_string()).run();
+        sure(ended.all_succeeded() && ended.errors().is_empty(), &ended.told())?;
+        let text = std::fs::read_to_string(&ledger)?;
+        let lines = text.lines().skip(1).map(serde_json::from_str::<serde_json::Value>);
+        let sent = lines.map(|line| line.map(|l| (l["superstep"].as_u64(), l["records_sent"].as_u64())));
+        let sent = sent.collect::<Result<Vec<_>, _>>()?;
+        Ok(sent.iter().filter(|(at, _)| at.is_some_and(|at| at >= 3)).filter_map(|(_, sent)| *sent).sum())
+    };
+    let (on, off) = (records("1")?, records("0")?);
+    sure(on < 20 && off > 200, &format!("{on} records with a board, {off} without"))?;
     let checked = Job::new(&all, 3).env("WEIR_BSP_CHECK", "1").run();
     sure(checked.all_succeeded(), &checked.told())?;
     let running = Job::new(&program("empty")?, 3).arg("2").start();
