@@ -100,7 +100,7 @@ impl Endpoint {
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
             watch: watch::Watch::new(device.wake_sources(), [lanes_fd, shm_fd])
                 .map_err(io("making event descriptors"))?,
-            waiting: waiting::Waiting::new(cfg.spin_us, cfg.poll_sleep_us, oversubscribed(&cfg)),
+            waiting: waiting::Waiting::new(cfg.spin_us, cfg.poll_sleep_us, sharing(&cfg)),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
             sent_since_poll: AtomicBool::new(false),
@@ -237,10 +237,10 @@ pub fn message_config(cfg: &EngineConfig) -> weir_message::Config {
     }
 }
 
-/// More processes of the job on this host than cores, as far as the face knows.
-fn oversubscribed(cfg: &EngineConfig) -> bool {
+/// How many processes of the job share a core of this host, as far as the face knows.
+fn sharing(cfg: &EngineConfig) -> u64 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    cfg.processes_here.is_some_and(|n| n > cores)
+    cfg.processes_here.map_or(1, |n| n.div_ceil(cores).max(1) as u64)
 }
 
 /// The job's key from the environment or the user's key file.

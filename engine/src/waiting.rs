@@ -32,7 +32,8 @@ const SEVERAL_PART: u64 = 4;
 const SEVERAL_NS: u64 = 1_000_000_000;
 /// Where the ranks of a host are more than its cores, and a message is awaited here, a poll that has found nothing for some time sleeps for this part of that time, ...
 const WAITED_PART: u64 = 8;
-/// ... but not for longer than so many times what the face says. Hundreds of ranks that wait for one, and wake up every 200 us, leave it none of the core they wait for.
+/// ... but not for longer than what the face says times the ranks that share a core, so many at the most. Hundreds of ranks that wait for one, and wake up every 200 us, leave it none of the core
+/// they wait for.
 const WAITED_MOST: u64 = 16;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
@@ -63,8 +64,8 @@ pub struct Waiting {
     spin_ns: u64,
     /// Longest sleep in a poll, nanoseconds; 0: none.
     sleep_max_ns: AtomicU64,
-    /// The ranks of this host are more than its cores.
-    oversubscribed: bool,
+    /// So many ranks share a core of this host.
+    sharing: u64,
     contention: AtomicU32,
     /// The same of yields that took a whole turn.
     starvation: AtomicU32,
@@ -76,12 +77,12 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    pub fn new(spin_us: u32, poll_sleep_us: u32, oversubscribed: bool) -> Waiting {
+    pub fn new(spin_us: u32, poll_sleep_us: u32, sharing: u64) -> Waiting {
         Waiting {
             spin_ns: u64::from(spin_us) * 1000,
             sleep_max_ns: AtomicU64::new(u64::from(poll_sleep_us) * 1000),
-            oversubscribed,
-            contention: AtomicU32::new(if oversubscribed { CONTENDED } else { 0 }),
+            sharing,
+            contention: AtomicU32::new(if sharing > 1 { CONTENDED } else { 0 }),
             starvation: AtomicU32::new(0),
             poller: AtomicUsize::new(NOBODY),
             several_at: AtomicU64::new(0),
@@ -117,7 +118,9 @@ impl Waiting {
         let most = self.sleep_max_ns.load(Ordering::Relaxed);
         match several {
             true => most / SEVERAL_PART,
-            false if self.oversubscribed && awaits => (empty_ns / WAITED_PART).clamp(most, WAITED_MOST * most),
+            false if self.sharing > 1 && awaits => {
+                (empty_ns / WAITED_PART).clamp(most, self.sharing.min(WAITED_MOST) * most)
+            }
             false => most,
         }
     }
@@ -262,7 +265,7 @@ mod tests {
 
     #[test]
     fn contention_is_found_by_yields_and_forgotten_when_they_are_short() {
-        let waiting = Waiting::new(100, 200, false);
+        let waiting = Waiting::new(100, 200, 1);
         let give_way = || waiting.give_way(0, &[NOTHING], Time(0), None, |_| ());
         beside_busy_threads(|| {
             give_way();
@@ -288,9 +291,9 @@ mod tests {
     #[test]
     fn a_poll_sleeps_as_long_as_its_face_says_and_a_quarter_of_it_where_several_threads_poll() {
         let at = Time(77_000_000);
-        let never = Waiting::new(0, 0, true);
+        let never = Waiting::new(0, 0, 2);
         assert_eq!(sleeps(&never, at, WHOLE), None);
-        let waiting = Waiting::new(0, 200, true);
+        let waiting = Waiting::new(0, 200, 2);
         assert_eq!(sleeps(&waiting, at, WHOLE), Some(200_000));
         let other = std::thread::scope(|s| s.spawn(|| sleeps(&waiting, at, WHOLE)).join().expect("thread"));
         assert_eq!(other, Some(50_000));
@@ -301,7 +304,7 @@ mod tests {
     #[test]
     fn one_thread_sleeps_where_somebody_computes_and_one_of_several_as_soon_as_yields_are_long() {
         let at = Time(77_000_000);
-        let waiting = Waiting::new(0, 200, false);
+        let waiting = Waiting::new(0, 200, 1);
         assert_eq!(waiting.sleep_ns(at, 0, true), 0, "it has not yielded yet");
         waiting.yielded(LONG);
         assert_eq!(waiting.sleep_ns(at, 0, true), 0, "the others yield too");
@@ -318,26 +321,27 @@ mod tests {
     #[test]
     fn where_ranks_are_more_than_cores_who_has_waited_long_for_a_message_sleeps_longer() {
         let at = Time(77_000_000);
-        let sleep = |oversubscribed, empty_ns, awaits| {
-            let waiting = Waiting::new(0, 200, oversubscribed);
+        let sleep = |sharing, empty_ns, awaits| {
+            let waiting = Waiting::new(0, 200, sharing);
             waiting.yielded(WHOLE);
             waiting.sleep_ns(at, empty_ns, awaits)
         };
-        assert_eq!(sleep(true, 100_000, true), 200_000);
-        assert_eq!(sleep(true, 8_000_000, true), 1_000_000);
-        assert_eq!(sleep(true, u64::MAX, true), 3_200_000);
+        assert_eq!(sleep(64, 100_000, true), 200_000);
+        assert_eq!(sleep(64, 8_000_000, true), 1_000_000);
+        assert_eq!(sleep(64, u64::MAX, true), 3_200_000);
+        assert_eq!(sleep(2, u64::MAX, true), 400_000);
         // Something else may be waited for; and one core each leaves nobody waiting for it.
-        assert_eq!(sleep(true, u64::MAX, false), 200_000);
-        assert_eq!(sleep(false, u64::MAX, true), 200_000);
+        assert_eq!(sleep(64, u64::MAX, false), 200_000);
+        assert_eq!(sleep(1, u64::MAX, true), 200_000);
     }
 
     #[test]
     fn who_sleeps_takes_short_turns_and_keeps_its_share() {
         std::thread::spawn(|| {
             let before = scheduling().expect("asked");
-            sleeps(&Waiting::new(0, 0, true), Time(77), WHOLE);
+            sleeps(&Waiting::new(0, 0, 2), Time(77), WHOLE);
             assert_eq!(scheduling().expect("asked").sched_runtime, before.sched_runtime, "it has not slept");
-            sleeps(&Waiting::new(0, 20, true), Time(77), WHOLE);
+            sleeps(&Waiting::new(0, 20, 2), Time(77), WHOLE);
             let after = scheduling().expect("asked");
             // A kernel from before 6.12 has none to tell of.
             let want = before.sched_runtime.min(SHORT_TURN_NS);
@@ -350,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_displaced_by_others_and_not_by_its_own_sleep() {
-        let waiting = Waiting::new(100, 200, false);
+        let waiting = Waiting::new(100, 200, 1);
         once(|| {
             waiting.was_displaced();
             std::thread::sleep(Duration::from_millis(1));
