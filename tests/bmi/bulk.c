@@ -23,16 +23,8 @@
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
+#include "dialect.h"
 
-#ifdef ORANGEFS
-#define INITIALIZE(methods, listen, flags) BMI_initialize(methods, listen, flags, NULL)
-#define LOOKUP(addr, text) BMI_addr_lookup(addr, text, NULL)
-#else
-#define INITIALIZE(methods, listen, flags) BMI_initialize(methods, listen, flags)
-#define LOOKUP(addr, text) BMI_addr_lookup(addr, text)
-#endif
-
-#define IDLE_MS 10
 #define AT_ONCE 64
 /* Tags of what is said before and after. */
 #define HELLO 1

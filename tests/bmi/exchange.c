@@ -23,17 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 #include <signal.h>
+#include "dialect.h"
 #include "exchange.h"
-
-#ifdef ORANGEFS
-#define INITIALIZE(methods, listen, flags) BMI_initialize(methods, listen, flags, NULL)
-#define LOOKUP(addr, text) BMI_addr_lookup(addr, text, NULL)
-#else
-#define INITIALIZE(methods, listen, flags) BMI_initialize(methods, listen, flags)
-#define LOOKUP(addr, text) BMI_addr_lookup(addr, text)
-#endif
-
-#define IDLE_MS 10
 
 static bmi_context_id context;
 

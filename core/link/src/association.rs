@@ -13,8 +13,9 @@ use weir_session::{Carrier, Common, Session, Terms};
 
 use crate::counters::PeerCounters;
 use crate::handshake::Opening;
+use crate::judging::Unread;
 use crate::lane::LaneNews;
-use crate::openings::{Openings, Unread};
+use crate::openings::Openings;
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::recovery::Recovery;

@@ -10,14 +10,15 @@ use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use weir_session::{Carrier, Session, Sessions};
-use weir_superstep::{OwnQueue, Slots};
+use weir_superstep::OwnQueue;
 
 use crate::association::{Association, Cx, State, carries};
 use crate::crypt::Handshake;
 use crate::hash::IdHash;
+use crate::judging::{Lateness, Unread};
 use crate::lane::LaneNews;
-use crate::openings::{Lateness, Openings, Unread};
-use crate::paths::{Path, PathState};
+use crate::openings::Openings;
+use crate::paths::PathState;
 use crate::run::Run;
 use crate::{
     BodyKey, BodyOpened, Config, Counters, Credit, DownReason, EndpointName, Event, Level, Message, NameError,
@@ -90,9 +91,9 @@ pub struct Endpoint {
     ready: VecDeque<PeerId>,
     turn: u32,
     /// Whom this superstep sends to: their receivers grant what they know is coming, one after another.
-    granted: Vec<PeerId>,
+    pub(crate) granted: Vec<PeerId>,
     /// What may wait in this host's interface meanwhile.
-    own_queue: OwnQueue,
+    pub(crate) own_queue: OwnQueue,
     /// Goes on with the packets of a flow as long as nothing else happens.
     run: Option<Run>,
     /// Runs are switched off, and how many packets they wrote: they must make no difference.
@@ -547,47 +548,6 @@ impl Endpoint {
         self.sessions.open_body(now, peer, len)
     }
 
-    /// A superstep begins: so many bytes go to and come from these peers, in this order, and perhaps in slots (`spec/superstep.md`). It holds until the next call. Peers that are not known are passed
-    /// over.
-    pub fn superstep(
-        &mut self,
-        now: Time,
-        sends: &[(PeerId, u64)],
-        receives: &[(PeerId, u64)],
-        slots: Option<Slots>,
-        own_queue: OwnQueue,
-    ) {
-        for peer in core::mem::take(&mut self.granted) {
-            self.bear_granted(peer, false);
-        }
-        for &(peer, _) in sends {
-            self.bear_granted(peer, true);
-            self.granted.push(peer);
-        }
-        let chance = self.rng.next_u32();
-        self.own_queue = if sends.is_empty() { OwnQueue::System } else { own_queue };
-        self.sessions.expect(now, receives, own_queue);
-        self.sessions.common_mut().pace(now, slots, chance);
-    }
-
-    /// Packets to one peer before another is served.
-    fn peer_batch(&self) -> u32 {
-        if self.granted.is_empty() { self.cfg.peer_batch_packets } else { self.cfg.told_batch_packets }
-    }
-
-    /// What may wait in this host's interface now, bytes (`spec/superstep.md` 6); `None`: as much as the system lets wait. Whoever moves packets sees to it.
-    #[must_use]
-    pub fn own_queue_bytes(&self) -> Option<u64> {
-        let path = |peer: &PeerId| self.assocs.get(peer.0 as usize)?.path();
-        self.own_queue.bytes(self.granted.iter().filter_map(path).map(Path::seen_rate).max().unwrap_or(0))
-    }
-
-    fn bear_granted(&mut self, peer: PeerId, on: bool) {
-        if let Some(a) = self.assocs.get_mut(peer.0 as usize) {
-            a.paths.iter_mut().for_each(|p| p.cc.set_granted(on));
-        }
-    }
-
     /// Receiver: gives up on a handle; late fragments are dropped silently.
     pub fn close_body(&mut self, peer: PeerId, handle: u64) {
         self.sessions.close_body(peer, handle);
@@ -633,21 +593,6 @@ impl Endpoint {
         }
         let t = self.timers.peek().map(|r| r.0.0);
         [t, self.sessions.common().grants.deadline(), self.asking_due()].into_iter().flatten().min()
-    }
-
-    /// The driver reads what arrives in parts. From now on nobody is judged by silence before it has told that all was read ([`Endpoint::has_read_all`]), which it does when that is wanted.
-    pub fn comes_in_parts(&mut self) {
-        self.unread.comes_in_parts();
-    }
-
-    /// All that has arrived is to be read before [`Endpoint::handle_timeout`].
-    pub fn wants_all_read(&self) -> bool {
-        self.unread.is_wanted()
-    }
-
-    /// All that had arrived by then was read.
-    pub fn has_read_all(&mut self, until: Time) {
-        self.unread.read(until);
     }
 
     /// `next_timeout` has passed.

@@ -24,6 +24,7 @@ mod handshake;
 mod hash;
 #[cfg(test)]
 mod hostile;
+mod judging;
 mod lane;
 mod life;
 mod mtu;
@@ -38,6 +39,7 @@ mod requirements;
 mod rtt;
 mod run;
 mod show;
+mod supersteps;
 #[cfg(test)]
 mod twins;
 

@@ -29,7 +29,7 @@ pub struct Settings {
     /// Processes of one host meet on a board in shared memory (`WEIR_BSP_BOARD`), if all of the program are there.
     pub board: bool,
     /// What may wait in this host's interface while packets carry much of a superstep (`WEIR_BSP_QUEUE`: auto, system, or bytes). `weir tune` finds the best.
-    pub queue: OwnQueue,
+    pub queue: Option<OwnQueue>,
     /// Where the ledger of supersteps goes (`WEIR_BSP_LEDGER`).
     pub ledger: Option<PathBuf>,
     /// Where a trace for viewers goes (`WEIR_TRACE`, if it is no number: that is the engine's).
@@ -44,7 +44,7 @@ impl Default for Settings {
             memory: None,
             hp_bytes: 8 << 10,
             board: true,
-            queue: OwnQueue::Auto,
+            queue: None,
             ledger: None,
             trace: None,
         }
@@ -96,7 +96,7 @@ impl Settings {
         }
         if let Some(value) = get("WEIR_BSP_QUEUE") {
             settings.queue = match value.parse() {
-                Ok(queue) => queue,
+                Ok(queue) => Some(queue),
                 Err(what) => return bad("WEIR_BSP_QUEUE", &value, what),
             };
         }
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(with("WEIR_BSP_MEMORY", "4G").map(|s| s.memory), Ok(Some(4 << 30)));
         assert_eq!(with("WEIR_BSP_HP_BYTES", " 64k ").map(|s| s.hp_bytes), Ok(64 << 10));
         assert_eq!(with("WEIR_BSP_ORDER", "random").map(|s| s.order), Ok(Order::Random));
-        assert_eq!(with("WEIR_BSP_QUEUE", "64K").map(|s| s.queue), Ok(OwnQueue::Bytes(64 << 10)));
+        assert_eq!(with("WEIR_BSP_QUEUE", "64K").map(|s| s.queue), Ok(Some(OwnQueue::Bytes(64 << 10))));
         assert_eq!(with("WEIR_BSP_CHECK", "1").map(|s| s.check), Ok(true));
         assert_eq!(with("WEIR_BSP_BOARD", "off").map(|s| s.board), Ok(false));
         assert_eq!(with("WEIR_TRACE", "2").map(|s| s.trace), Ok(None));

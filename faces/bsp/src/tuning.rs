@@ -19,8 +19,12 @@ pub fn told() -> u64 {
     TOLD.load(Ordering::Relaxed)
 }
 
-/// It is told of one. What may wait, if that was set here.
-pub(crate) fn telling() -> Option<OwnQueue> {
-    TOLD.fetch_add(1, Ordering::Relaxed);
+/// What may wait, if that was set here.
+pub(crate) fn own_queue() -> Option<OwnQueue> {
     *OWN_QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// It is told of one.
+pub(crate) fn telling() {
+    TOLD.fetch_add(1, Ordering::Relaxed);
 }

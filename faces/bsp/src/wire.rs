@@ -465,7 +465,8 @@ impl Wire {
             return Ok(());
         }
         self.paced = Some(superstep);
-        self.tell_engine(tuning::telling().unwrap_or(queue))
+        tuning::telling();
+        self.tell_engine(queue)
     }
 
     /// Nothing more is told.

@@ -68,7 +68,7 @@ fn fortran_programs_use_the_module() -> Result<(), Failed> {
 }
 
 /// How often the engines of a program's processes were told of a superstep.
-fn tellings(source_name: &str, carrier: &str) -> Result<Vec<u64>, Failed> {
+fn tellings(source_name: &str, carrier: &str, queue: Option<&str>) -> Result<Vec<u64>, Failed> {
     fn sum(value: &serde_json::Value) -> u64 {
         match value {
             serde_json::Value::Object(fields) => {
@@ -80,6 +80,7 @@ fn tellings(source_name: &str, carrier: &str) -> Result<Vec<u64>, Failed> {
     }
     let folder = tempfile::tempdir()?;
     let job = Job::new(&compile(&source(source_name), Lang::C)?, 3).env("WEIR_CARRIER", carrier);
+    let job = queue.into_iter().fold(job, |job, queue| job.env("WEIR_BSP_QUEUE", queue));
     let ended = job.env("WEIR_STATS", &folder.path().join("%p").display().to_string()).run();
     sure(ended.all_succeeded(), &ended.told())?;
     let mut told = Vec::new();
@@ -96,11 +97,13 @@ fn tellings(source_name: &str, carrier: &str) -> Result<Vec<u64>, Failed> {
 
 /// Packets that carry much are told of, each superstep; shared memory and what is short never.
 fn the_engine_is_told_of_supersteps_that_packets_carry() -> Result<(), Failed> {
-    let much = tellings("c/large.c", "udp")?;
+    let much = tellings("c/large.c", "udp", Some("auto"))?;
     // Three rounds: messages, puts and what is got, in one body each or apart.
     sure(much.iter().all(|told| (3..=8).contains(told)), &format!("{much:?}"))?;
-    sure(tellings("c/large.c", "shm")? == [0; 3], "shared memory holds back by itself")?;
-    sure(tellings("c/put.c", "udp")? == [0; 3], "what is short is not told of")
+    sure(tellings("c/large.c", "shm", Some("auto"))? == [0; 3], "shared memory holds back by itself")?;
+    let unasked = tellings("c/large.c", "udp", None)?;
+    sure(unasked.iter().all(|told| *told < 3), &format!("where nobody asks only what is longer: {unasked:?}"))?;
+    sure(tellings("c/put.c", "udp", Some("auto"))? == [0; 3], "what is short is not told of")
 }
 
 /// A process that computes without a call is no hindrance to what others send it: they go on.
