@@ -110,7 +110,7 @@ fn cells() -> Vec<Cell> {
             ..Wire::default()
         };
         add(group, Operation::Sync, 0, STAR_RANKS, Some(star.clone()));
-        for bytes in [16_384, 131_072] {
+        for bytes in [16_384, 131_072, 1 << 20] {
             add(group, Operation::Exchange, bytes, STAR_RANKS, Some(star.clone()));
         }
         add(group, Operation::Shift, 100_000, STAR_RANKS, Some(star));
