@@ -97,6 +97,8 @@ pub struct Grants {
     rescued: Time,
     /// Shrinks under loss, in [`SCALE_ONE`]ths.
     scale: u64,
+    /// Packets that came in intervals without such loss since it last grew or shrank: a slow wire brings few in one.
+    unharmed: u64,
     meter: Meter,
     /// Something happened for which [`Self::next`] has to be asked.
     changed: bool,
@@ -123,10 +125,10 @@ const LOSS_LEAST: u64 = 4;
 /// much, whatever numbers it skips. 8: a burst that is dropped
 /// whole still counts with the little that is left of it, and incasts are what they were without this bound.
 const LACK_PER_PACKET: u64 = 8;
-/// Packets in an interval without such loss that let the budget grow again.
+/// Packets in intervals without such loss that let the budget grow again.
 const GROWS_FROM_PACKETS: u64 = 16;
 /// The scale of the budget, in [`SCALE_ONE`]ths: what a loss leaves, where it ends (an eighth: 32 KiB of the default budget, two steps), and how it grows back (1/64 an
-/// interval: slower than it falls, or every second interval would lose).
+/// interval at most: slower than it falls, or every second interval would lose).
 const SCALE_ONE: u64 = 256;
 const SCALE_KEEPS: (u64, u64) = (7, 10);
 const SCALE_MIN: u64 = 32;
@@ -166,6 +168,7 @@ impl Grants {
             patience_ns: cfg.grant_patience.as_nanos() as u64,
             rescued: Time::ZERO,
             scale: SCALE_ONE,
+            unharmed: 0,
             meter: Meter { interval: 1, ..Meter::default() },
             changed: false,
         }
@@ -448,8 +451,13 @@ impl Grants {
         // A switch that drops a twentieth and more of what was asked for was asked for too much.
         if m.missing * LOSS_PART > m.packets && m.missing >= LOSS_LEAST {
             self.scale = (self.scale * SCALE_KEEPS.0 / SCALE_KEEPS.1).max(SCALE_MIN);
-        } else if m.packets >= GROWS_FROM_PACKETS {
+            self.unharmed = 0;
+        } else {
+            self.unharmed += m.packets;
+        }
+        if self.unharmed >= GROWS_FROM_PACKETS {
             self.scale = (self.scale + SCALE_GROWS).min(SCALE_ONE);
+            self.unharmed = 0;
         }
         *m = Meter { started: now, interval: interval + 1, rate: m.rate, rtt_ns: m.rtt_ns, ..Meter::default() };
     }
@@ -679,6 +687,30 @@ mod tests {
         g.scale = SCALE_ONE;
         (0..8).for_each(|p| g.forget_peer(PeerId(p)));
         assert_eq!((g.next(t), g.next(t)), (Some((PeerId(8), 1, 256 << 10)), None));
+    }
+
+    // spec: P-5.26
+    #[test]
+    fn what_loss_took_comes_back_on_a_slow_wire_too() {
+        for packets_per_ms in [3, 8, 80] {
+            let mut g = Grants::new(&Config::default());
+            let mut now = 0;
+            let mut come = |g: &mut Grants, packets: u64, missing: i64| {
+                for nth in 0..packets {
+                    now += MS / packets_per_ms + 1;
+                    g.measure(Time(now), PeerId(0), 1400, if nth == 0 { missing } else { 0 }, 0);
+                }
+            };
+            // (The first interval ends with its first packet.)
+            come(&mut g, 1, 0);
+            while g.scale > SCALE_MIN {
+                come(&mut g, packets_per_ms, 4 + packets_per_ms as i64 / LOSS_PART as i64);
+            }
+            assert_eq!(g.budget(), BUDGET_MIN);
+            let most = (SCALE_ONE - SCALE_MIN) / SCALE_GROWS * (GROWS_FROM_PACKETS + packets_per_ms);
+            come(&mut g, most, 0);
+            assert_eq!(g.scale, SCALE_ONE, "{packets_per_ms} packets a millisecond");
+        }
     }
 
     #[test]

@@ -224,9 +224,15 @@ struct Supersteps {
     /// Supersteps.
     #[arg(long, default_value_t = 20)]
     steps: u32,
+    /// Each cable of the star, Mbit/s.
+    #[arg(long, default_value_t = 1000)]
+    rate_mbit: u64,
     /// Microseconds from host to host, one way.
     #[arg(long, default_value_t = 10)]
     delay_us: u64,
+    /// Microseconds until a process notices a packet: more where it shares its processor with others.
+    #[arg(long, default_value_t = 0.5)]
+    wake_us: f64,
     /// Queue of each switch port, packets.
     #[arg(long, default_value_t = 64)]
     queue: u32,
@@ -285,6 +291,7 @@ impl Supersteps {
                 step_table::bus(&name, self.processes, self.queue, &endpoint, bsp)
             } else {
                 let wire = Wire {
+                    rate_bits_per_s: self.rate_mbit * 1_000_000,
                     delay_ns: self.delay_us * US,
                     queue_packets: self.queue,
                     loss_ppm: self.loss_ppm,
@@ -293,6 +300,7 @@ impl Supersteps {
                 step_table::star(&name, wire, self.processes, &endpoint, bsp)
             };
             p.scenario.seed = self.seed;
+            p.scenario.net.host.wake_ns = (self.wake_us * 1e3) as u64;
             p
         };
         self.slot_us.iter().map(point).collect()
