@@ -260,6 +260,14 @@ impl Endpoint {
         session.is_some_and(|s| s.is_up() && s.carrier() == weir_session::Carrier::Shm)
     }
 
+    /// Least round trip to a peer of late, as far as packets measured one: what the way takes where nothing waits.
+    #[must_use]
+    pub fn least_round_trip(&self, peer: u32) -> Option<Duration> {
+        let core = self.shared.enter().ok()?;
+        let ns = core.st.proto().min_rtt_ns(weir_link::PeerId(peer));
+        (ns > 0).then(|| Duration::from_nanos(ns))
+    }
+
     /// Where a peer is, as far as is known.
     #[must_use]
     pub fn peer_address(&self, peer: u32) -> Option<std::net::SocketAddr> {

@@ -8,6 +8,7 @@
 //! | [`order`] | who is served when: Latin squares and what they are compared with |
 //! | [`plan`] | one process's part of a superstep: what it sends and gets, in order |
 //! | [`counts`] | how the counts are told: dense or sparse, and the price of each |
+//! | [`hold`] | how long data waits for the last words of the reduction |
 //! | [`own_queue`] | how much may wait in a process's own interface |
 //! | [`slots`] | random slots, the pacing of a shared medium |
 //! | [`shared_medium`] | how a shared medium collapses, and the slot that keeps clear of that |
@@ -23,6 +24,7 @@ extern crate std;
 
 pub mod cost;
 pub mod counts;
+pub mod hold;
 pub mod order;
 pub mod own_queue;
 pub mod plan;
@@ -31,6 +33,7 @@ pub mod shared_medium;
 pub mod slots;
 pub mod variance;
 
+pub use hold::hold_ns;
 pub use order::Order;
 pub use own_queue::OwnQueue;
 pub use plan::{Flow, Plan};

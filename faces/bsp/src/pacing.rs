@@ -3,6 +3,11 @@
 //!
 //! It pays where packets carry much. Shared memory holds back by itself, and a superstep of short messages is over before anything could be granted: then nothing is said.
 
+use std::time::{Duration, Instant};
+
+use weir_superstep::hold_ns;
+
+use crate::counts;
 use crate::effects::Arrived;
 use crate::head::Head;
 use crate::packing::Runs;
@@ -45,6 +50,19 @@ pub fn apart(
         puts + flights[from].wanted_bytes() as u64 + lengths(&flights[from].gets_apart)
     };
     tell(process, order, out, inn)
+}
+
+/// Holds back what is sent until the others have their heads too (`spec/superstep.md` 2.4).
+pub fn hold(process: &mut Process) -> Result<(), Trouble> {
+    let (pid, n) = (process.pid(), process.nprocs());
+    let Some(wire) = &mut process.wire else { return Ok(()) };
+    let trip_ns = wire.least_round_trip_ns((0..counts::rounds(n)).map(|round| counts::to(pid, n, round)));
+    let held = Duration::from_nanos(hold_ns(u32::try_from(n).unwrap_or(u32::MAX), trip_ns));
+    let begin = Instant::now();
+    while begin.elapsed() < held {
+        wire.turn()?;
+    }
+    Ok(())
 }
 
 fn tell(

@@ -221,6 +221,11 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         }
         await_got(process, from, &flights[from], &mut answers[from], superstep)?;
     }
+    let mut may_hold = !on_board;
+    if may_hold && order.iter().any(|to| !went[*to]) {
+        pacing::hold(process)?;
+        may_hold = false;
+    }
     for &to in order.iter() {
         if !went[to] {
             send_body(process, to, events, &flights[to], superstep)?;
@@ -241,6 +246,9 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         if !came[from].lends {
             await_apart(process, from, &arrived[from], superstep)?;
         }
+    }
+    if may_hold && order.iter().any(|to| !flights[*to].puts_apart.is_empty()) {
+        pacing::hold(process)?;
     }
     for &to in order.iter().filter(|to| !lent[**to]) {
         send_apart(process, to, &flights[to], superstep)?;

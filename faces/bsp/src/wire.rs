@@ -469,6 +469,12 @@ impl Wire {
         self.tell_engine(queue)
     }
 
+    /// The longest of the least round trips to some processes, nanoseconds; 0 where packets measured none.
+    pub fn least_round_trip_ns(&self, to: impl Iterator<Item = usize>) -> u64 {
+        let trip = |pid: usize| self.endpoint.least_round_trip(self.peers[pid]);
+        to.filter_map(trip).map(|trip| trip.as_nanos() as u64).max().unwrap_or(0)
+    }
+
     /// Nothing more is told.
     ///
     /// # Errors

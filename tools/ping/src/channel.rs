@@ -112,13 +112,17 @@ mod tests {
     #[test]
     fn a_message_comes_as_it_was_sent() {
         let (one, other) = UnixStream::pair().unwrap();
+        let end = one.try_clone().unwrap();
         let mut from = Channel::new(one.try_clone().unwrap(), one);
         let mut to = Channel::new(other.try_clone().unwrap(), other);
         let asked = Question::Heard { nonce: u64::MAX };
         from.send(&asked).unwrap();
         assert_eq!(to.receive::<Question>(Duration::from_secs(60)).unwrap(), asked);
-        drop(from);
+        // (Dropping the channel does not end it: who listens on it keeps it open.)
+        end.shutdown(std::net::Shutdown::Both).unwrap();
+        let begin = std::time::Instant::now();
         assert!(to.receive::<Question>(Duration::from_secs(60)).is_err());
+        assert!(begin.elapsed() < Duration::from_secs(50), "the end was not seen");
     }
 
     #[test]

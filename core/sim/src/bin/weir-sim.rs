@@ -251,6 +251,9 @@ struct Supersteps {
     /// Endpoints are told nothing of the plan.
     #[arg(long)]
     untold: bool,
+    /// Data goes as soon as a process has its counts.
+    #[arg(long)]
+    at_once: bool,
     /// Bytes let in ahead (0: none).
     #[arg(long, default_value_t = EndpointSpec::default().expect_ahead)]
     ahead: u64,
@@ -284,7 +287,8 @@ impl Supersteps {
         let endpoint = EndpointSpec { expect_ahead: self.ahead, ..EndpointSpec::default() };
         let point = |slot_us: &f64| {
             let slot_ns = (slot_us * 1e3) as u64;
-            let uses = Uses { order: !self.ascending, mirrored: self.mirrored, told: !self.untold, slot_ns, own_queue };
+            let (order, mirrored, told, hold) = (!self.ascending, self.mirrored, !self.untold, !self.at_once);
+            let uses = Uses { order, mirrored, told, hold, slot_ns, own_queue };
             let bsp = Bsp { steps: self.steps, relation, compute_ns: 0, uses };
             let name = format!("{} x {} {}, slot {slot_us} us", self.relation, self.processes, table::size(self.len));
             let mut p = if self.bus {

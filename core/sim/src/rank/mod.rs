@@ -219,6 +219,10 @@ impl Io<'_, '_> {
     pub fn superstep(&mut self, plan: &weir_superstep::Plan, slots: Option<weir_superstep::Slots>, own: OwnQueue) {
         self.rank.superstep(self.host, plan, slots, own);
     }
+    /// Least round trip to a host's rank of late; 0: none was measured.
+    pub fn least_round_trip(&mut self, to: HostId) -> Ns {
+        self.rank.least_round_trip(self.host, to)
+    }
     /// This rank has got all of a superstep.
     pub fn superstep_ends(&mut self, step: u32) {
         let (now, ends) = (self.host.now, &mut self.host.shared.superstep_ends);

@@ -10,6 +10,7 @@ use weir_message::{Completion, INLINE_BYTES, Memory, MessageError, OpError, OpKi
 use super::{Core, Outcome, Pattern, RecvId, RecvOp, RemoteId, SendId, SendOp, Shared};
 use crate::check::{Program, delivery, order, payload};
 use crate::planted::{Defect, hits};
+use crate::spec::{HostId, Ns};
 use crate::world::Host;
 
 /// A send that has not ended.
@@ -70,6 +71,12 @@ impl Core {
             host.violation("superstep", format!("{me}: {e:?}"));
         }
         host.set_own_queue(self.messages.endpoint().own_queue_bytes());
+    }
+
+    pub(super) fn least_round_trip(&mut self, host: &mut Host<'_, Shared>, to: HostId) -> Ns {
+        let other = host.shared.directory.current(to);
+        let peer = self.peer_of(host, other);
+        self.messages.endpoint().min_rtt_ns(peer)
     }
 
     pub(super) fn start_send(&mut self, host: &mut Host<'_, Shared>, op: SendOp, to: Program) -> SendId {

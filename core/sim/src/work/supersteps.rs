@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weir_superstep::{Flow, Order, OwnQueue, Plan, Slots, counts};
+use weir_superstep::{Flow, Order, OwnQueue, Plan, Slots, counts, hold_ns};
 
 use super::PROTOCOL;
 use crate::rank::{App, Io, Outcome, RecvId, RecvOp, SendId, SendOp};
@@ -37,6 +37,9 @@ pub struct Uses {
     pub mirrored: bool,
     /// The endpoints are told the plan.
     pub told: bool,
+    /// Data is held back until the others have the counts too.
+    #[serde(default)]
+    pub hold: bool,
     /// Length of a slot; 0: no slots.
     pub slot_ns: Ns,
     /// What may wait in a host's interface, bytes; 0: what the protocol finds right ([`OwnQueue::Auto`]); the greatest number: what the system lets wait.
@@ -46,7 +49,7 @@ pub struct Uses {
 
 impl Uses {
     /// What a BSP library does on a switched network.
-    pub const ALL: Uses = Uses { order: true, mirrored: false, told: true, slot_ns: 0, own_queue: 0 };
+    pub const ALL: Uses = Uses { order: true, mirrored: false, told: true, hold: true, slot_ns: 0, own_queue: 0 };
 }
 
 impl Uses {
@@ -160,6 +163,8 @@ enum Stage {
     Computing(Ns),
     /// It waits for the message of this round.
     Reducing(u32),
+    /// It has the counts and holds its data back until then.
+    Holding(Ns),
     /// It waits for what comes.
     Exchanging,
     /// It is done, but for sends that are not known to have arrived.
@@ -224,6 +229,16 @@ impl Process {
         }
     }
 
+    /// Until when it holds back what it has to send.
+    fn hold(&self, io: &mut Io<'_, '_>) -> Ns {
+        if !self.bsp.uses.hold || self.bsp.sends(self.step, self.me, self.p, self.seed).iter().all(|f| f.bytes == 0) {
+            return io.now();
+        }
+        let partners = (0..rounds(self.p)).map(|round| (self.me + (1 << round)) % self.p);
+        let trip = partners.map(|to| io.least_round_trip(to)).max().unwrap_or(0);
+        io.now() + hold_ns(self.p, trip)
+    }
+
     fn exchange(&mut self, io: &mut Io<'_, '_>) {
         let plan = self.bsp.plan(self.step, self.me, self.p, self.seed);
         if self.bsp.uses.told {
@@ -248,8 +263,10 @@ impl Process {
                 Stage::Computing(_) => self.reduce(io),
                 Stage::Reducing(round) if round == rounds(self.p) => {
                     self.came.clear();
-                    self.exchange(io);
+                    self.stage = Stage::Holding(self.hold(io));
                 }
+                Stage::Holding(until) if io.now() < until => return,
+                Stage::Holding(_) => self.exchange(io),
                 Stage::Reducing(round) if self.came.contains(&round) => {
                     self.stage = Stage::Reducing(round + 1);
                     self.tell_round(io, round + 1);
@@ -290,7 +307,7 @@ impl App for Process {
 
     fn next_wake(&self) -> Option<Ns> {
         match self.stage {
-            Stage::Computing(until) => Some(until),
+            Stage::Computing(until) | Stage::Holding(until) => Some(until),
             _ => None,
         }
     }
