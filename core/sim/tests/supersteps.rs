@@ -16,11 +16,11 @@ fn supersteps() {
         Steps::of(&points[i], &measured[i].0).mean_ns()
     };
     for (relation, part) in [
-        ("total 8 x 64K", 0.8),
+        ("total 8 x 64K", 0.9),
         ("total 8 x 256K", 0.8),
         ("total 8 x 1M", 0.75),
         ("shift 8 x 1M", 0.65),
-        ("sparse 8 x 3 x 1..100K", 0.8),
+        ("sparse 8 x 3 x 1..100K", 1.0),
         ("to one 8 x 256K", 1.01),
     ] {
         let [told, untold] = ["told  ", "untold"].map(|what| mean(&format!("{relation:<22} {what} 0 %")));

@@ -52,12 +52,12 @@ pub fn apart(
     tell(process, order, out, inn)
 }
 
-/// Holds back what is sent until the others have their heads too (`spec/superstep.md` 2.4).
-pub fn hold(process: &mut Process) -> Result<(), Trouble> {
+/// Holds back what is sent, so many bytes in all, until the others have their heads too (`spec/superstep.md` 2.4).
+pub fn hold(process: &mut Process, bytes: u64) -> Result<(), Trouble> {
     let (pid, n) = (process.pid(), process.nprocs());
-    let Some(wire) = &mut process.wire else { return Ok(()) };
+    let Some(wire) = process.wire.as_mut().filter(|_| bytes > 0) else { return Ok(()) };
     let trip_ns = wire.least_round_trip_ns((0..counts::rounds(n)).map(|round| counts::to(pid, n, round)));
-    let held = Duration::from_nanos(hold_ns(u32::try_from(n).unwrap_or(u32::MAX), trip_ns));
+    let held = Duration::from_nanos(hold_ns(u32::try_from(n).unwrap_or(u32::MAX), bytes, trip_ns));
     let begin = Instant::now();
     while begin.elapsed() < held {
         wire.turn()?;

@@ -221,10 +221,9 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         }
         await_got(process, from, &flights[from], &mut answers[from], superstep)?;
     }
-    let mut may_hold = !on_board;
-    if may_hold && order.iter().any(|to| !went[*to]) {
-        pacing::hold(process)?;
-        may_hold = false;
+    let bodies: u64 = heads.iter().zip(went.iter()).filter(|(_, went)| !**went).map(|(head, _)| head.body()).sum();
+    if !on_board {
+        pacing::hold(process, bodies)?;
     }
     for &to in order.iter() {
         if !went[to] {
@@ -247,8 +246,8 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
             await_apart(process, from, &arrived[from], superstep)?;
         }
     }
-    if may_hold && order.iter().any(|to| !flights[*to].puts_apart.is_empty()) {
-        pacing::hold(process)?;
+    if !on_board && bodies == 0 {
+        pacing::hold(process, flights.iter().flat_map(|out| &out.puts_apart).map(|put| put.len as u64).sum())?;
     }
     for &to in order.iter().filter(|to| !lent[**to]) {
         send_apart(process, to, &flights[to], superstep)?;

@@ -231,12 +231,13 @@ impl Process {
 
     /// Until when it holds back what it has to send.
     fn hold(&self, io: &mut Io<'_, '_>) -> Ns {
-        if !self.bsp.uses.hold || self.bsp.sends(self.step, self.me, self.p, self.seed).iter().all(|f| f.bytes == 0) {
+        if !self.bsp.uses.hold {
             return io.now();
         }
+        let bytes = self.bsp.sends(self.step, self.me, self.p, self.seed).iter().map(|f| f.bytes).sum();
         let partners = (0..rounds(self.p)).map(|round| (self.me + (1 << round)) % self.p);
         let trip = partners.map(|to| io.least_round_trip(to)).max().unwrap_or(0);
-        io.now() + hold_ns(self.p, trip)
+        io.now() + hold_ns(self.p, bytes, trip)
     }
 
     fn exchange(&mut self, io: &mut Io<'_, '_>) {
