@@ -20,6 +20,7 @@ mod memory;
 mod open;
 mod policy;
 mod polling;
+mod processor;
 mod reading;
 mod shm;
 mod stat;

@@ -86,6 +86,7 @@ impl Numbers {
             "endpoint": self.own_name.iter().skip(8).take(8).rev().map(|b| format!("{b:02x}")).collect::<String>(),
             "local": self.local.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "engine": self.engine,
+            "processor": crate::processor::of_this_process(),
             "census": {
                 "expected_short": m.census.expected_short, "expected_long": m.census.expected_long,
                 "unexpected_short": m.census.unexpected_short, "unexpected_long": m.census.unexpected_long,

@@ -125,6 +125,21 @@ fn the_census_of_streams_adds_up_to_the_endpoints() {
 }
 
 #[test]
+fn the_counters_tell_how_long_the_process_had_a_processor() {
+    let ep = open(packets());
+    let ran = |ep: &Endpoint| document(ep)["processor"]["ran_ms"].as_u64();
+    let Some(before) = ran(&ep) else {
+        // A kernel that does not count.
+        return assert!(document(&ep)["processor"].is_null());
+    };
+    let start = Instant::now();
+    while ran(&ep) < Some(before + 20) {
+        assert!(start.elapsed() < LIMIT, "{}", ep.counters_json());
+    }
+    assert!(document(&ep)["processor"]["waited_ms"].is_u64());
+}
+
+#[test]
 fn a_peer_with_a_lane_is_told_apart() {
     let (eps, peers) = three(&EngineConfig { lanes: LaneUse::Always, ..packets() });
     let start = Instant::now();

@@ -341,6 +341,7 @@ mod tests {
             stderr: stderr.into(),
             elapsed: Duration::from_secs(1),
             alone: false,
+            shared: None,
         }
     }
 

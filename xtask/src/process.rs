@@ -24,6 +24,15 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Its time was up, and nothing that it had started was running any more.
     pub alone: bool,
+    /// Its time was up: how it and its offspring had shared the machine with others.
+    pub shared: Option<Shared>,
+}
+
+/// How long threads ran, and how long they could have run while others did. That they waited for most of the time says that the machine was too busy, not that they hung.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shared {
+    ran: Duration,
+    waited: Duration,
 }
 
 impl Outcome {
@@ -35,11 +44,35 @@ impl Outcome {
     /// One line that says how it ended and what it said last.
     pub fn cause(&self) -> String {
         let how = match self.status {
-            None => format!("timeout after {:.0} s", self.elapsed.as_secs_f64()),
+            None => {
+                let shared = self.shared.map_or_else(String::new, |shared| format!(" ({})", shared.told()));
+                format!("timeout after {:.0} s{shared}", self.elapsed.as_secs_f64())
+            }
             Some(status) => status.to_string(),
         };
         let said = self.stderr.lines().chain(self.stdout.lines()).find(|line| is_telling(line));
         said.map_or_else(|| how.clone(), |line| format!("{how}: {}", line.trim()))
+    }
+}
+
+impl Shared {
+    /// Of these processes, as far as they live and the kernel counts it (`/proc/PID/task/TID/schedstat`).
+    fn of(processes: impl Iterator<Item = u32>) -> Option<Self> {
+        let threads =
+            processes.filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten().flatten();
+        let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
+        let mut all = Self::default();
+        for text in texts {
+            let mut ns = text.split_whitespace().filter_map(|word| word.parse().ok()).map(Duration::from_nanos);
+            all.ran += ns.next()?;
+            all.waited += ns.next()?;
+        }
+        (!all.ran.is_zero()).then_some(all)
+    }
+
+    fn told(self) -> String {
+        let (ran, waited) = (self.ran.as_secs_f64(), self.waited.as_secs_f64());
+        format!("its processes had run for {ran:.1} s and waited for a processor for {waited:.1} s")
     }
 }
 
@@ -126,13 +159,15 @@ pub fn run_signalled(
     let stderr = drain(child.stderr.take());
     let status = wait_signalling(&mut child, begin + limit, signal_sent, when)?;
     let elapsed = begin.elapsed();
-    let alone = status.is_none() && !has_offspring(child.id());
+    let (mut alone, mut shared) = (false, None);
     if status.is_none() {
+        alone = !has_offspring(child.id());
+        shared = Shared::of(descendants(child.id()).into_iter().chain([child.id()]));
         end_tree(&mut child)?;
     }
     end_orphans(child.id());
     let deadline = Instant::now() + GRACE;
-    Ok(Outcome { status, stdout: stdout.finish(deadline), stderr: stderr.finish(deadline), elapsed, alone })
+    Ok(Outcome { status, stdout: stdout.finish(deadline), stderr: stderr.finish(deadline), elapsed, alone, shared })
 }
 
 fn wait_signalling(
@@ -323,6 +358,21 @@ mod tests {
             assert!(begin.elapsed() < Duration::from_secs(60), "the grandchild still runs");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    #[test]
+    fn a_program_past_its_time_tells_whether_it_had_a_processor() {
+        if Shared::of([std::process::id()].into_iter()).is_none() {
+            return eprintln!("the kernel does not count");
+        }
+        // Two that compute on one processor: what the one runs, the other waits for.
+        let script = "cpu=$(taskset -pc $$ | sed 's/.*: //; s/[-,].*//'); taskset -pc $cpu $$ >&2; (while :; do :; done) & while :; do :; done";
+        let outcome = run_limited(Command::new("sh").args(["-c", script]), Duration::from_secs(3)).unwrap();
+        let shared = outcome.shared.expect("its time was up");
+        assert!(shared.ran > Duration::from_millis(50) && shared.waited > Duration::from_millis(500), "{shared:?}");
+        let cause = Outcome { stderr: String::new(), ..outcome }.cause();
+        assert!(cause.starts_with("timeout after ") && cause.contains(" s (its processes had run for "), "{cause}");
+        assert!(run_limited(&mut Command::new("true"), Duration::from_secs(60)).unwrap().shared.is_none());
     }
 
     #[test]

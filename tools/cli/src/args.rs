@@ -148,6 +148,10 @@ and of each of its streams:
   expected_short, expected_long, unexpected_short, unexpected_long
                                    messages received, by whether their receive was posted first, and by length (long: more than 64 KiB)
 
+Of the process, all its threads together (processor), where the kernel counts it:
+  ran_ms                they ran
+  waited_ms             they could have run, and others ran in their place; if that is most of a run's time, the machine was busy, not the network
+
 Some counters of large messages, which go by TCP (lanes) where the network allows it, else in packets:
   lanes_opened          TCP connections that were up
   lanes_failed          those that failed, for any reason: segments lost, a peer that told nothing or ended, none to be had

@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 
 /// The parts of an endpoint that count, and in each what does not count but holds now. Names that end in `_peak` are the most
 /// there ever was, wherever they stand. The documents are made in `engine/src/stat.rs`.
-const COUNTING: [(&str, &[&str]); 6] = [
+const COUNTING: [(&str, &[&str]); 7] = [
     ("engine", &["unexpected_bytes", "copied_bytes"]),
+    ("processor", &[]),
     ("census", &["posted", "unexpected", "behind_gap"]),
     ("protocol", &[]),
     ("transport", &[]),
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn counters_are_subtracted() {
-        let part = |n: u64| json!({"endpoint": "ab", "engine": {"polls": n}, "census": {"expected_short": n}, "protocol": {"acks_sent": n}, "transport": {"tx_bytes": n}, "peers": [{"peer": 2, "packets_sent": n}]});
+        let part = |n: u64| json!({"endpoint": "ab", "engine": {"polls": n}, "processor": {"ran_ms": n, "waited_ms": n}, "census": {"expected_short": n}, "protocol": {"acks_sent": n}, "transport": {"tx_bytes": n}, "peers": [{"peer": 2, "packets_sent": n}]});
         let document = |n| json!({"pid": 77, "version": "1", "endpoints": [part(n)]});
         assert_eq!(between(&document(3), &document(10)), document(7));
         assert_eq!(between(&document(10), &document(3)), document(3), "counted anew");

@@ -297,6 +297,7 @@ pub fn machine(paths: &Paths) -> Vec<(String, String)> {
         ("processor".into(), format!("{cores} x {}", find(&read("/proc/cpuinfo"), "model name"))),
         ("memory".into(), find(&read("/proc/meminfo"), "MemTotal")),
         ("kernel".into(), read("/proc/sys/kernel/osrelease").trim().to_owned()),
+        ("processors are shared".into(), shared_by(&read("/proc/sys/kernel/sched_autogroup_enabled")).to_owned()),
         ("load before".into(), read("/proc/loadavg").split(' ').next().unwrap_or("?").to_owned()),
         (
             "kernel's default congestion control".into(),
@@ -308,9 +309,25 @@ pub fn machine(paths: &Paths) -> Vec<(String, String)> {
     ]
 }
 
+/// Among whom the kernel deals out the processors when they are short, by what it says of its autogroups. Hydra gives each rank a session, Open MPI's launchers leave all ranks in the one they were started in.
+fn shared_by(autogroup: &str) -> &'static str {
+    match autogroup.trim() {
+        "1" => {
+            "by sessions (autogroups): MPICH's launcher gives each rank one of its own, Open MPI's ranks have that of the command together"
+        }
+        _ => "by threads",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_says_who_shares_the_processors() {
+        assert!(shared_by("1\n").starts_with("by sessions"));
+        assert_eq!((shared_by("0\n"), shared_by("")), ("by threads", "by threads"));
+    }
 
     #[test]
     fn a_report_names_the_versions_that_are_pinned() {

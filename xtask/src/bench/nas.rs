@@ -135,6 +135,9 @@ struct Side {
     with_loss_only: bool,
 }
 
+/// How long a rank could have run, and others ran in its place: what Weir's counters tell of all its threads, from the start of the program to its end.
+const NO_PROCESSOR: &str = "no_processor_s";
+
 /// The side that others are compared with.
 const OURS: &str = "weir-openmpi41";
 
@@ -289,9 +292,23 @@ fn launch(paths: &Paths, cell: &Cell, side: &Side, program: &PathBuf, lab: Optio
             said["expected_long"] = each(census.expected_long);
             said["unexpected_short"] = each(census.unexpected_short);
             said["unexpected_long"] = each(census.unexpected_long);
+            if let Some(ms) = waited_ms(&documents) {
+                said[NO_PROCESSOR] = each(ms as f64 / 1e3);
+            }
         }
         Ok(said)
     }))
+}
+
+/// How long the processes together could have run, and did not. There is a document of each endpoint, which tells it of its process; none tells it where the kernel does not count.
+fn waited_ms(documents: &[Value]) -> Option<u64> {
+    let mut processes: BTreeMap<u64, u64> = BTreeMap::new();
+    for document in documents {
+        let ms = document.pointer("/processor/waited_ms")?.as_u64()?;
+        let last = processes.entry(document.get("pid")?.as_u64()?).or_default();
+        *last = ms.max(*last);
+    }
+    Some(processes.values().sum())
 }
 
 /// What a kernel of BSPlib tells, by the names of the others: it gives the rate of the time that is not spent in `bsp_sync`.
@@ -309,11 +326,12 @@ fn page(results: &Results, cells: &[Cell], options: &Options, about: &[(String, 
     let intro = "LU (a pipeline of short messages that somebody waits for), SP (few messages, long from class A on, none blocking) and MG (planes exchanged on each level of a multigrid) of the NAS Parallel Benchmarks, written anew in Fortran for MPI\n\
         (`tests/mpi/nas`) and in C for BSPlib (`examples/bsp/nas`, another distribution of the same arithmetic: planes of z, supersteps). Each launch gave the published values, or its row says so. Two ranks of a host speak by shared\n\
         memory, except over libfabric's tcp. `nosack`: selective acknowledgements of the kernel's TCP off. `nagle`: `btl_tcp_use_nagle 1`. Computation and waiting are the means of all ranks (of BSPlib: those of\n\
-        process 0, with waiting in `bsp_sync`), medians of the launches; time is that of the slowest rank. The last column is what the network dropped on purpose, both ways.\n";
+        process 0, with waiting in `bsp_sync`), medians of the launches; time is that of the slowest rank. The last column but one (MPI over Weir, whose counters tell it) is how long a rank's threads could have run and others ran in\n\
+        their place, from start to end, mean of the ranks, median of the launches and the most: where it is more than computing, the machine was busy, and the times are not the network's. The last is what the network dropped on purpose, both ways.\n";
     let mut text = head("NAS kernels LU, SP and MG: Weir beside TCP, MPI beside BSPlib", intro, about);
     for cell in cells.iter().filter(|cell| results.keys().any(|(id, _)| *id == cell.id)) {
         let _ = writeln!(text, "\n## {}: {} ranks, {}\n", cell.id, cell.ranks, cell.network());
-        text += "| | s, median of launches (least to most) | computing, s | communicating, s | share of time | times Weir's | packets lost |\n|---|---|---|---|---|---|---|\n";
+        text += "| | s, median of launches (least to most) | computing, s | communicating, s | share of time | times Weir's | waiting for a processor, s | packets lost |\n|---|---|---|---|---|---|---|---|\n";
         for side in sides(cell, &options.sides) {
             text += &row(results, cell, &side);
         }
@@ -327,14 +345,16 @@ fn row(results: &Results, cell: &Cell, side: &Side) -> String {
     let launches = results.get(&(cell.id.clone(), side.name));
     let failed = failures(launches);
     let Some(seconds) = spread(launches, "seconds") else {
-        return format!("| {}{failed} | - | - | - | - | - | - |\n", side.name);
+        return format!("| {}{failed} | - | - | - | - | - | - | - |\n", side.name);
     };
     let middle = |key| of(results, &cell.id, side.name, key).unwrap_or(f64::NAN);
     let (computing, communicating) = (middle("computation_s"), middle("communication_s"));
     let ours = of(results, &cell.id, OURS, "seconds");
+    let no_processor = spread(launches, NO_PROCESSOR)
+        .map_or_else(|| "-".to_owned(), |waited| format!("{:.3} (at most {:.3})", waited.median, waited.max));
     let ratio = ours.map_or_else(|| "-".to_owned(), |ours| format!("{:.2}", seconds.median / ours));
     format!(
-        "| {}{failed} | {:.3} ({:.3} to {:.3}) | {computing:.3} | {communicating:.3} | {:.0} % | {ratio} | {:.0} |\n",
+        "| {}{failed} | {:.3} ({:.3} to {:.3}) | {computing:.3} | {communicating:.3} | {:.0} % | {ratio} | {no_processor} | {:.0} |\n",
         side.name,
         seconds.median,
         seconds.min,
@@ -472,24 +492,36 @@ mod tests {
         let told = |seconds: f64, lost: u64| {
             Ok(
                 json!({ "seconds": seconds, "computation_s": 0.75, "communication_s": 0.25, "lost": lost, "expected_short": 900.0,
-                "expected_long": 0.0, "unexpected_short": 100.0, "unexpected_long": 0.0 }),
+                "expected_long": 0.0, "unexpected_short": 100.0, "unexpected_long": 0.0, NO_PROCESSOR: seconds / 2.0 }),
             )
         };
         let mut results = Results::new();
         results.insert(("clean/lu/S/4".into(), OURS), vec![told(1.0, 0)]);
         results.insert(("loss/lu/S/4".into(), OURS), vec![told(1.5, 100)]);
+        let theirs = json!({ "seconds": 2.0, "computation_s": 1.0, "communication_s": 1.0, "lost": 0 });
+        results.insert(("clean/lu/S/4".into(), "openmpi41-ob1"), vec![Ok(theirs)]);
         results.insert(("loss/lu/S/4".into(), "openmpi41-ob1"), vec![Err("it | broke".into())]);
         let text = page(&results, &cells, &options(), &[]);
         assert!(
-            text.contains("| weir-openmpi41 | 1.000 (1.000 to 1.000) | 0.750 | 0.250 | 25 % | 1.00 | 0 |"),
+            text.contains(
+                "| weir-openmpi41 | 1.000 (1.000 to 1.000) | 0.750 | 0.250 | 25 % | 1.00 | 0.500 (at most 0.500) | 0 |"
+            ),
             "{text}"
         );
+        assert!(text.contains("| 1.000 | 1.000 | 50 % | 2.00 | - | 0 |"), "of others nobody knows: {text}");
         assert!(text.contains("| lu/S/4 | weir-openmpi41 | 1.000 | 1.500 | 1.50 | 5.00 |"), "{text}");
         assert!(
             text.contains("| clean/lu/S/4 | weir-openmpi41 | 900 (1097) | 0 (0) | 100 (0) | 0 (0) | 10 % |"),
             "{text}"
         );
         assert!(text.contains("it / broke"), "{text}");
+    }
+
+    #[test]
+    fn a_process_of_several_endpoints_waits_for_its_processor_once() {
+        let of = |pid: u64, waited_ms: u64| json!({ "pid": pid, "processor": { "ran_ms": 9, "waited_ms": waited_ms } });
+        assert_eq!(waited_ms(&[of(7, 300), of(8, 20), of(7, 310)]), Some(330));
+        assert_eq!(waited_ms(&[of(7, 300), json!({ "pid": 8, "processor": null })]), None);
     }
 
     #[test]
