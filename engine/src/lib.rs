@@ -610,6 +610,12 @@ impl Endpoint {
         }
     }
 
+    /// Packets that came so far and were dropped because they are not sealed with the job's key, or are damaged.
+    #[must_use]
+    pub fn packets_refused(&self) -> u64 {
+        self.shared.enter().map_or(0, |core| core.st.proto().counters().dropped_check)
+    }
+
     /// All counters as one JSON document.
     #[must_use]
     pub fn counters_json(&self) -> String {

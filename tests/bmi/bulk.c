@@ -3,6 +3,7 @@
  *
  *     bulk take URL BYTES COUNT    posts so many receives, says that it has, takes them all; prints "ready PORT", at the end JSON
  *     bulk give URL BYTES COUNT    posts so many sends, tests until all are done and the taker says that it has them; prints JSON
+ *     bulk take|give URL BYTES COUNT posted|late   the same in parts of 64, whose receives are posted before the giver sends, or when all have been sent
  *
  * URL as for exchange.c: a BMI method's, or raw-tcp://, a stream of the same bytes without any head. Each message is marked at both ends with its number. Instructions are the
  * process's own in user mode, with the threads it has (perf_event_open(2)); null where the system does not count them. Compiled against include/bmi.h or an original header: ORANGEFS, RADIX. */
@@ -30,10 +31,13 @@
 #define HELLO 1
 #define GO 2
 #define DONE 3
+#define SENT 4
 #define FIRST 16
 
 static bmi_context_id context;
 static int counter = -1;
+/* Posts that were complete at once. */
+static long immediate;
 
 static void fail(const char *what, long code)
 {
@@ -82,8 +86,8 @@ static void print(struct used begun, double posted, double bytes, double count)
 {
     struct used u = used_by_now();
     double us = u.at - begun.at;
-    printf("{\"bytes_per_second\": %.0f, \"us\": %.3f, \"post_us\": %.4f, \"cpu_us\": %.4f, \"instructions\": ",
-           bytes * count / us * 1e6, us / count, (posted - begun.at) / count, (u.cpu - begun.cpu) / count);
+    printf("{\"bytes_per_second\": %.0f, \"us\": %.3f, \"post_us\": %.4f, \"cpu_us\": %.4f, \"immediate\": %.4f, \"instructions\": ",
+           bytes * count / us * 1e6, us / count, (posted - begun.at) / count, (u.cpu - begun.cpu) / count, immediate / count);
     if (u.instructions < 0)
         printf("null}\n");
     else
@@ -155,7 +159,58 @@ static void await_all(long open, long bytes)
     }
 }
 
-static void take_bmi(const char *url, long bytes, long count)
+/* In parts, so that what nobody has posted for is never more than a peer may have waiting (bytes up to 1000 or so). */
+static void take_parts(BMI_addr_t from, long bytes, long count, int late)
+{
+    bmi_size_t sizes[AT_ONCE];
+    char *memory = calloc(AT_ONCE, bytes);
+    for (long done = 0; done < count; done += AT_ONCE) {
+        long some = count - done < AT_ONCE ? count - done : AT_ONCE, there = 0;
+        if (late) {
+            send_one(from, GO);
+            receive_one(from, SENT);
+        }
+        for (long i = 0; i < some; i++) {
+            bmi_op_id_t id;
+            int r = BMI_post_recv(&id, from, memory + i * bytes, bytes, &sizes[i], BMI_EXT_ALLOC, (int)(FIRST + i), NULL, context, NULL);
+            if (r < 0)
+                fail("post_recv", r);
+            there += r;
+        }
+        if (!late)
+            send_one(from, GO);
+        await_all(some - there, bytes);
+        immediate += there;
+        for (long i = 0; i < some; i++)
+            if (bytes >= 4 && memcmp(memory + i * bytes, &(uint32_t){(uint32_t)(done + i)}, 4) != 0)
+                fail("a message's mark", done + i);
+    }
+    free(memory);
+}
+
+static void give_parts(BMI_addr_t to, long bytes, long count, int late)
+{
+    char *memory = calloc(AT_ONCE, bytes);
+    for (long done = 0; done < count; done += AT_ONCE) {
+        long some = count - done < AT_ONCE ? count - done : AT_ONCE, gone = 0;
+        receive_one(to, GO);
+        for (long i = 0; i < some; i++) {
+            bmi_op_id_t id;
+            mark(memory + i * bytes, bytes, (uint32_t)(done + i));
+            int r = BMI_post_send(&id, to, memory + i * bytes, bytes, BMI_EXT_ALLOC, (int)(FIRST + i), NULL, context, NULL);
+            if (r < 0)
+                fail("post_send", r);
+            gone += r;
+        }
+        await_all(some - gone, bytes);
+        immediate += gone;
+        if (late)
+            send_one(to, SENT);
+    }
+    free(memory);
+}
+
+static void take_bmi(const char *url, long bytes, long count, const char *parts)
 {
     char method[32];
     struct BMI_unexpected_info hello;
@@ -170,6 +225,15 @@ static void take_bmi(const char *url, long bytes, long count)
             fail("testunexpected", 0);
     BMI_addr_t from = hello.addr;
     BMI_unexpected_free(from, hello.buffer);
+    if (parts != NULL) {
+        struct used at = used_by_now();
+        take_parts(from, bytes, count, *parts == 'l');
+        print(at, now_us(), bytes, count);
+        fflush(stdout);
+        send_one(from, DONE);
+        BMI_finalize();
+        return;
+    }
     /* Large messages share their memory: so many bytes may not be there. */
     long places = bytes * count <= 64l << 20 ? count : (64l << 20) / bytes + 1, there = 0;
     char *memory = malloc(places * bytes);
@@ -183,6 +247,7 @@ static void take_bmi(const char *url, long bytes, long count)
         there += r;
     }
     double posted = now_us();
+    immediate = there;
     send_one(from, GO);
     await_all(count - there, bytes);
     for (long i = count - places; i < count; i++) {
@@ -199,7 +264,7 @@ static void take_bmi(const char *url, long bytes, long count)
     BMI_finalize();
 }
 
-static void give_bmi(const char *url, long bytes, long count)
+static void give_bmi(const char *url, long bytes, long count, const char *parts)
 {
     BMI_addr_t to;
     bmi_op_id_t id;
@@ -214,6 +279,14 @@ static void give_bmi(const char *url, long bytes, long count)
         fail("post_sendunexpected", r);
     if (r == 0)
         await(id);
+    if (parts != NULL) {
+        struct used at = used_by_now();
+        give_parts(to, bytes, count, *parts == 'l');
+        receive_one(to, DONE);
+        print(at, now_us(), bytes, count);
+        BMI_finalize();
+        return;
+    }
     receive_one(to, GO);
     struct used begun = used_by_now();
     for (long i = 0; i < count; i++) {
@@ -227,6 +300,7 @@ static void give_bmi(const char *url, long bytes, long count)
         gone += r;
     }
     double posted = now_us();
+    immediate = gone;
     await_all(count - gone, bytes);
     receive_one(to, DONE);
     print(begun, posted, bytes, count);
@@ -282,9 +356,11 @@ static void raw(const char *url, long bytes, long count, int takes)
 
 int main(int argc, char **argv)
 {
-    int takes = argc == 5 && strcmp(argv[1], "take") == 0;
-    if (!takes && (argc != 5 || strcmp(argv[1], "give") != 0))
-        fail("bulk take|give URL BYTES COUNT", 0);
+    const char *parts = argc == 6 ? argv[5] : NULL;
+    int counted = argc == 5 || (argc == 6 && (strcmp(parts, "posted") == 0 || strcmp(parts, "late") == 0));
+    int takes = counted && strcmp(argv[1], "take") == 0;
+    if (!counted || (!takes && strcmp(argv[1], "give") != 0))
+        fail("bulk take|give URL BYTES COUNT [posted|late]", 0);
     long bytes = atol(argv[3]), count = atol(argv[4]);
     if (bytes < 1 || bytes > 16l << 20 || count < 1 || count > 10000000)
         fail("arguments", 0);
@@ -293,6 +369,6 @@ int main(int argc, char **argv)
     if (strncmp(argv[2], "raw-tcp", 7) == 0)
         raw(argv[2], bytes, count, takes);
     else
-        (takes ? take_bmi : give_bmi)(argv[2], bytes, count);
+        (takes ? take_bmi : give_bmi)(argv[2], bytes, count, parts);
     return 0;
 }

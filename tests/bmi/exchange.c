@@ -3,6 +3,8 @@
  *     exchange serve URL                             until it is killed; prints "ready PORT"
  *     exchange ask URL BYTES CLIENTS WINDOW SECONDS  as many clients (processes), each with so many requests under way
  *
+ * URL may be two, separated by a comma: one server with both methods, in this order; every other client asks by the second.
+ *
  * A request is an unexpected message, its answer has the same bytes and the tag of the request. URL is tcp://host:port or weir://host:port; raw-tcp://
  * is a socket with TCP_NODELAY and an epoll server, raw-udp:// a datagram each way, zmq:// and nng:// what others.c has. With one client and a window
  * of 1 each round trip is timed. Compiled with others.c against include/bmi.h, or against an original header: ORANGEFS, RADIX. */
@@ -69,15 +71,20 @@ static int by_size(const void *a, const void *b)
 
 static void serve_bmi(const char *url)
 {
-    char method[32];
+    char methods[80];
+    const char *other = strchr(url, ',');
     struct BMI_unexpected_info got[16];
     bmi_op_id_t id, ended[16];
     bmi_error_code_t errors[16];
     bmi_size_t sizes[16];
     void *buffers[16];
     int n;
-    snprintf(method, sizeof method, "bmi_%.*s", (int)strcspn(url, ":"), url);
-    check("initialize", INITIALIZE(method, url, BMI_INIT_SERVER));
+    int n1 = (int)strcspn(url, ":");
+    if (other != NULL)
+        snprintf(methods, sizeof methods, "bmi_%.*s,bmi_%.*s", n1, url, (int)strcspn(other + 1, ":"), other + 1);
+    else
+        snprintf(methods, sizeof methods, "bmi_%.*s", n1, url);
+    check("initialize", INITIALIZE(methods, url, BMI_INIT_SERVER));
     check("open_context", BMI_open_context(&context));
     printf("ready %s\n", strrchr(url, ':') + 1);
     fflush(stdout);
@@ -272,10 +279,13 @@ int main(int argc, char **argv)
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             seen = (void *)(memory + i * each);
-            (raw ? ask_raw : other ? ask_other : ask_bmi)(argv[2], bytes, window, seconds);
+            char *second = strchr(argv[2], ',');
+            if (second != NULL)
+                *second = 0;
+            (raw ? ask_raw : other ? ask_other : ask_bmi)(second != NULL && i % 2 == 1 ? second + 1 : argv[2], bytes, window, seconds);
             _exit(0);
         }
-    double begun = 1e300, ended = 0, answers = 0;
+    double begun = 1e300, ended = 0, answers = 0, of_second = 0;
     for (int i = 0, status; i < clients; i++)
         if (wait(&status) < 0 || status != 0)
             fail("a client", status);
@@ -284,9 +294,14 @@ int main(int argc, char **argv)
         begun = s->begun < begun ? s->begun : begun;
         ended = s->ended > ended ? s->ended : ended;
         answers += s->answers;
+        of_second += i % 2 == 1 ? s->answers : 0;
     }
     seen = (void *)memory;
-    printf("{\"answers\": %.0f, \"per_second\": %.1f", answers, answers / (ended - begun) * 1e6);
+    if (strchr(argv[2], ',') != NULL)
+        printf("{\"of_second\": %.4f, ", of_second / answers);
+    else
+        printf("{");
+    printf("\"answers\": %.0f, \"per_second\": %.1f", answers, answers / (ended - begun) * 1e6);
     if (seen->samples) {
         qsort(seen->us, seen->samples, sizeof(float), by_size);
         printf(", \"median_us\": %.3f, \"p99_us\": %.3f", seen->us[seen->samples / 2], seen->us[seen->samples * 99 / 100]);

@@ -629,6 +629,13 @@ impl Library {
         self.methods.iter().map(Method::buffered).sum()
     }
 
+    /// Packets of `bmi_weir` that are not sealed with its key, or are damaged.
+    #[must_use]
+    pub fn packets_refused(&self) -> u64 {
+        let of_weir = |method: &Method| if let Method::Weir(weir) = method { weir.packets_refused() } else { 0 };
+        self.methods.iter().map(of_weir).sum()
+    }
+
     /// Somebody is about to sleep on the methods' descriptors. False: do not.
     pub fn arm(&mut self) -> bool {
         self.methods.iter_mut().all(Method::arm)

@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> u8 {
         Err(error) => Err(error),
         // One list is enough of all processes of a job.
         Ok(_) if args.list && Part::of(&Env::from_process(), true) == Part::Silent => Ok(EXIT_DONE),
-        Ok(_) if args.list && args.json => print(&format!("{}\n", operation::list_json())),
+        Ok(_) if args.list && args.telling.json => print(&format!("{}\n", operation::list_json())),
         Ok(_) if args.list => print(&operation::list()),
         Ok(settings) if args.launches.is_some() => launches(&settings),
         Ok(_) if !args.launcher.is_empty() => {
@@ -92,7 +92,7 @@ fn launches(settings: &Settings) -> Result<u8> {
     };
     for number in 1..=count {
         let before = launches_in(dir);
-        if !args.quiet && !args.json {
+        if !args.telling.quiet && !args.telling.json {
             eprintln!("launch {number} of {count}");
         }
         let mut command = Command::new(&start[0]);
@@ -102,7 +102,7 @@ fn launches(settings: &Settings) -> Result<u8> {
             command.arg("--append");
         }
         command.arg(typed::OPTION).arg(typed::one_word(&typed::own()));
-        if args.json {
+        if args.telling.json {
             // One document is promised: that of the run, at the end.
             command.arg("--quiet").stdout(Stdio::null());
         }
@@ -133,11 +133,11 @@ fn launches(settings: &Settings) -> Result<u8> {
         }
     }
     let reader = Reader::open(dir).map_err(|error| BenchError::Told(error.to_string()))?;
-    if args.json {
+    if args.telling.json {
         return print_json(reader.run());
     }
     let code = print(&show::launches(reader.run()))?;
-    if !args.quiet {
+    if !args.telling.quiet {
         eprintln!("{}", next(dir));
     }
     Ok(code)
@@ -390,7 +390,12 @@ pub(crate) struct Manner {
 
 impl From<&Args> for Manner {
     fn from(args: &Args) -> Manner {
-        Manner { output: args.output.clone(), json: args.json, quiet: args.quiet, of_several: args.of_several }
+        Manner {
+            output: args.output.clone(),
+            json: args.telling.json,
+            quiet: args.telling.quiet,
+            of_several: args.of_several,
+        }
     }
 }
 

@@ -100,6 +100,23 @@ Environment:
 /// The option, for this program itself, of a launch that is one of several.
 pub(crate) const OF_SEVERAL: &str = "of-several";
 
+/// How a run is named and told: the same for all that measure.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Telling {
+    /// A line about the run, kept in its folder
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Short name of the machine; its first node's name if not given
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
+    /// Answer with one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Show no progress; warnings stay
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
 /// Measure a machine: time distributions of every operation, at every process, on a global clock
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -193,18 +210,9 @@ pub struct Args {
     /// Start so many launches of the command after --, or of the ranks themselves with --transport weir
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub launches: Option<u32>,
-    /// A line about the run, kept in its folder
-    #[arg(long, value_name = "TEXT")]
-    pub title: Option<String>,
-    /// Short name of the machine; its first node's name if not given
-    #[arg(long, value_name = "NAME")]
-    pub machine: Option<String>,
-    /// Answer with one JSON document
-    #[arg(long)]
-    pub json: bool,
-    /// Show no progress; warnings stay
-    #[arg(short, long)]
-    pub quiet: bool,
+    /// How the run is named and told.
+    #[command(flatten)]
+    pub telling: Telling,
     /// List all operations, with what each times, and end; with --json as one JSON document
     #[arg(long)]
     pub list: bool,

@@ -302,10 +302,10 @@ fn head<M: Machine>(
     let per_sample = weir_stats::Sample::durations(lengths.collect());
     let per_sample = per_sample.map(|s| collect::record_of(&weir_stats::Summary::of(&s)));
     let per_sample = per_sample.map_err(|error| BenchError::machine("overhead", error))?;
-    let name = settings.args.machine.clone().unwrap_or_else(|| facts[0].node.name.clone());
+    let name = settings.args.telling.machine.clone().unwrap_or_else(|| facts[0].node.name.clone());
     let mut run = Run::new(&name);
     run.tool = Tool { name: "weir bench".into(), version: env!("CARGO_PKG_VERSION").into() };
-    run.title.clone_from(&settings.args.title);
+    run.title.clone_from(&settings.args.telling.title);
     run.created_utc = Some(now_utc());
     run.command.clone_from(&about.command);
     run.nodes = nodes(facts, layout, &qualities);

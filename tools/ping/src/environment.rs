@@ -1,7 +1,7 @@
 //! What of this shell's settings an end on another host is started with.
 
 /// Settings that a job's launcher would hand on, and that mean the same on every host; not the key, which would show in lists of processes.
-const HANDED_ON: [&str; 9] = [
+const HANDED_ON: [&str; 10] = [
     "WEIR_KEY_FILE",
     "WEIR_PORT",
     "WEIR_IFACE",
@@ -11,6 +11,7 @@ const HANDED_ON: [&str; 9] = [
     "WEIR_OFFLOAD",
     "WEIR_XDP",
     "WEIR_CONGESTION",
+    "WEIR_BMI_OPEN",
 ];
 
 /// The words before the command: `env NAME=VALUE ...`, quoted, as agents put the words they are given into one line for a shell; nothing without settings.

@@ -1,11 +1,11 @@
 //! `cargo xtask bench bmi`: requests and answers over BMI beside raw sockets, and beside the original libraries where they are; one server and many clients at once
-//! are in [`super::serverload`], many messages one way in [`super::bulk`].
+//! are in [`super::serverload`], many messages one way in [`super::bulk`], what is sent to many, and clients that come and go or are idle, in [`super::many`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::beside::{Common, Told, about_json, bar, failures, head, launches_json, spread, wanted};
 use super::measure::Spread;
-use super::{bulk, serverload};
+use super::{bulk, many, serverload};
 use crate::lab::{self, Lab, Wire};
 use crate::paths::Paths;
 use crate::process::{run_limited, run_quiet};
@@ -99,10 +99,12 @@ pub enum Build {
     Radix,
 }
 
-const SIDES: [Side; 9] = [
+const SIDES: [Side; 11] = [
     Side { name: "bmi_tcp", scheme: "tcp", build: Build::Ours, env: &[] },
     Side { name: "bmi_weir, packets", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "udp")] },
     Side { name: "bmi_weir, shared memory", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "shm")] },
+    Side { name: "bmi_weir and bmi_tcp", scheme: "weir,tcp", build: Build::Ours, env: &[] },
+    Side { name: "bmi_tcp and bmi_weir", scheme: "tcp,weir", build: Build::Ours, env: &[] },
     Side { name: "OrangeFS's bmi_tcp", scheme: "tcp", build: Build::OrangeFs, env: &[] },
     Side { name: "radix-io's bmi_tcp", scheme: "tcp", build: Build::Radix, env: &[] },
     Side { name: "ZeroMQ", scheme: "zmq", build: Build::Ours, env: &[] },
@@ -115,6 +117,8 @@ impl Side {
     fn is_of(&self, cell: &Cell) -> bool {
         match self.name {
             "bmi_weir, shared memory" => !cell.veth,
+            // Every other client asks by the second.
+            "bmi_weir and bmi_tcp" | "bmi_tcp and bmi_weir" => cell.clients > 1,
             // Whoever sends many datagrams at once without looking after them loses some.
             "raw UDP" => cell.window == 1,
             _ => true,
@@ -157,8 +161,10 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let loads = serverload::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id));
     let loads: Vec<serverload::Cell> = loads.collect();
     let bulks: Vec<bulk::Cell> = bulk::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
-    if cells.is_empty() && loads.is_empty() && bulks.is_empty() {
+    let crowds: Vec<many::Cell> = many::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
+    if cells.is_empty() && loads.is_empty() && bulks.is_empty() && crowds.is_empty() {
         let loads = serverload::CELLS.iter().map(|cell| cell.id).chain(bulk::CELLS.iter().map(|cell| cell.id));
+        let loads = loads.chain(many::CELLS.iter().map(|cell| cell.id));
         let all: Vec<&str> = CELLS.iter().map(|cell| cell.id).chain(loads).collect();
         bail!("no cell has such a name; there are {}", all.join(", "));
     }
@@ -170,6 +176,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     };
     let programs = build(!cells.is_empty(), &["exchange.c", "others.c"])?;
     let bulk_programs = build(!bulks.is_empty(), &["bulk.c"])?;
+    let many_programs = build(!crowds.is_empty(), &["many.c"])?;
     let libraries = libraries(options, &folder);
     let mut about = options.common.about(paths, how);
     about.extend(options.others());
@@ -178,6 +185,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let each = |cell: &Cell| sides.iter().filter(|side| side.is_of(cell)).count();
     let exchanges = cells.iter().map(each).sum::<usize>() * options.common.launches as usize;
     let others = serverload::launches(options, &loads, &libraries) + bulk::launches(options, &bulks, &bulk_programs);
+    let others = others + many::launches(options, &crowds, &many_programs);
     let bar = bar(exchanges + others)?;
     let results = measure(options, &cells, &sides, &programs, &bar)?;
     let served = match loads.as_slice() {
@@ -185,12 +193,14 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
         loads => serverload::measure(options, loads, &weir(paths, options)?, &libraries, &bar)?,
     };
     let carried = bulk::measure(options, &bulks, &bulk_programs, &bar)?;
+    let crowded = many::measure(options, &crowds, &many_programs, &bar)?;
     bar.finish_and_clear();
     let page = page(&results, &cells, &sides, &about)
         + &serverload::section(&served, &loads, &libraries)
-        + &bulk::section(&carried, &bulks, &bulk_programs);
+        + &bulk::section(&carried, &bulks, &bulk_programs)
+        + &many::section(&crowded, &crowds, &many_programs);
     let json = json!({
-        "about": about_json(&about), "cells": to_json(&results), "serverload": serverload::to_json(&served), "bulk": bulk::to_json(&carried),
+        "about": about_json(&about), "cells": to_json(&results), "serverload": serverload::to_json(&served), "bulk": bulk::to_json(&carried), "many": many::to_json(&crowded),
     });
     options.common.publish(paths, &options.name, &page, &json)
 }
@@ -284,8 +294,29 @@ fn measure(
 /// Servers listen from here on, each at a port of its own: none waits for what the one before has left.
 const FIRST_PORT: u16 = 23_400;
 
+/// Of a server with two methods the second listens so much higher.
+const SECOND_PORT: u16 = 500;
+
 /// A server, which is gone with this.
-pub struct Server(pub Child);
+pub struct Server(Child);
+
+impl Server {
+    /// Starts one and waits until it says that it is ready; what else it says can be read.
+    ///
+    /// # Errors
+    /// If it does not start, or ends.
+    pub fn start(command: &mut Command) -> Result<(Server, BufReader<ChildStdout>)> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut server = Server(child.context("the server does not start")?);
+        let mut said = BufReader::new(server.0.stdout.take().context("no output")?);
+        let mut line = String::new();
+        said.read_line(&mut line)?;
+        if !line.starts_with("ready") {
+            bail!("the server ended");
+        }
+        Ok((server, said))
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -325,14 +356,11 @@ fn launch(options: &Options, cell: &Cell, side: &Side, program: &Path, lab: Opti
         Some(lab) => lab.data_address(0)?,
         None => "127.0.0.1".to_owned(),
     };
-    let url = format!("{}://{host}:{port}", side.scheme);
-    let server = on(0)?.args(["serve", &url]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let mut server = Server(server.context("the server does not start")?);
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.take().context("no output")?).read_line(&mut line)?;
-    if !line.starts_with("ready") {
-        bail!("the server ended");
-    }
+    // (`bmi_weir` takes the TCP port of its number, too.)
+    let ports = (port..).step_by(usize::from(SECOND_PORT));
+    let urls = side.scheme.split(',').zip(ports).map(|(scheme, port)| format!("{scheme}://{host}:{port}"));
+    let url = urls.collect::<Vec<_>>().join(",");
+    let _server = Server::start(on(0)?.args(["serve", &url]))?;
     let numbers = [cell.bytes, cell.clients, cell.window].map(|number| number.to_string());
     let mut ask = on(1)?;
     ask.args(["ask", &url]).args(numbers).arg(seconds.to_string());
@@ -349,7 +377,7 @@ fn of(results: &Results, cell: &Cell, side: &Side, key: &str) -> Option<Spread> 
 
 fn page(results: &Results, cells: &[Cell], sides: &[Side], about: &[(String, String)]) -> String {
     let intro = "A request is an unexpected message, its answer has as many bytes (`tests/bmi/exchange.c`). Raw TCP: blocking clients with TCP_NODELAY, a server with epoll.\n\
-        Raw UDP: a datagram each way, nothing looked after. ZeroMQ (DEALER, ROUTER) and nng (REQ, REP, a context for each request under way) go by TCP (`tests/bmi/others.c`). BMI programs test with an idle time of 10 ms, as the originals' own do.\n";
+        Raw UDP: a datagram each way, nothing looked after. ZeroMQ (DEALER, ROUTER) and nng (REQ, REP, a context for each request under way) go by TCP (`tests/bmi/others.c`). BMI programs test with an idle time of 10 ms, as the originals' own do. Where a server has two methods, half of its clients ask by each; the share is that of the answers which went by the second.\n";
     let mut text = head("BMI: requests and answers", intro, about);
     for cell in cells {
         let (key, unit) = cell.metric();
@@ -376,7 +404,9 @@ fn row(results: &Results, cell: &Cell, side: &Side, raw: Option<Spread>) -> Stri
     let times = raw.map_or_else(|| "-".to_owned(), |raw| format!("{:.2}", s.median / raw.median));
     let number = |value: f64| if cell.window == 1 { format!("{value:.2}") } else { format!("{value:.0}") };
     let (median, min, max) = (number(s.median), number(s.min), number(s.max));
-    format!("| {}{failed} | {median} ({min} to {max}) | {p99} | {times} |\n", side.name)
+    let second =
+        of(results, cell, side, "of_second").map_or_else(String::new, |s| format!(", {:.2} by the second", s.median));
+    format!("| {}{second}{failed} | {median} ({min} to {max}) | {p99} | {times} |\n", side.name)
 }
 
 fn to_json(results: &Results) -> Value {
@@ -392,7 +422,7 @@ mod tests {
 
     #[test]
     fn the_program_is_there_and_each_cell_has_a_rival() {
-        for source in ["exchange.c", "others.c", "bulk.c"] {
+        for source in ["exchange.c", "others.c", "bulk.c", "many.c"] {
             assert!(Paths::find().root.join("tests/bmi").join(source).is_file(), "{source}");
         }
         for cell in &CELLS {

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -26,18 +25,25 @@ pub struct Cell {
     count: u32,
     /// Two hosts with links of 100 Mbit/s; else one host.
     slow: bool,
+    /// In parts of 64, receives posted before them or behind.
+    parts: Option<&'static str>,
 }
 
 const fn bandwidth(id: &'static str, bytes: u32, count: u32) -> Cell {
-    Cell { id, bytes, count, slow: true }
+    Cell { id, bytes, count, slow: true, parts: None }
 }
 
 const fn outstanding(id: &'static str, count: u32) -> Cell {
-    Cell { id, bytes: 1000, count, slow: false }
+    Cell { id, bytes: 1000, count, slow: false, parts: None }
 }
 
-/// All of them: 1 MB of short messages and 10 MB of long ones, as in Carns' thesis (5.2.1); and up to a million operations that are outstanding at once.
-pub const CELLS: [Cell; 10] = [
+const fn in_parts(id: &'static str, parts: &'static str) -> Cell {
+    Cell { id, bytes: 1000, count: 20_000, slow: false, parts: Some(parts) }
+}
+
+/// All of them: 1 MB of short messages and 10 MB of long ones, as in Carns' thesis (5.2.1); up to a million operations that are outstanding at once; and receives
+/// posted before the message comes and after.
+pub const CELLS: [Cell; 12] = [
     bandwidth("100mbit/bandwidth/100", 100, 10_000),
     bandwidth("100mbit/bandwidth/500", 500, 2_000),
     bandwidth("100mbit/bandwidth/1000", 1_000, 1_000),
@@ -48,18 +54,25 @@ pub const CELLS: [Cell; 10] = [
     outstanding("host/outstanding/10000", 10_000),
     outstanding("host/outstanding/100000", 100_000),
     outstanding("host/outstanding/1000000", 1_000_000),
+    in_parts("host/parts/posted", "posted"),
+    in_parts("host/parts/late", "late"),
 ];
 
 /// A way of carrying them.
 #[derive(Clone, Copy, Debug)]
-struct Side {
-    name: &'static str,
-    scheme: &'static str,
-    build: Build,
-    env: &'static [(&'static str, &'static str)],
+pub struct Side {
+    /// In tables.
+    pub name: &'static str,
+    /// Of its URLs.
+    pub scheme: &'static str,
+    /// Which program.
+    pub build: Build,
+    /// Its settings.
+    pub env: &'static [(&'static str, &'static str)],
 }
 
-const SIDES: [Side; 6] = [
+/// All of them; the second and third are one method by two ways.
+pub const SIDES: [Side; 6] = [
     Side { name: "bmi_tcp", scheme: "tcp", build: Build::Ours, env: &[] },
     Side { name: "bmi_weir, packets", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "udp")] },
     Side { name: "bmi_weir, shared memory", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "shm")] },
@@ -69,7 +82,7 @@ const SIDES: [Side; 6] = [
 ];
 
 /// A stream of the same bytes without heads.
-const RAW: &str = "raw TCP";
+pub const RAW: &str = "raw TCP";
 
 impl Side {
     fn is_of(&self, cell: &Cell, programs: &BTreeMap<Build, PathBuf>) -> bool {
@@ -135,16 +148,9 @@ fn launch(
     let url = format!("{}://{host}:{port}", side.scheme);
     let numbers = [cell.bytes, cell.count].map(|number| number.to_string());
     let mut take = plain_command(lab, 0, program, side.env)?;
-    take.args(["take", &url]).args(&numbers).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut taker = Server(take.spawn().context("the taker does not start")?);
-    let mut said = BufReader::new(taker.0.stdout.take().context("no output")?);
-    let mut line = String::new();
-    said.read_line(&mut line)?;
-    if !line.starts_with("ready") {
-        bail!("the taker ended");
-    }
+    let (_taker, mut said) = Server::start(take.args(["take", &url]).args(&numbers).args(cell.parts))?;
     let mut give = plain_command(lab, 1, program, side.env)?;
-    let outcome = run_limited(give.args(["give", &url]).args(&numbers), LIMIT)?;
+    let outcome = run_limited(give.args(["give", &url]).args(&numbers).args(cell.parts), LIMIT)?;
     if !outcome.ok() {
         bail!("{}", outcome.cause());
     }
@@ -159,6 +165,7 @@ fn told(give: &Value, take: &Value) -> Value {
     json!({
         "mbit": give["bytes_per_second"].as_f64().map(|rate| rate * 8.0 / 1e6), "us": give["us"],
         "give_cpu_us": give["cpu_us"], "take_cpu_us": take["cpu_us"],
+        "give_immediate": give["immediate"], "take_immediate": take["immediate"],
         "give_instructions": give["instructions"], "take_instructions": take["instructions"],
     })
 }
@@ -168,11 +175,13 @@ pub fn section(results: &Results, cells: &[Cell], programs: &BTreeMap<Build, Pat
     let mut text = String::new();
     if !cells.is_empty() {
         text += "\nMany messages one way, all posted before the first is asked for (`tests/bmi/bulk.c`); raw TCP: a stream of the same bytes without heads. A time is from the first post to the receiver's word that it \
-            has all. Processor time is of the process, in user and kernel mode, instructions of it in user mode only; both for each message, of the sender and of the receiver.\n";
+            has all. Processor time is of the process, in user and kernel mode, instructions of it in user mode only; both for each message, of the sender and of the receiver. In parts: 64 messages, whose receives are posted before the sender is told to begin, or when it says that it has sent them.\n";
     }
     for cell in cells {
         let _ = writeln!(text, "\n## {}: {} messages of {} bytes\n", cell.id, cell.count, cell.bytes);
-        text += if cell.slow {
+        text += if cell.parts.is_some() {
+            "| | median of launches (least to most), us a message | CPU, us | instructions | posts complete at once |\n|---|---|---|---|---|\n"
+        } else if cell.slow {
             "| | median of launches (least to most), Mbit/s | of raw TCP's | CPU, us | instructions |\n|---|---|---|---|---|\n"
         } else {
             "| | median of launches (least to most), us a message | of that with 1000 | CPU, us | instructions | of those with 1000 |\n|---|---|---|---|---|---|\n"
@@ -193,7 +202,11 @@ fn row(results: &Results, cell: &Cell, side: &Side) -> String {
     let failed = failures(all);
     let key = if cell.slow { "mbit" } else { "us" };
     let Some(s) = spread(all, key) else {
-        return format!("| {}{failed} |{}\n", side.name, " - |".repeat(if cell.slow { 4 } else { 5 }));
+        return format!(
+            "| {}{failed} |{}\n",
+            side.name,
+            " - |".repeat(if cell.slow || cell.parts.is_some() { 4 } else { 5 })
+        );
     };
     let ratio = |a: Option<f64>, b: Option<f64>| {
         a.zip(b.filter(|b| *b > 0.0)).map_or_else(|| "-".to_owned(), |(a, b)| format!("{:.3}", a / b))
@@ -208,6 +221,10 @@ fn row(results: &Results, cell: &Cell, side: &Side) -> String {
     if cell.slow {
         let share = ratio(Some(s.median), of(cell.id, RAW, key));
         return format!("{head} {share} | {cpu} | {instructions} |\n");
+    }
+    if cell.parts.is_some() {
+        let immediate = both("give_immediate", "take_immediate", 2);
+        return format!("{head} {cpu} | {instructions} | {immediate} |\n");
     }
     let few = "host/outstanding/1000";
     let same = |key: &str| ratio(of(cell.id, side.name, key), of(few, side.name, key));
@@ -227,8 +244,7 @@ mod tests {
 
     #[test]
     fn bandwidth_is_beside_raw_tcp_and_many_beside_few() {
-        let give =
-            |us: f64, n: Option<f64>| json!({"bytes_per_second": 1e9 / us, "us": us, "cpu_us": 2.0, "instructions": n});
+        let give = |us: f64, n: Option<f64>| json!({"bytes_per_second": 1e9 / us, "us": us, "cpu_us": 2.0, "instructions": n, "immediate": 1.0});
         let mut results = Results::new();
         let mut add = |cell: &Cell, side, us, n| {
             results.insert((cell.id, side), vec![Ok(told(&give(us, n), &give(us, n)))]);
@@ -237,9 +253,11 @@ mod tests {
         add(&CELLS[2], RAW, 80.0, None);
         add(&CELLS[2], "bmi_tcp", 100.0, None);
         add(few, "bmi_tcp", 2.0, Some(100.0));
+        add(&CELLS[11], "bmi_tcp", 4.0, None);
         add(many, "bmi_tcp", 3.0, Some(105.0));
         let programs = BTreeMap::from([(Build::Ours, PathBuf::new())]);
-        let text = section(&results, &[CELLS[2], *many], &programs);
+        let text = section(&results, &[CELLS[2], *many, CELLS[11]], &programs);
+        assert!(text.contains("| bmi_tcp | 4.00 (4.00 to 4.00) | 2.00, 2.00 | -, - | 1.00, 1.00 |"), "{text}");
         assert!(text.contains("| bmi_tcp | 80.00 (80.00 to 80.00) | 0.800 | 2.00, 2.00 | -, - |"), "{text}");
         assert!(
             text.contains("| bmi_tcp | 3.00 (3.00 to 3.00) | 1.500 | 2.00, 2.00 | 105, 105 | 1.050, 1.050 |"),

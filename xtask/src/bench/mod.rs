@@ -8,6 +8,7 @@ pub mod cells;
 pub mod counts;
 pub mod cut;
 pub mod emulator;
+mod many;
 pub mod measure;
 pub mod nas;
 pub mod ranks;

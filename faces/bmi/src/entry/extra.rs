@@ -26,6 +26,7 @@ pub struct Statistics {
     addresses: u64,
     buffered_bytes: u64,
     connections_refused: u64,
+    packets_refused: u64,
 }
 
 /// `WEIR_BMI_descriptor`.
@@ -66,7 +67,7 @@ pub extern "C" fn WEIR_BMI_timeout(id: i64, ms: c_int, context: i64) -> c_int {
 pub unsafe extern "C" fn WEIR_BMI_statistics(out: *mut Statistics, bytes: usize) -> c_int {
     int(|| {
         let now = within(|library| {
-            let (buffered_bytes, t) = (library.buffered(), &library.t);
+            let (buffered_bytes, packets_refused, t) = (library.buffered(), library.packets_refused(), &library.t);
             let c = t.counters;
             Ok(Statistics {
                 sends: c.sends[0],
@@ -80,6 +81,7 @@ pub unsafe extern "C" fn WEIR_BMI_statistics(out: *mut Statistics, bytes: usize)
                 addresses: t.addrs.len() as u64,
                 buffered_bytes,
                 connections_refused: c.refused,
+                packets_refused,
             })
         })?;
         if out.is_null() {

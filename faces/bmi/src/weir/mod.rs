@@ -211,6 +211,12 @@ impl Weir {
         if self.server { u16::from_be_bytes([name[2], name[3]]) } else { 0 }
     }
 
+    /// Packets that came and are not sealed with its key, or are damaged.
+    #[must_use]
+    pub fn packets_refused(&self) -> u64 {
+        self.ep.packets_refused()
+    }
+
     /// Readable when something is to be collected, once armed.
     #[must_use]
     pub fn fd(&self) -> RawFd {

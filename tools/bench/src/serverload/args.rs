@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::error::{BenchError, Result};
+use crate::options::Telling;
 use crate::sizes;
 use crate::sys::bmi::Dialect;
 
@@ -119,18 +120,9 @@ pub struct ServerloadArgs {
     /// Seed of the order of cells, and of when requests are due
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// A line about the run, kept in its folder
-    #[arg(long, value_name = "TEXT")]
-    pub title: Option<String>,
-    /// Short name of the machine; its first node's name if not given
-    #[arg(long, value_name = "NAME")]
-    pub machine: Option<String>,
-    /// Answer with one JSON document
-    #[arg(long)]
-    pub json: bool,
-    /// Show no progress; warnings stay
-    #[arg(short, long)]
-    pub quiet: bool,
+    /// How the run is named and told.
+    #[command(flatten)]
+    pub telling: Telling,
     /// Do what standard input says
     #[arg(long, hide = true)]
     pub part: bool,

@@ -49,7 +49,7 @@ fn duration(ns: i64) -> Duration {
 }
 
 fn unanswered(count: usize, timeout: Duration) -> BenchError {
-    let requests = if count == 1 { "a request was" } else { "requests were" };
+    let requests = if count == 1 { "request was" } else { "requests were" };
     let text = format!("{count} {requests} not answered within {} s (--timeout)", timeout.as_secs_f64());
     BenchError::machine("waiting for answers", text)
 }

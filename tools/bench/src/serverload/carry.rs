@@ -22,6 +22,11 @@ pub trait Serving {
     /// # Errors
     /// What carries them is broken; that a client is gone is no error.
     fn turn(&mut self, idle: Duration) -> Result<u64>;
+
+    /// Packets that came so far and were dropped because they are not sealed with this process's key, or are damaged.
+    fn refused(&self) -> u64 {
+        0
+    }
 }
 
 /// A client.
@@ -114,6 +119,10 @@ impl Serving for BmiServer {
             self.bmi.collect(if taken == 0 { idle_ms } else { 0 }, |_, _, _| {})?;
         }
         Ok(taken as u64)
+    }
+
+    fn refused(&self) -> u64 {
+        self.bmi.refused()
     }
 }
 

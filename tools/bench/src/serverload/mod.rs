@@ -12,6 +12,7 @@ mod ask;
 mod carry;
 mod crew;
 mod fairness;
+mod key;
 mod lead;
 mod part;
 mod record;
@@ -106,9 +107,13 @@ fn launch(
     number: u32,
 ) -> Result<u8> {
     let (several, last) = (args.launches > 1, number == args.launches);
-    let manner =
-        Manner { output: args.output.clone(), json: args.json, quiet: args.quiet, of_several: several && !last };
-    if several && !args.quiet && !args.json {
+    let manner = Manner {
+        output: args.output.clone(),
+        json: args.telling.json,
+        quiet: args.telling.quiet,
+        of_several: several && !last,
+    };
+    if several && !args.telling.quiet && !args.telling.json {
         eprintln!("launch {number} of {}", args.launches);
     }
     let mut watcher = manner.watcher();
@@ -117,10 +122,10 @@ fn launch(
         return Ok(EXIT_INTERRUPTED);
     };
     // One document is promised: that of the run, at the end.
-    if args.json && !last && report.complete {
+    if args.telling.json && !last && report.complete {
         return Ok(if book::fit(&mut report, &asked.stop, watcher.as_mut())? { EXIT_DONE } else { EXIT_INTERRUPTED });
     }
-    let all = (several && last && !args.json && report.complete).then(|| show::launches(&report.run));
+    let all = (several && last && !args.telling.json && report.complete).then(|| show::launches(&report.run));
     let code = conclude(report, &manner, &asked.stop, watcher)?;
     match all {
         Some(all) => print(&all).map(|_| code),

@@ -12,6 +12,7 @@ use crate::sys::process;
 
 use super::ask::{self, IDLE, Monotonic, Time};
 use super::carry::{Asking, BmiClient, BmiServer, Serving};
+use super::key;
 use super::sockets::{SocketClient, SocketServer};
 use super::words::{Order, Report, Stack};
 
@@ -144,12 +145,24 @@ fn serve(orders: &Receiver<Result<Order>>, stack: &Stack, address: &str, port: O
     }
 }
 
+/// Why the first request was not answered: a server does not answer who has another key, nor say so to him.
+fn unanswered(error: BenchError, stack: &Stack, url: &str) -> BenchError {
+    match key::told(stack) {
+        Some(key) => BenchError::machine(
+            format!("{url} answers nothing"),
+            format!("{error}; here is {key}, is it the server's?"),
+        ),
+        None => error,
+    }
+}
+
 fn client(orders: &Receiver<Result<Order>>, stack: &Stack, url: &str, timeout_ms: u64) -> Result<()> {
     let mut asking: Box<dyn Asking> =
         if stack.is_sockets() { Box::new(SocketClient::new(url)?) } else { Box::new(BmiClient::new(stack, url)?) };
     // The first one makes the connection.
     let now = Monotonic.now_ns();
-    ask::round(asking.as_mut(), &Monotonic, now, 8, Duration::from_millis(timeout_ms))?;
+    let first = ask::round(asking.as_mut(), &Monotonic, now, 8, Duration::from_millis(timeout_ms));
+    first.map_err(|error| unanswered(error, stack, url))?;
     say(&ready(0));
     loop {
         // Nobody looks after a library that needs to be called meanwhile: it is called now and then.

@@ -102,10 +102,10 @@ fn service(loops: Loop, measured: &Measured, cell: &Cell) -> Service {
 /// The run and its launch, before anything is measured.
 #[must_use]
 pub fn head(args: &ServerloadArgs, stack: &Stack, facts: &[Facts], layout: &Layout) -> (Run, Launch) {
-    let name = args.machine.clone().unwrap_or_else(|| facts[0].node.name.clone());
+    let name = args.telling.machine.clone().unwrap_or_else(|| facts[0].node.name.clone());
     let mut run = Run::new(&name);
     run.tool = Tool { name: "weir bench".into(), version: env!("CARGO_PKG_VERSION").into() };
-    run.title.clone_from(&args.title);
+    run.title.clone_from(&args.telling.title);
     run.created_utc = Some(run::now_utc());
     run.command = typed::words(None);
     run.nodes = run::nodes(facts, layout, &[]);

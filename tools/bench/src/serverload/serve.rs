@@ -15,7 +15,10 @@ use crate::sys::process;
 
 use super::ask::IDLE;
 use super::words::{Place, Stack};
-use super::{Around, part, stack};
+use super::{Around, key, part, stack};
+
+/// How often it looks whether somebody is refused.
+const LOOK: Duration = Duration::from_millis(200);
 
 const EXAMPLES: &str = "Examples:
   on n1:  weir bench serverload serve weir://n1:4000
@@ -25,7 +28,7 @@ const EXAMPLES: &str = "Examples:
 It says where it serves as soon as clients may come, and at its end what requests cost it. Ctrl-C or SIGTERM ends it in good order, with exit code 0. Clients may come and go; those of several \
 commands at once are all served.
 
-It answers whoever reaches it and, for weir, has the same key.";
+It answers whoever reaches it and, for weir, has the same key: which it has is in its first lines. When packets come that are not sealed with it, it says so once, and at its end how many there were.";
 
 /// Serve by itself, for clients that others start with --server
 #[derive(Clone, Debug, clap::Args)]
@@ -65,19 +68,55 @@ pub fn run(args: &ServeArgs, around: &Around<'_>) -> Result<u8> {
     let asked = stop::listen(Then::Look, EXIT_INTERRUPTED)?;
     let (mut serving, port) = part::listen_at(&stack, &place.host, place.port)?;
     let url = place.with_port(port);
-    say(&if args.json { json!({ "serving": url }).to_string() } else { format!("serving at {url}") })?;
+    let key = key::told(&stack);
+    say(&if args.json { json!({ "serving": url, "key": key }).to_string() } else { format!("serving at {url}") })?;
+    if let Some(key) = key.as_ref().filter(|_| !args.json) {
+        say(&format!("to whoever has {key}"))?;
+    }
+    let mut strangers = Strangers::default();
     let (begun, used_ns, mut requests) = (Instant::now(), process::cpu_ns(), 0);
     while !asked.stop.load(Ordering::Relaxed) && end.is_none_or(|end| begun.elapsed() < end) {
         requests += serving.turn(IDLE)?;
+        strangers.look(|| serving.refused(), key.as_deref());
     }
+    let refused = serving.refused();
     let cpu_ns = (requests > 0).then(|| (process::cpu_ns() - used_ns) as f64 / requests as f64);
     let (seconds, peak_bytes) = (begun.elapsed().as_secs_f64(), host::peak_memory_bytes());
     say(&if args.json {
-        json!({ "seconds": seconds, "requests": requests, "cpu_ns": cpu_ns, "peak_bytes": peak_bytes }).to_string()
+        json!({ "seconds": seconds, "requests": requests, "cpu_ns": cpu_ns, "peak_bytes": peak_bytes, "refused": refused }).to_string()
     } else {
-        told(seconds, requests, cpu_ns, peak_bytes)
+        told(seconds, requests, cpu_ns, peak_bytes) + &of_strangers(refused)
     })?;
     Ok(EXIT_DONE)
+}
+
+/// Says once that somebody asks who has another key.
+#[derive(Default)]
+struct Strangers {
+    looked: Option<Instant>,
+    told: bool,
+}
+
+impl Strangers {
+    /// Looks now and then, until there is something to be said.
+    fn look(&mut self, refused: impl FnOnce() -> u64, key: Option<&str>) {
+        let Some(key) = key.filter(|_| !self.told) else { return };
+        if self.looked.is_some_and(|at| at.elapsed() < LOOK) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        if refused() > 0 {
+            self.told = true;
+            eprintln!("weir bench: packets come that are not sealed with {key}: who has another one is not answered");
+        }
+    }
+}
+
+fn of_strangers(refused: u64) -> String {
+    if refused == 0 {
+        return String::new();
+    }
+    format!("; {refused} packets were refused: not sealed with its key, or damaged")
 }
 
 fn say(line: &str) -> Result<()> {
@@ -101,6 +140,7 @@ mod tests {
             told(2.0, 10, Some(1500.0), Some(3 << 20)),
             "10 requests in 2.0 s, 1.5 us of processor time each, 3.0 MiB of memory at most"
         );
-        assert_eq!(told(2.0, 0, None, None), "0 requests in 2.0 s");
+        assert_eq!(told(2.0, 0, None, None) + &of_strangers(0), "0 requests in 2.0 s");
+        assert!(of_strangers(7).contains("7 packets were refused"));
     }
 }

@@ -35,6 +35,9 @@ impl Dialect {
 const INIT_SERVER: c_int = 1;
 /// Memory that is not of BMI_memalloc.
 const EXT_ALLOC: c_int = 2;
+/// Numbers of `struct WEIR_BMI_statistics` that are known here, and which of them is that of packets that were refused.
+const STATISTICS: usize = 12;
+const PACKETS_REFUSED: usize = 11;
 /// Requests and ends taken in one call.
 const AT_ONCE: usize = 64;
 
@@ -66,6 +69,7 @@ type TestContext =
 type TestUnexpected = unsafe extern "C" fn(c_int, *mut c_int, *mut Unexpected, c_int) -> c_int;
 type TestUnexpectedClass = unsafe extern "C" fn(c_int, *mut c_int, *mut Unexpected, u8, c_int) -> c_int;
 type UnexpectedFree = unsafe extern "C" fn(i64, *mut c_void) -> c_int;
+type Statistics = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
 type StatusString = unsafe extern "C" fn(c_int) -> *const c_char;
 
 /// `struct BMI_unexpected_info` (spec/bmi.md 1).
@@ -108,6 +112,8 @@ struct Functions {
     unexpected_free: UnexpectedFree,
     /// Of ours only.
     status: Option<StatusString>,
+    /// The same.
+    statistics: Option<Statistics>,
 }
 
 /// A peer, as the library names it.
@@ -183,6 +189,8 @@ impl Functions {
             unexpected_free: of!("BMI_unexpected_free"),
             // SAFETY: as above, of ours, which alone has it.
             status: unsafe { library.get::<StatusString>(b"bmi_status_string\0") }.ok().map(|found| *found),
+            // SAFETY: the same.
+            statistics: unsafe { library.get::<Statistics>(b"WEIR_BMI_statistics\0") }.ok().map(|found| *found),
         })
     }
 }
@@ -275,6 +283,16 @@ impl Bmi {
     #[must_use]
     pub fn open(&self) -> usize {
         self.held.len() - self.free.len()
+    }
+
+    /// Packets that were dropped because they are not sealed with this process's key, or are damaged; 0 of a library that does not say.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        let Some(statistics) = self.functions.statistics else { return 0 };
+        let mut all = [0u64; STATISTICS];
+        // SAFETY: the structure is of numbers of 64 bits; no more is written than there is room for.
+        let code = unsafe { statistics(all.as_mut_ptr().cast(), size_of_val(&all)) };
+        if code < 0 { 0 } else { all[PACKETS_REFUSED] }
     }
 
     /// What a post came to: nothing is under way if it is not 0.
