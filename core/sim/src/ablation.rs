@@ -41,10 +41,14 @@ pub enum Part {
     GrantOrder,
     /// Who waits too long gets a share whatever the order.
     GrantPatience,
+    /// Windows shrink when what they sent is marked.
+    MarkedWindows,
+    /// Less is granted when what comes is marked.
+    MarkedGrants,
 }
 
 /// All, in the order of the page.
-pub const ALL: [Part; 12] = [
+pub const ALL: [Part; 14] = [
     Part::RttProbes,
     Part::OneWayDelay,
     Part::SmallWindowTargets,
@@ -57,6 +61,8 @@ pub const ALL: [Part; 12] = [
     Part::GrantBudget,
     Part::GrantOrder,
     Part::GrantPatience,
+    Part::MarkedWindows,
+    Part::MarkedGrants,
 ];
 
 impl Part {
@@ -76,6 +82,8 @@ impl Part {
             Part::GrantBudget => "grant-budget",
             Part::GrantOrder => "grant-order",
             Part::GrantPatience => "grant-patience",
+            Part::MarkedWindows => "marked-windows",
+            Part::MarkedGrants => "marked-grants",
         }
     }
 
@@ -99,6 +107,8 @@ impl Part {
             }
             Part::GrantOrder => cfg.session.grant_overtake = 0,
             Part::GrantPatience => cfg.session.grant_patience = NEVER,
+            Part::MarkedWindows => cfg.mechanisms.marked_windows = false,
+            Part::MarkedGrants => cfg.mechanisms.marked_grants = false,
         }
     }
 }
