@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use weir_wire::frame::{self, Frame, Frames, Marked};
 
 use crate::hostile::{Two, meta};
-use crate::{Config, Level, RxMeta};
+use crate::congestion::{Acked, Congestion, Target};
+use crate::{Config, Level, RxMeta, Time};
 
 fn with_ecn() -> Config {
     Config { ecn: true, mtu_probing: false, ..Config::default() }
@@ -108,6 +109,45 @@ fn what_a_peer_claims_of_marks_that_cannot_be_is_refused_and_nothing_else_happen
     t.steps(20);
     assert_eq!(t.ends[0].counters().violations, 0);
     assert!(t.ends[0].peer_stats(crate::PeerId(0)).paths[0].window_bytes >= window / 2);
+}
+
+/// One round of a window that was full: one packet acknowledged, marked or not.
+fn round(c: &mut Target, seq: u32, marked: u32) -> u64 {
+    let at = Time(u64::from(seq) * 1_000_000);
+    c.on_sent(at, 1472, true, false);
+    c.on_ack(&Acked {
+        now: at.plus_ns(30_000),
+        bytes: 1472,
+        packets: 1,
+        marked,
+        rtt_ns: Some(30_000),
+        base_ns: 30_000,
+        newest_seq: seq,
+        sent_seq: seq,
+        sent_at: at,
+        oldest_sent_at: at,
+        mtu: 1472,
+    });
+    c.window()
+}
+
+// spec: P-6.28
+#[test]
+fn marks_end_slow_start_and_lower_the_window_and_without_them_it_grows() {
+    let mut c = Target::new(&with_ecn(), 1472);
+    let grown = round(&mut c, 1, 0);
+    assert_eq!(grown, 33 * 1472);
+    let halved = round(&mut c, 2, 1);
+    assert!(halved <= grown * 3 / 5, "{halved}");
+    assert!((3..20).all(|seq| round(&mut c, seq, 1) <= halved));
+    assert_eq!(round(&mut c, 20, 1), 2 * 1472, "never below two packets");
+    assert_eq!(c.marked_rounds(), 19);
+    let before = round(&mut c, 21, 0);
+    assert!(round(&mut c, 22, 0) > before);
+    let mut deaf = Config { ecn: true, ..Config::default() };
+    deaf.mechanisms.marked_windows = false;
+    let mut c = Target::new(&deaf, 1472);
+    assert!(round(&mut c, 1, 0) < round(&mut c, 2, 1));
 }
 
 // spec: P-6.31

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use weir_link::{Config, CongestionKind};
 
+use crate::mark_table;
 use crate::run::Report;
 use crate::scenario::EndpointSpec;
 use crate::spec::{MS, SEC, US};
@@ -125,6 +126,8 @@ pub fn points(endpoint: &EndpointSpec) -> Vec<Point> {
     all.extend(table::exchange_points(e, 1000, &[2, 8], &[10 * US, MS], &[300_000, 1 << 20], &[0, 10_000], 3));
     all.extend(table::exchange_points(e, 1000, &[2], &[10 * US, MS], &[4 << 20], &[0, 10_000], 3));
     all.extend(table::jitter_points(e, &delays, &[200 * US, MS, 5 * MS], &[0, 10_000], 16 << 20));
+    let marking = [(128, Some(32)), (64, Some(20))];
+    all.extend(mark_table::points(e, (&[8, 32], &[10 * US]), &[30_000, 64 << 10, 1 << 20], &marking, 2 << 20));
     all.extend(lossy(e));
     all.extend(collectives(e));
     all.extend(flows(e));

@@ -11,12 +11,12 @@ use crate::work::Workload;
 /// A port: packets that it takes, and how many that wait make it mark.
 pub type Port = (u32, Option<u32>);
 
-/// What `weir-sim table marks` shows. A mark is to be at a seventh of what the wires hold at least (RFC 8257, 4): over 1 ms at 24 packets of full length.
+/// What `weir-sim table marks` shows. A mark is to be at a seventh of what the wires hold at least (RFC 8257, 4): over 1 ms at 23 packets of full length.
 #[must_use]
 pub fn all(endpoint: &EndpointSpec) -> Vec<Point> {
     let (senders, lens) = (&[8, 16, 32][..], &[30_000, 64 << 10, 1 << 20]);
     let short = [(256, None), (128, None), (128, Some(32)), (64, None), (64, Some(20))];
-    let long = [(256, None), (128, None), (128, Some(48))];
+    let long = [(256, None), (128, None), (128, Some(32))];
     let mut all = points(endpoint, (senders, &[10 * US]), lens, &short, 2 << 20);
     all.extend(points(endpoint, (senders, &[MS]), lens, &long, 2 << 20));
     all
