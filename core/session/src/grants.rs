@@ -626,6 +626,8 @@ mod tests {
     fn marks_shrink_what_waits_in_queues_and_not_what_the_wires_hold() {
         let mut g = Grants::new(&Config::default());
         let mut now = 1_000_000_000;
+        // The first packet of all begins an interval.
+        g.measure(Time(now), PeerId(0), (1428, false), 0, 0);
         interval(&mut g, &mut now, 0, METER_NS);
         let (wire, whole) = (g.wire(4), g.budget());
         assert!(wire > 100_000 && whole > wire + 256 * 1024, "{wire} {whole}");

@@ -150,7 +150,7 @@ fn every_kind_of_packet_and_of_frame_has_an_example() {
         assert!(labels.contains(&label), "no example with `{label}`");
         found += 1;
     }
-    assert_eq!(found, 7 + 14, "kinds and frames");
+    assert_eq!(found, 7 + 15, "kinds and frames");
 }
 
 /// By another implementation of HKDF; that the crate derives the same, the packets show.
