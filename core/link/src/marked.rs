@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use weir_wire::frame::{self, Frame, Frames, Marked};
 
-use crate::hostile::{Two, meta};
 use crate::congestion::{Acked, Congestion, Target};
+use crate::hostile::{Two, meta};
 use crate::{Config, Level, RxMeta, Time};
 
 fn with_ecn() -> Config {

@@ -264,7 +264,7 @@ fn long_queue_marks() -> Outcome {
         right_once("packets marked", range, || {
             let network = net("hosts = 2\n[link]\nqueue = \"64p\"\nmark = \"20p\"\ndown = { rate = \"10m\" }")?;
             let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
-            nix::sys::socket::setsockopt(&source, nix::sys::socket::sockopt::IpTos, &tos)?;
+            nix::sys::socket::setsockopt(&source, nix::sys::socket::sockopt::Ipv4Tos, &tos)?;
             let to = sink.local_addr()?;
             // A header whose checksum is wrong would be dropped by the receiver's kernel.
             let count = receive_while(&network, &sink, |_| Ok(send_all(&source, to, 60)?))?.len() as u64;
