@@ -46,6 +46,27 @@ pub enum XdpUse {
     On,
 }
 
+/// Whether packets are sent as ECN-capable, and marks of switches heeded (spec/protocol.md 6.7). To hear of marks costs 2 to 3 % of a small message, and gains nothing where no switch marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EcnUse {
+    /// Never.
+    Off,
+    /// Where the kernel's TCP is set to DCTCP: then who runs this host says that its switches mark.
+    Auto,
+    /// Always.
+    On,
+}
+
+impl EcnUse {
+    /// Whether it is to be used on this host.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        let is_dctcp =
+            || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").is_ok_and(|s| s.trim() == "dctcp");
+        self == EcnUse::On || self == EcnUse::Auto && is_dctcp()
+    }
+}
+
 /// Settings of one endpoint. `Default` is what suits a process of a parallel job on a cluster.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -125,6 +146,8 @@ pub struct EngineConfig {
     pub lanes: LaneUse,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
     pub offload: bool,
+    /// Whether marks of switches are asked for and heeded (`WEIR_ECN`: auto, on, off).
+    pub ecn: EcnUse,
     /// Whether short packets go past the kernel's UDP (`WEIR_XDP`: off, auto, on). Off: it was not tried on real network cards yet (docs/lab/2026-11-25-xdp.md).
     pub xdp: XdpUse,
     /// Where the helper (`weir xdpd`) listens (`WEIR_XDP_SOCKET`).
@@ -180,6 +203,7 @@ impl Default for EngineConfig {
             carrier: CarrierUse::Auto,
             lanes: LaneUse::Auto,
             offload: true,
+            ecn: EcnUse::Auto,
             xdp: XdpUse::Off,
             xdp_socket: PathBuf::from(weir_xdp::helper::SOCKET),
             linger: Duration::from_secs(5),
@@ -257,6 +281,11 @@ impl EngineConfig {
             &[("auto", LaneUse::Auto), ("always", LaneUse::Always), ("off", LaneUse::Off), ("0", LaneUse::Off)],
         )?;
         v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
+        v.one_of(
+            "WEIR_ECN",
+            &mut c.ecn,
+            &[("auto", EcnUse::Auto), ("on", EcnUse::On), ("1", EcnUse::On), ("off", EcnUse::Off), ("0", EcnUse::Off)],
+        )?;
         v.one_of(
             "WEIR_XDP",
             &mut c.xdp,

@@ -35,7 +35,7 @@ pub mod xdp;
 
 pub use api::*;
 pub use broken::{after_panic, keep_panics};
-pub use config::{CarrierUse, EngineConfig, LaneUse, Level, SettingNames, XdpUse};
+pub use config::{CarrierUse, EcnUse, EngineConfig, LaneUse, Level, SettingNames, XdpUse};
 pub use counters::{Carried, EngineCounters, OwnCounters};
 pub use diagnostics::{Diagnostic, Diagnostics, silent};
 pub use event::EventFd;

@@ -193,6 +193,7 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
         rcvbuf_bytes: cfg.rcvbuf_bytes,
         sndbuf_bytes: cfg.rcvbuf_bytes,
         offload: cfg.offload,
+        ecn: cfg.ecn.is_on(),
         ..UdpConfig::default()
     }
 }
@@ -207,6 +208,7 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
         lane,
         level: cfg.level,
         congestion: cfg.congestion,
+        ecn: cfg.ecn.is_on(),
         peer_timeout: cfg.peer_timeout,
         doubt_interval: cfg.doubt_interval,
         dead_may_return: cfg.dead_may_return,

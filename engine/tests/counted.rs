@@ -11,13 +11,16 @@ use weir_engine::{Endpoint, EngineConfig, LaneUse, Queue, RecvOp, SendMode, Send
 /// 64 KiB is short in the census, and long is one byte more.
 const SIZES: [usize; 5] = [8, 3000, 64 << 10, (64 << 10) + 1, 200_000];
 /// Counters of a peer of which the endpoint's are the sum.
-const SUMS: [&str; 12] = [
+const SUMS: [&str; 15] = [
     "acks_sent",
     "acks_received",
     "packets_lost",
     "losses_spurious",
     "repairs_sent",
     "bytes_resent",
+    "marks_received",
+    "marks_told",
+    "marks_windows",
     "grants_sent",
     "grants_received",
     "stalls_credit",

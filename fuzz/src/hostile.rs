@@ -114,6 +114,11 @@ pub enum Lie {
         frag: u8,
         base: u16,
     },
+    /// MARKED with any count.
+    Marked {
+        path: u8,
+        count: u32,
+    },
     Lane {
         lane: u8,
         read: u32,
@@ -249,6 +254,7 @@ fn lying_params(lie: LyingParams) -> Params {
         ack_delay_max_us: delay,
         peer_timeout_ms: timeout,
         lanes: 1,
+        ecn: true,
         addresses: (0..lie.addresses % 9).map(addr).collect::<AddrList>(),
     }
 }
@@ -257,7 +263,7 @@ fn lying_params(lie: LyingParams) -> Params {
 pub fn run(input: &Input) -> u64 {
     let level = [Level::Integrity, Level::Integrity, Level::Auth, Level::Encrypt][usize::from(input.level % 4)];
     // No lane comes of it, but they are asked for and spoken of.
-    let config = Config { level, lane: LaneConfig { on: true, min_rate: 0, ..LaneConfig::default() }, ..Config::default() };
+    let config = Config { level, ecn: true, lane: LaneConfig { on: true, min_rate: 0, ..LaneConfig::default() }, ..Config::default() };
     let ep = Endpoint::new(config, KEY, ITS_ID, &[its_addr()], [3; 32]);
     let opening = Opening {
         level,
@@ -658,6 +664,9 @@ impl Liar {
                 };
                 frame::write_parity_head(&head, out);
                 out.extend_from_slice(&filling[..usize::from(head.frag)]);
+            }
+            Lie::Marked { path, count } => {
+                frame::write_marked(&frame::Marked { path: path % 8, count: *count }, out);
             }
             Lie::Lane { lane, read, over } => {
                 let (lane, over) = (u32::from(*lane), *over && *lane != 0);

@@ -79,6 +79,7 @@ fn write(f: &Frame<'_>, d: &[u8], end: usize, out: &mut Vec<u8>) {
         }
         Frame::Recovered(r) => frame::write_recovered(r, out),
         Frame::Lane(l) => frame::write_lane(l, out),
+        Frame::Marked(m) => frame::write_marked(m, out),
     }
 }
 

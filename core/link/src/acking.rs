@@ -170,10 +170,12 @@ impl Association {
         path.waiting_since = cx.now;
         path.note_loss(0, s.packets);
         path.train_acked(cx.now, s.bytes);
+        let cuts = path.cc.marked_rounds();
         path.cc.on_ack(&Acked {
             now: cx.now,
             bytes: s.bytes,
             packets: s.packets,
+            marked: path.marks.take_fresh(),
             rtt_ns: certain,
             base_ns: path.rtt.base(),
             newest_seq: s.seq,
@@ -182,8 +184,11 @@ impl Association {
             oldest_sent_at: s.oldest_at,
             mtu: u64::from(path.mtu.size()),
         });
+        let cuts = path.cc.marked_rounds() - cuts;
         path.decay_reorder(cx.cfg);
         path.set_pace(cx.cfg);
+        count!(self, cx, marks_windows, cuts);
+        let path = &mut self.paths[i];
         if i == usize::from(self.primary) {
             let min_rtt = cx.cfg.parity_min_rtt.as_nanos() as u64;
             self.parity

@@ -15,6 +15,7 @@ use crate::counters::PeerCounters;
 use crate::handshake::Opening;
 use crate::judging::Unread;
 use crate::lane::LaneNews;
+use crate::marks::MarksIn;
 use crate::openings::Openings;
 use crate::paths::{Path, PathState};
 use crate::received::Received;
@@ -62,6 +63,8 @@ pub(crate) struct PeerParams {
     pub(crate) ack_delay_max_ns: u64,
     /// Both sides take lanes.
     pub(crate) lanes: bool,
+    /// What it sends is ECN-capable, and it wants to be told of marks.
+    pub(crate) ecn: bool,
     /// It is for us to connect them.
     pub(crate) connects: bool,
     /// For the session.
@@ -100,6 +103,7 @@ pub(crate) struct Association {
 
     pub(crate) rec: Recovery,
     pub(crate) rx: Received,
+    pub(crate) marks_in: MarksIn,
     pub(crate) paths: SmallVec<[Path; 1]>,
     pub(crate) primary: u8,
 
@@ -157,6 +161,7 @@ impl Association {
                 rx_buffer: cfg.rx_buffer_bytes,
                 ack_delay_max_ns: cfg.ack_delay_max.as_nanos() as u64,
                 lanes: false,
+                ecn: false,
                 connects: false,
                 terms: Terms { credit_msgs: 0, credit_bytes: cfg.session.initial_credit_bytes },
             },
@@ -170,6 +175,7 @@ impl Association {
             closed_lane: None,
             rec: Recovery::default(),
             rx: Received::default(),
+            marks_in: MarksIn::default(),
             paths: SmallVec::new(),
             primary: 0,
             heard: now,

@@ -192,7 +192,12 @@ impl Association {
             return;
         }
         let entries = if few { ACK_ENTRIES_FEW } else { MAX_ACK_ENTRIES };
+        // What is told of marks takes the place of entries: a fragment beside it is no shorter for it.
         let room = pk.space(&out.head).min(ACK_HEAD_LEN + entries * ACK_ENTRY_LEN);
+        let room = room.saturating_sub(self.marks_in.room());
+        if room >= ACK_HEAD_LEN {
+            self.marks_in.tell(&mut out.head);
+        }
         let times = self.rx.times(cx.now);
         let ranges = self.rx.ranges().map(|(lo, hi)| lo..=hi - 1);
         if frame::write_ack(ranges, times, room, &mut out.head) > 0 {

@@ -26,6 +26,10 @@ pub struct Mechanisms {
     pub learnt_bursts: bool,
     /// Delay that varies whatever the window is is not taken for a queue.
     pub non_congestive_delay: bool,
+    /// Windows shrink when what they sent is marked by a switch.
+    pub marked_windows: bool,
+    /// Less is granted when what comes is marked.
+    pub marked_grants: bool,
 }
 
 impl Default for Mechanisms {
@@ -36,6 +40,8 @@ impl Default for Mechanisms {
             small_window_targets: true,
             learnt_bursts: true,
             non_congestive_delay: true,
+            marked_windows: true,
+            marked_grants: true,
         }
     }
 }
@@ -54,6 +60,8 @@ pub struct Config {
     /// Payloads shorter than this are copied even when gathering: below it that is cheaper than for the driver to look them up.
     pub gather_min: u16,
 
+    /// The driver sends all datagrams as ECN-capable (ECT(0)): marks are asked for, and heeded. What comes marked is told to peers that ask whether this is on or not, if the driver reports ECN bits.
+    pub ecn: bool,
     /// Size of the socket's receive buffer, announced to peers, which keep less than half of it waiting there.
     pub rx_buffer_bytes: u64,
 
@@ -191,6 +199,7 @@ impl Default for Config {
             max_datagram: 1472,
             gather: true,
             gather_min: 256,
+            ecn: false,
             rx_buffer_bytes: 4 << 20,
             ack_delay_max: Duration::from_micros(50),
             ack_every_packets: 64,

@@ -31,6 +31,12 @@ pub struct Counters {
     pub bytes_resent: u64,
     pub parity_sent: u64,
     pub parity_used: u64,
+    // Marks of switches (ECN): packets that came marked, packets of ours that peers told came marked, windows and grant budgets made smaller for them, and what peers told that cannot be.
+    pub marks_received: u64,
+    pub marks_told: u64,
+    pub marks_windows: u64,
+    pub marks_grants: u64,
+    pub marks_refused: u64,
     // Lanes.
     #[serde(flatten)]
     pub lane: weir_lane::Counters,
@@ -70,6 +76,12 @@ pub struct PeerCounters {
     pub repairs_sent: u64,
     /// Their payload, bytes.
     pub bytes_resent: u64,
+    /// Packets that came marked by a switch whose queue was long (ECN).
+    pub marks_received: u64,
+    /// Packets of ours that the peer told came marked.
+    pub marks_told: u64,
+    /// Rounds after which a window was made smaller for marks.
+    pub marks_windows: u64,
     /// Credit and grants.
     #[serde(flatten)]
     pub session: weir_session::PeerCounters,

@@ -148,6 +148,7 @@ impl Endpoint {
             ack_delay_max_us: cfg.ack_delay_max.as_micros() as u32,
             peer_timeout_ms: cfg.peer_timeout.as_millis() as u32,
             lanes: if cfg.lane.on { weir_lane::VERSION } else { 0 },
+            ecn: cfg.ecn,
             addresses,
         }
     }
@@ -641,6 +642,7 @@ impl Association {
             // A peer cannot make us wait longer than a tenth of a second by what it says.
             ack_delay_max_ns: u64::from(p.ack_delay_max_us.min(100_000)) * 1000,
             lanes: cx.cfg.lane.on && p.lanes == weir_lane::VERSION && self.level() == Level::Integrity,
+            ecn: p.ecn,
             connects: cx.endpoint_id < self.endpoint_id,
             terms: Terms { credit_msgs: u64::from(p.initial_credit_msgs), credit_bytes: p.initial_credit_bytes },
         };

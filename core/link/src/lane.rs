@@ -221,7 +221,7 @@ impl Endpoint {
             let fresh = a.lane.as_mut().ok_or(NO_LANE)?.unit_ends(&mut of_lane!(a, cx), unit, events)?;
             if matches!(unit.key, BodyKey::Body(_)) {
                 let base = a.path().map_or(0, |p| p.rtt.base());
-                cx.common.grants.measure(cx.now, a.id, fresh, 0, base);
+                cx.common.grants.measure(cx.now, a.id, (fresh, false), 0, base);
             }
             Ok(())
         });

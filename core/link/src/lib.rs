@@ -27,6 +27,9 @@ mod hostile;
 mod judging;
 mod lane;
 mod life;
+#[cfg(test)]
+mod marked;
+mod marks;
 mod mtu;
 mod openings;
 mod parity;

@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use crate::association::State;
 use crate::congestion::{self, Congestion, Pacer};
+use crate::marks::MarksOut;
 use crate::mtu::MtuSearch;
 use crate::rtt::{OneWay, Rtt};
 use crate::{Config, Endpoint, PeerId, Time};
@@ -37,6 +38,8 @@ pub(crate) struct Path {
     pub(crate) cc: Box<dyn Congestion>,
     pub(crate) pacer: Pacer,
     pub(crate) mtu: MtuSearch,
+    /// What the peer tells of marks.
+    pub(crate) marks: MarksOut,
     /// Bytes and packets in flight here.
     pub(crate) in_flight: u64,
     pub(crate) in_flight_packets: u32,
@@ -107,6 +110,7 @@ impl Path {
             cc: congestion::make(cfg, size),
             pacer: Pacer::default(),
             mtu,
+            marks: MarksOut::default(),
             in_flight: 0,
             in_flight_packets: 0,
             next_seq: 1,

@@ -8,7 +8,9 @@ use weir_wire::{BodyKey, Header, expand};
 
 use crate::association::{Association, Cx, State};
 use crate::build::PACKETS_MAX;
+use crate::counters::count;
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
+use crate::marks::CE;
 use crate::{DownReason, Event, PeerId, RxMeta, Time};
 
 impl Endpoint {
@@ -101,6 +103,13 @@ impl Association {
         self.counts.packets_received += 1;
         let path = self.path_to(cx, meta.remote, meta.local, false);
         let missing = self.rx.accept(cx.now, number, meta.slack_ns);
+        let is_marked = meta.ecn == CE;
+        if is_marked {
+            count!(self, cx, marks_received);
+            if self.peer.ecn {
+                self.marks_in.note(header.path);
+            }
+        }
         self.note_heard(cx.now, path.unwrap_or(u8::MAX));
         if frames.is_ack_eliciting() {
             let delay = self.paths.get(usize::from(self.primary)).map_or(0, |p| p.rtt.ack_delay(cx.cfg.ack_delay_max));
@@ -131,7 +140,9 @@ impl Association {
         }
         if seen.body_bytes > 0 || cx.s.bodies_open().1 > 0 {
             let base = self.path().map_or(0, |p| p.rtt.base());
-            cx.common.grants.measure(cx.now, self.id, seen.body_bytes, missing, base);
+            let is_marked = is_marked && cx.cfg.mechanisms.marked_grants;
+            cx.common.grants.measure(cx.now, self.id, (seen.body_bytes, is_marked), missing, base);
+            cx.counters.marks_grants = cx.common.grants.marked_intervals();
         }
         Accept::Done
     }
@@ -194,6 +205,7 @@ impl Association {
             Frame::PathResponse(data) => self.on_path_response(cx, data),
             Frame::Close(_) => self.go_down(cx, DownReason::Closed, events),
             Frame::BodyAbort(a) => cx.s.on_abort(cx.common, a.handle, a.code, events),
+            Frame::Marked(m) => self.on_marked(cx, m),
             Frame::Lane(l) => self.on_lane_frame(cx, l, events)?,
             Frame::Recovered(r) => {
                 let (message, key) = match r.key {

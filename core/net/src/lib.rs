@@ -27,7 +27,7 @@ pub use datagrams::{Datagrams, Route, RxInfo, WAKE_SOURCES};
 pub use events::Events;
 pub use faulty::Faulty;
 pub use pipe::{Counters, Harm, Offer, Pipe, Server, Why};
-pub use spec::{Burst, Loss, PipeSpec, QueueLimit, Reorder, serialise_ns};
+pub use spec::{Burst, Loss, Mark, PipeSpec, QueueLimit, Reorder, serialise_ns};
 pub use switch::{Memory, Switch};
 
 /// Nanoseconds since an origin that the caller chooses.

@@ -61,6 +61,8 @@ pub enum Offer<D> {
         copy_at_ns: Option<TimeNs>,
         /// Damage to do to it (not to the copy).
         damage: Option<D>,
+        /// It found the queue above its mark: if it is ECN-capable, it says so from now on, and so does the copy ([`Pipe::count_marked`]).
+        marked: bool,
     },
     /// It is gone, at this time: as it came, or when it had been sent.
     Drop(Why, TimeNs),
@@ -90,6 +92,8 @@ pub struct Counters {
     pub duplicated: u64,
     /// Packets and copies held back so that others may overtake.
     pub reordered: u64,
+    /// ECN-capable packets that found the queue above its mark and were marked.
+    pub marked: u64,
     /// Packets with damage that checksums notice.
     pub corrupted: u64,
     /// Packets with damage that the Internet checksum does not notice.
@@ -201,7 +205,7 @@ impl<R: Rng> Pipe<R> {
     ) -> Offer<D> {
         self.counters.offered_packets += 1;
         self.counters.offered_bytes += u64::from(bytes);
-        let Some(left_ns) = self.enqueue(now_ns, bytes, most_bytes) else {
+        let Some((left_ns, marked)) = self.enqueue(now_ns, bytes, most_bytes) else {
             self.counters.dropped_queue += 1;
             return Offer::Drop(Why::Queue, now_ns);
         };
@@ -224,7 +228,7 @@ impl<R: Rng> Pipe<R> {
             self.arrival(left_ns).saturating_add(late_ns)
         });
         let damage = self.harm().map(|harm| damage(harm, &mut self.rng));
-        Offer::Deliver { left_ns, at_ns: self.arrival(left_ns), copy_at_ns, damage }
+        Offer::Deliver { left_ns, at_ns: self.arrival(left_ns), copy_at_ns, damage, marked }
     }
 
     /// Tells the pipe that a packet offered in `epoch` has reached the far end; false if a cut took it on the way.
@@ -245,13 +249,19 @@ impl<R: Rng> Pipe<R> {
         }
     }
 
-    /// Queues and sends; returns when the last bit leaves, or `None` if there is no room.
-    fn enqueue(&mut self, now_ns: TimeNs, bytes: u32, most_bytes: u64) -> Option<TimeNs> {
+    /// A packet that was to be marked was ECN-capable, and now is marked.
+    pub fn count_marked(&mut self) {
+        self.counters.marked += 1;
+    }
+
+    /// Queues and sends; returns when the last bit leaves and whether what waited was above the mark, or `None` if there is no room.
+    fn enqueue(&mut self, now_ns: TimeNs, bytes: u32, most_bytes: u64) -> Option<(TimeNs, bool)> {
         self.forget_served(now_ns);
         let limit = self.spec.queue;
         let starts_ns = self.sender.busy_until_ns.max(now_ns);
         let takes_ns = self.spec.serialise_ns(u64::from(bytes));
         let size = u64::from(bytes) + u64::from(self.spec.queue_overhead_bytes);
+        let marked = self.spec.mark.is_reached(self.waiting.len() as u64, self.waiting_bytes);
         let (packets, bytes) = (self.waiting.len() as u64 + 1, self.waiting_bytes.saturating_add(size));
         if bytes > most_bytes {
             return None;
@@ -268,7 +278,7 @@ impl<R: Rng> Pipe<R> {
             self.counters.queue_peak_packets = self.counters.queue_peak_packets.max(packets);
             self.counters.queue_peak_bytes = self.counters.queue_peak_bytes.max(bytes);
         }
-        Some(self.sender.serve(now_ns, takes_ns))
+        Some((self.sender.serve(now_ns, takes_ns), marked))
     }
 
     /// Whether chance loses the packet that leaves at `left_ns`.

@@ -14,6 +14,22 @@ pub struct QueueLimit {
     pub counts_sending: bool,
 }
 
+/// From how much waiting on a queue marks what comes (RFC 3168): its length as the packet comes, that packet not counted, as a switch with one threshold does (RFC 8257, 3.1).
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Mark {
+    /// So many packets wait; `None`: packets do not matter.
+    pub packets: Option<u32>,
+    /// So many bytes wait.
+    pub bytes: Option<u64>,
+}
+
+impl Mark {
+    /// Whether a packet is marked that finds so much waiting.
+    pub(crate) fn is_reached(&self, packets: u64, bytes: u64) -> bool {
+        self.packets.is_some_and(|k| packets >= u64::from(k)) || self.bytes.is_some_and(|k| bytes >= k)
+    }
+}
+
 /// Two-state loss (Gilbert-Elliott): before each packet the state may change; in the bad state packets are lost with a chance of its own.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Burst {
@@ -88,6 +104,8 @@ pub struct PipeSpec {
     pub queue_overhead_bytes: u32,
     /// What may wait.
     pub queue: QueueLimit,
+    /// When it marks packets that are ECN-capable; by default never.
+    pub mark: Mark,
     /// Propagation time.
     pub delay_ns: TimeNs,
     /// Extra delay, uniform in `0..=jitter_ns`, that never reorders: a packet does not arrive before its predecessor.
@@ -115,6 +133,7 @@ impl Default for PipeSpec {
             wire_overhead_bytes: 0,
             queue_overhead_bytes: 0,
             queue: QueueLimit::default(),
+            mark: Mark::default(),
             delay_ns: 0,
             jitter_ns: 0,
             loss: Loss::NONE,

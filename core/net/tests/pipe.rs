@@ -2,7 +2,7 @@
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use weir_net::{Burst, Chance, Counters, Harm, Loss, Offer, Pipe, PipeSpec, QueueLimit, Reorder, TimeNs, Why};
+use weir_net::{Burst, Chance, Counters, Harm, Loss, Mark, Offer, Pipe, PipeSpec, QueueLimit, Reorder, TimeNs, Why};
 
 const GIGABIT: u64 = 125_000_000;
 
@@ -55,6 +55,28 @@ fn the_queue_holds_exactly_its_limit_in_packets() {
     let mut pipe = pipe(spec, 0);
     (0..65).for_each(|_| assert!(deliver(&mut pipe, 0, 1000) > 0));
     assert_eq!(pipe.waiting_packets(8_000), 63, "one transmission later one fewer waits");
+}
+
+#[test]
+fn what_finds_enough_waiting_is_marked_and_what_is_dropped_is_not() {
+    for (mark, first) in [
+        (Mark { packets: Some(20), bytes: None }, 21),
+        (Mark { packets: None, bytes: Some(9_500) }, 11),
+        (Mark { packets: Some(20), bytes: Some(9_500) }, 11),
+        (Mark::default(), 65),
+    ] {
+        let queue = QueueLimit { packets: Some(64), ..Default::default() };
+        let mut pipe = pipe(PipeSpec { rate_bytes_per_s: GIGABIT, queue, mark, ..Default::default() }, 0);
+        // One is being sent and does not wait.
+        let marked: Vec<bool> = (0..100)
+            .filter_map(
+                |_| if let Offer::Deliver { marked, .. } = offer(&mut pipe, 0, 1000) { Some(marked) } else { None },
+            )
+            .collect();
+        assert_eq!(marked.len(), 65);
+        assert_eq!(marked.iter().position(|m| *m).unwrap_or(65), first, "{mark:?}");
+        assert!(marked[first..].iter().all(|m| *m));
+    }
 }
 
 #[test]

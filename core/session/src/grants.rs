@@ -56,6 +56,9 @@ struct Meter {
     bytes: u64,
     packets: u64,
     missing: u64,
+    /// Packets of bodies, and those of them that a switch marked.
+    body_packets: u64,
+    marked: u64,
     base_ns: u64,
     rate: u64,
     rtt_ns: u64,
@@ -97,9 +100,13 @@ pub struct Grants {
     rescued: Time,
     /// Shrinks under loss, in [`SCALE_ONE`]ths.
     scale: u64,
-    /// Packets that came in intervals without such loss since it last grew or shrank: a slow wire brings few in one.
+    /// Packets that came in intervals without such loss or marks since these last grew or shrank: a slow wire brings few in one.
     unharmed: u64,
+    /// Shrinks under marks, likewise.
+    unmarked: u64,
     meter: Meter,
+    /// Intervals after which the budget was made smaller because of marks.
+    cuts: u64,
     /// Something happened for which [`Self::next`] has to be asked.
     changed: bool,
 }
@@ -169,20 +176,34 @@ impl Grants {
             rescued: Time::ZERO,
             scale: SCALE_ONE,
             unharmed: 0,
+            unmarked: SCALE_ONE,
             meter: Meter { interval: 1, ..Meter::default() },
+            cuts: 0,
             changed: false,
         }
     }
 
-    /// What the wires hold.
-    fn wire(&self) -> u64 {
-        (u128::from(self.meter.rate) * u128::from(self.meter.rtt_ns) * 5 / 4 / 1_000_000_000) as u64
+    /// What the wires hold, times so many quarters.
+    fn wire(&self, quarters: u64) -> u64 {
+        const NS: u64 = 1_000_000_000;
+        // A division of 128 bits is slow.
+        match self.meter.rate.checked_mul(self.meter.rtt_ns).and_then(|product| product.checked_mul(quarters)) {
+            Some(product) => product / 4 / NS,
+            None => {
+                (u128::from(self.meter.rate) * u128::from(self.meter.rtt_ns) * u128::from(quarters)
+                    / 4
+                    / u128::from(NS)) as u64
+            }
+        }
     }
 
-    /// Bytes that may be granted and unreceived: the configured budget, in a superstep what it takes ([`Self::told_ahead`]), plus what the wires hold (1.25 x rate x round
-    /// trip), less after loss.
+    /// Bytes that may be granted and unreceived: the configured budget, in a superstep what it takes ([`Self::told_ahead`]), plus what the wires hold and a quarter of it, less after loss. What is
+    /// above the wires waits in queues: marks shrink that alone.
     fn budget(&self) -> u64 {
-        (self.ahead().saturating_add(self.wire()).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
+        let wire = self.wire(4);
+        let above = self.ahead().saturating_add(self.wire(5) - wire);
+        let above = (above * self.unmarked / SCALE_ONE).max(BUDGET_MIN.min(above));
+        (above.saturating_add(wire).min(self.ceiling) * self.scale / SCALE_ONE).max(BUDGET_MIN)
     }
 
     /// Peers in line, and this one if it is not.
@@ -192,7 +213,9 @@ impl Grants {
 
     /// What each of so many peers may hold while bodies of theirs wait: its part of the budget. No bound where they are of one.
     fn part(&self, peers: u64) -> u64 {
-        let most = 1 + (SENDERS_MAX - 1) * self.scale.saturating_sub(SCALE_MIN) / (SCALE_ONE - SCALE_MIN);
+        // Wires that hold little are filled by one sender after another; long ones are not.
+        let scale = if self.wire(4) <= BUDGET_MIN { self.scale.min(self.unmarked) } else { self.scale };
+        let most = 1 + (SENDERS_MAX - 1) * scale.saturating_sub(SCALE_MIN) / (SCALE_ONE - SCALE_MIN);
         match peers {
             0 | 1 => u64::MAX,
             several => (self.budget() / several.min(most)).max(self.step),
@@ -423,8 +446,8 @@ impl Grants {
         }
     }
 
-    /// Feeds the meter: a packet of the peer with `bytes` of body data came, `missing` more (or fewer) are lacking.
-    pub fn measure(&mut self, now: Time, peer: PeerId, bytes: u64, missing: i64, base_ns: u64) {
+    /// Feeds the meter: a packet of the peer with `bytes` of body data came, marked by a switch or not; `missing` more (or fewer) are lacking.
+    pub fn measure(&mut self, now: Time, peer: PeerId, (bytes, is_marked): (u64, bool), missing: i64, base_ns: u64) {
         let interval = self.meter.interval;
         let a = self.account(peer);
         if a.interval != interval {
@@ -437,6 +460,8 @@ impl Grants {
         let m = &mut self.meter;
         m.bytes += bytes;
         m.packets += 1;
+        m.body_packets += u64::from(bytes > 0);
+        m.marked += u64::from(bytes > 0 && is_marked);
         m.missing = m.missing + after - before;
         m.base_ns = m.base_ns.max(base_ns);
         let elapsed = now.since_ns(m.started);
@@ -452,14 +477,26 @@ impl Grants {
         if m.missing * LOSS_PART > m.packets && m.missing >= LOSS_LEAST {
             self.scale = (self.scale * SCALE_KEEPS.0 / SCALE_KEEPS.1).max(SCALE_MIN);
             self.unharmed = 0;
+        } else if m.marked > 0 {
+            // Half of the part that was marked, as DCTCP; not averaged, for what an interval brings is as many packets as many rounds of a window.
+            self.unmarked = (self.unmarked - self.unmarked * m.marked / m.body_packets / 2).max(SCALE_MIN);
+            self.cuts += 1;
+            self.unharmed = 0;
         } else {
             self.unharmed += m.packets;
         }
         if self.unharmed >= GROWS_FROM_PACKETS {
             self.scale = (self.scale + SCALE_GROWS).min(SCALE_ONE);
+            self.unmarked = (self.unmarked + SCALE_GROWS).min(SCALE_ONE);
             self.unharmed = 0;
         }
         *m = Meter { started: now, interval: interval + 1, rate: m.rate, rtt_ns: m.rtt_ns, ..Meter::default() };
+    }
+
+    /// Intervals so far after which the budget was made smaller because of marks.
+    #[must_use]
+    pub fn marked_intervals(&self) -> u64 {
+        self.cuts
     }
 
     /// Something happened for which [`crate::Sessions::run_grants`] is to be called.
@@ -585,6 +622,42 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     // spec: P-5.19
+    /// An interval of the meter of a hundred packets at `rate` packets a millisecond, so many marked.
+    fn interval(g: &mut Grants, now: &mut u64, marked: usize, rtt_ns: u64) {
+        for i in 0..100 {
+            *now += rtt_ns.max(METER_NS) / 100;
+            g.measure(Time(*now), PeerId(0), (1428, i < marked), 0, rtt_ns);
+        }
+    }
+
+    // spec: P-6.30, P-10.8
+    #[test]
+    fn marks_shrink_what_waits_in_queues_and_not_what_the_wires_hold() {
+        let mut g = Grants::new(&Config::default());
+        let mut now = 1_000_000_000;
+        // The first packet of all begins an interval.
+        g.measure(Time(now), PeerId(0), (1428, false), 0, 0);
+        interval(&mut g, &mut now, 0, METER_NS);
+        let (wire, whole) = (g.wire(4), g.budget());
+        assert!(wire > 100_000 && whole > wire + 256 * 1024, "{wire} {whole}");
+        interval(&mut g, &mut now, 100, METER_NS);
+        assert_eq!(g.unmarked, SCALE_ONE / 2, "all marked: half is left");
+        interval(&mut g, &mut now, 10, METER_NS);
+        assert_eq!(g.unmarked, SCALE_ONE / 2 - 6, "a tenth marked: a twentieth less");
+        (0..20).for_each(|_| interval(&mut g, &mut now, 100, METER_NS));
+        let least = g.budget() - g.wire(4);
+        assert!((BUDGET_MIN..BUDGET_MIN + 8192).contains(&least), "{least} above the wire");
+        assert_eq!((g.scale, g.marked_intervals()), (SCALE_ONE, 22));
+        (0..64).for_each(|_| interval(&mut g, &mut now, 0, METER_NS));
+        assert_eq!(g.unmarked, SCALE_ONE);
+        // Marks on what brings nothing say nothing.
+        for _ in 0..200 {
+            now += METER_NS / 100;
+            g.measure(Time(now), PeerId(0), (0, true), 0, 0);
+        }
+        assert_eq!((g.unmarked, g.marked_intervals()), (SCALE_ONE, 22));
+    }
+
     #[test]
     fn nobody_stays_due_behind_a_first_that_was_served() {
         let cfg = Config { grant_budget: 64 << 10, ..Config::default() };
@@ -698,7 +771,7 @@ mod tests {
             let mut come = |g: &mut Grants, packets: u64, missing: i64| {
                 for nth in 0..packets {
                     now += MS / packets_per_ms + 1;
-                    g.measure(Time(now), PeerId(0), 1400, if nth == 0 { missing } else { 0 }, 0);
+                    g.measure(Time(now), PeerId(0), (1400, false), if nth == 0 { missing } else { 0 }, 0);
                 }
             };
             // (The first interval ends with its first packet.)

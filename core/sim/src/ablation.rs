@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use weir_link::{Config, CongestionKind};
 
+use crate::mark_table;
 use crate::run::Report;
 use crate::scenario::EndpointSpec;
 use crate::spec::{MS, SEC, US};
@@ -41,10 +42,14 @@ pub enum Part {
     GrantOrder,
     /// Who waits too long gets a share whatever the order.
     GrantPatience,
+    /// Windows shrink when what they sent is marked.
+    MarkedWindows,
+    /// Less is granted when what comes is marked.
+    MarkedGrants,
 }
 
 /// All, in the order of the page.
-pub const ALL: [Part; 12] = [
+pub const ALL: [Part; 14] = [
     Part::RttProbes,
     Part::OneWayDelay,
     Part::SmallWindowTargets,
@@ -57,6 +62,8 @@ pub const ALL: [Part; 12] = [
     Part::GrantBudget,
     Part::GrantOrder,
     Part::GrantPatience,
+    Part::MarkedWindows,
+    Part::MarkedGrants,
 ];
 
 impl Part {
@@ -76,6 +83,8 @@ impl Part {
             Part::GrantBudget => "grant-budget",
             Part::GrantOrder => "grant-order",
             Part::GrantPatience => "grant-patience",
+            Part::MarkedWindows => "marked-windows",
+            Part::MarkedGrants => "marked-grants",
         }
     }
 
@@ -99,6 +108,8 @@ impl Part {
             }
             Part::GrantOrder => cfg.session.grant_overtake = 0,
             Part::GrantPatience => cfg.session.grant_patience = NEVER,
+            Part::MarkedWindows => cfg.mechanisms.marked_windows = false,
+            Part::MarkedGrants => cfg.mechanisms.marked_grants = false,
         }
     }
 }
@@ -115,6 +126,8 @@ pub fn points(endpoint: &EndpointSpec) -> Vec<Point> {
     all.extend(table::exchange_points(e, 1000, &[2, 8], &[10 * US, MS], &[300_000, 1 << 20], &[0, 10_000], 3));
     all.extend(table::exchange_points(e, 1000, &[2], &[10 * US, MS], &[4 << 20], &[0, 10_000], 3));
     all.extend(table::jitter_points(e, &delays, &[200 * US, MS, 5 * MS], &[0, 10_000], 16 << 20));
+    let marking = [(128, Some(32)), (64, Some(20))];
+    all.extend(mark_table::points(e, (&[8, 32], &[10 * US]), &[30_000, 64 << 10, 1 << 20], &marking, 2 << 20));
     all.extend(lossy(e));
     all.extend(collectives(e));
     all.extend(flows(e));

@@ -6,6 +6,7 @@
 pub mod ablation;
 pub mod check;
 mod log;
+pub mod mark_table;
 mod net;
 pub mod planted;
 mod queue;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use rand_pcg::Pcg32;
-use weir_net::{Chance, Memory, Offer, Pipe, PipeSpec, QueueLimit, Switch, Why, below, serialise_ns};
+use weir_net::{Chance, Mark, Memory, Offer, Pipe, PipeSpec, QueueLimit, Switch, Why, below, serialise_ns};
 
 use crate::log::{Drop, Log, Note};
-use crate::queue::{Packet, PacketIx, Packets, Queue, Transit, What};
+use crate::queue::{CE, NOT_ECT, Packet, PacketIx, Packets, Queue, Transit, What};
 use crate::rng::{MILLION, Ppm, Rng};
 use crate::spec::{Direction, HostId, LinkSpec, NetId, NetSpec, NetworkSpec, Ns, SEC, Topology};
 
@@ -89,6 +89,8 @@ pub struct NetCounters {
     pub cut: u64,
     /// Dropped by a full switch.
     pub switch_full: u64,
+    /// Marked by a switch.
+    pub marked: u64,
     /// Dropped by a full socket buffer.
     pub socket_full: u64,
     /// Larger than the link passes.
@@ -147,6 +149,7 @@ impl Net {
                 all.corrupted += c.corrupted;
                 if is_port {
                     all.switch_full += c.dropped_queue;
+                    all.marked += c.marked;
                     all.deepest_queue = all.deepest_queue.max(c.queue_peak_packets);
                 }
             }
@@ -218,6 +221,10 @@ impl Net {
             }
             self.deepest[second] = self.deepest[second].max(depth);
         }
+        if matches!(offer, Offer::Deliver { marked: true, .. }) && p.ecn != NOT_ECT {
+            p.ecn = CE;
+            s.ports_mut()[port as usize].count_marked();
+        }
         travel(offer, end, packet, packets, queue, log);
     }
 
@@ -285,12 +292,14 @@ impl Network {
         // Unlimited: a host stops before it has put too much into its interface.
         let interface = QueueLimit::default();
         let output = QueueLimit { packets: Some(s.port_packets), bytes: Some(s.port_bytes), counts_sending: true };
+        let mark = Mark { packets: s.mark_packets, bytes: None };
         let memory = Some(Memory { bytes: s.shared_bytes, dynamic_percent: s.dynamic_percent });
         let mut stream = index << 32;
         let mut links = |count: u32, spec: &LinkSpec, queue: QueueLimit| -> Vec<Link> {
             let link = |_| {
                 stream += 1;
-                Pipe::new(spec.pipe(queue), Rng::new(seed, stream).into_inner())
+                let mark = if queue.counts_sending { mark } else { Mark::default() };
+                Pipe::new(PipeSpec { mark, ..spec.pipe(queue) }, Rng::new(seed, stream).into_inner())
             };
             (0..count).map(link).collect()
         };
@@ -340,7 +349,7 @@ impl Ends {
 /// Does with a packet what its link has decided.
 fn travel(offer: Offer<Damage>, end: End, packet: PacketIx, packets: &mut Packets, queue: &mut Queue, log: &mut Log) {
     let (left, at, copy_at, damage) = match offer {
-        Offer::Deliver { left_ns, at_ns, copy_at_ns, damage } => (left_ns, at_ns, copy_at_ns, damage),
+        Offer::Deliver { left_ns, at_ns, copy_at_ns, damage, .. } => (left_ns, at_ns, copy_at_ns, damage),
         Offer::Drop(why, at) => {
             let drop = match why {
                 Why::Queue => Drop::SwitchFull,

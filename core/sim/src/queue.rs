@@ -2,6 +2,11 @@
 
 use crate::spec::{HostId, NetId};
 
+/// ECN bits: not capable, capable (ECT(0)), and marked (CE).
+pub(crate) const NOT_ECT: u8 = 0;
+pub(crate) const ECT_0: u8 = 2;
+pub(crate) const CE: u8 = 3;
+
 /// A packet's place in the packet store.
 pub(crate) type PacketIx = u32;
 
@@ -39,6 +44,8 @@ pub(crate) struct Packet {
     pub(crate) to: HostId,
     /// The link it is on.
     pub(crate) on: Transit,
+    /// ECN bits (RFC 3168).
+    pub(crate) ecn: u8,
     pub(crate) data: Vec<u8>,
 }
 
@@ -57,7 +64,7 @@ impl Packets {
             (self.slots.len() - 1) as PacketIx
         });
         let p = &mut self.slots[ix as usize];
-        (p.net, p.from, p.to) = (net, from, to);
+        (p.net, p.from, p.to, p.ecn) = (net, from, to, NOT_ECT);
         p.data.clear();
         ix
     }
@@ -78,9 +85,9 @@ impl Packets {
 
     /// A copy of the packet.
     pub(crate) fn copy(&mut self, ix: PacketIx) -> PacketIx {
-        let Packet { net, from, to, on, .. } = self.slots[ix as usize];
+        let Packet { net, from, to, on, ecn, .. } = self.slots[ix as usize];
         let new = self.add(net, from, to);
-        self.slots[new as usize].on = on;
+        (self.slots[new as usize].on, self.slots[new as usize].ecn) = (on, ecn);
         let data = std::mem::take(&mut self.slots[ix as usize].data);
         self.slots[new as usize].data.extend_from_slice(&data);
         self.slots[ix as usize].data = data;

@@ -58,6 +58,8 @@ pub struct Report {
     pub parity_used: u64,
     /// Sum over all endpoints: lanes that were up, those that failed, units read to their end, their payload bytes.
     pub lanes: [u64; 4],
+    /// Sum over all endpoints: marks of which senders were told; windows, and budgets of grants, made smaller for marks.
+    pub marks: [u64; 3],
     /// Sum over all endpoints: remote writes and reads begun; and notices of writes that came.
     pub remote: [u64; 3],
     /// Sum over all endpoints: elements of memory on which atomic operations were executed.
@@ -232,6 +234,11 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
         probe_timeouts: counters().map(|c| c.probe_timeouts).sum(),
         bytes_resent: counters().map(|c| c.bytes_resent).sum(),
         parity_used: counters().map(|c| c.parity_used).sum(),
+        marks: [
+            counters().map(|c| c.marks_told).sum(),
+            counters().map(|c| c.marks_windows).sum(),
+            counters().map(|c| c.marks_grants).sum(),
+        ],
         lanes: [
             counters().map(|c| c.lane.opened).sum(),
             counters().map(|c| c.lane.failed).sum(),

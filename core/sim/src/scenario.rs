@@ -44,6 +44,9 @@ pub struct EndpointSpec {
     pub parity: bool,
     /// Path MTU search.
     pub mtu_probing: bool,
+    /// What it sends is ECN-capable, and marks are heeded.
+    #[serde(default)]
+    pub ecn: bool,
     /// Lanes are taken, wherever the network might bear one.
     #[serde(default)]
     pub lanes: Option<LaneSpec>,
@@ -92,6 +95,7 @@ impl Default for EndpointSpec {
             reno: false,
             parity: c.parity,
             mtu_probing: c.mtu_probing,
+            ecn: true,
             lanes: None,
             unexpected_bytes: unexpected_bytes(),
             many_as_sent: false,
@@ -139,6 +143,7 @@ impl EndpointSpec {
             congestion: if self.reno { CongestionKind::Reno } else { CongestionKind::Target },
             parity: self.parity,
             mtu_probing: self.mtu_probing,
+            ecn: self.ecn,
             rx_buffer_bytes: host.rx_buffer_bytes,
             // A launcher starts ranks seconds apart; here a host may be cut off for a few.
             connect_timeout: Duration::from_secs(10),
@@ -419,7 +424,7 @@ fn draw_network(rng: &mut Rng, profile: Profile) -> NetworkSpec {
         topology,
         up,
         down,
-        switch: SwitchSpec { shared_bytes, port_packets, dynamic_percent, port_bytes: u64::MAX },
+        switch: SwitchSpec { shared_bytes, port_packets, dynamic_percent, port_bytes: u64::MAX, mark_packets: None },
         nic_queue_bytes: rng.log_between(20_000, 1 << 20),
     }
 }

@@ -1,7 +1,7 @@
 //! What a simulated network is made of: plain data, so that it can be generated from a seed, printed and shrunk.
 
 use serde::{Deserialize, Serialize};
-use weir_net::{Chance, Loss, PipeSpec, QueueLimit, Reorder};
+use weir_net::{Chance, Loss, Mark, PipeSpec, QueueLimit, Reorder};
 
 use crate::rng::Ppm;
 
@@ -99,6 +99,7 @@ impl LinkSpec {
             wire_overhead_bytes: WIRE_OVERHEAD_BYTES as u32,
             queue_overhead_bytes: FRAME_OVERHEAD_BYTES as u32,
             queue,
+            mark: Mark::default(),
             delay_ns: self.delay_ns,
             jitter_ns: self.jitter_ns,
             loss: Loss {
@@ -131,12 +132,21 @@ pub struct SwitchSpec {
     pub port_packets: u32,
     /// One queue may take at most this many percent of the memory that is free (dynamic threshold); 0: no such limit.
     pub dynamic_percent: u32,
+    /// A packet that finds so many waiting at its port is marked, if it is ECN-capable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark_packets: Option<u32>,
 }
 
 impl Default for SwitchSpec {
     /// 4 MiB, no further limits.
     fn default() -> Self {
-        SwitchSpec { shared_bytes: 4 << 20, port_bytes: u64::MAX, port_packets: u32::MAX, dynamic_percent: 0 }
+        SwitchSpec {
+            shared_bytes: 4 << 20,
+            port_bytes: u64::MAX,
+            port_packets: u32::MAX,
+            dynamic_percent: 0,
+            mark_packets: None,
+        }
     }
 }
 

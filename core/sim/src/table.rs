@@ -37,6 +37,8 @@ pub struct Wire {
     pub queue_packets: u32,
     /// Added delay from host to host, each way, uniform from 0 on; packets stay in order.
     pub jitter_ns: Ns,
+    /// So many packets that wait at a port make it mark those that come.
+    pub mark_packets: Option<u32>,
 }
 
 impl Wire {
@@ -48,6 +50,7 @@ impl Wire {
         loss_ppm: 0,
         queue_packets: 64,
         jitter_ns: 0,
+        mark_packets: None,
     };
 
     fn spec(&self, hosts: u32) -> NetSpec {
@@ -59,7 +62,12 @@ impl Wire {
             ..LinkSpec::default()
         };
         let down = LinkSpec { loss: 0, jitter_ns: 0, rate_bits_per_s: self.slowest_bits_per_s(), ..up.clone() };
-        let switch = SwitchSpec { port_packets: self.queue_packets, shared_bytes: 64 << 20, ..SwitchSpec::default() };
+        let switch = SwitchSpec {
+            port_packets: self.queue_packets,
+            shared_bytes: 64 << 20,
+            mark_packets: self.mark_packets,
+            ..SwitchSpec::default()
+        };
         NetSpec::single(hosts, NetworkSpec { up, down, switch, ..NetworkSpec::default() })
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::log::{Drop, Log, Note};
 use crate::net::{Net, NetCounters};
-use crate::queue::{PacketIx, Packets, Queue, What};
+use crate::queue::{ECT_0, NOT_ECT, PacketIx, Packets, Queue, What};
 use crate::spec::{Fault, HostId, NetId, NetSpec, Ns};
 use crate::tcp::{Around, Arrived, Broken, Socket, Tcp, TcpCounters};
 
@@ -33,6 +33,8 @@ pub struct Received {
     pub from: HostId,
     /// How long before this reading the host had last looked at its socket.
     pub slack_ns: Ns,
+    /// ECN bits (RFC 3168).
+    pub ecn: u8,
 }
 
 /// A program on a host.
@@ -96,10 +98,20 @@ impl<S> Host<'_, S> {
 
     /// Sends a datagram to `to` by network `net`; `write` appends its bytes to an empty buffer.
     pub fn send(&mut self, net: NetId, to: HostId, write: impl FnOnce(&mut Vec<u8>)) {
+        self.send_as(net, to, NOT_ECT, write);
+    }
+
+    /// The same, ECN-capable: switches that mark may mark it.
+    pub fn send_ect(&mut self, net: NetId, to: HostId, write: impl FnOnce(&mut Vec<u8>)) {
+        self.send_as(net, to, ECT_0, write);
+    }
+
+    fn send_as(&mut self, net: NetId, to: HostId, ecn: u8, write: impl FnOnce(&mut Vec<u8>)) {
         if usize::from(net) >= self.net.networks() {
             return;
         }
         let packet = self.packets.add(net, self.id, to);
+        self.packets.get_mut(packet).ecn = ecn;
         write(&mut self.packets.get_mut(packet).data);
         self.spent_ns += self.tx_cost_ns;
         self.sent += 1;
@@ -495,7 +507,7 @@ impl<N: Node> World<N> {
             let p = self.packets.get_mut(packet);
             seat.socket_bytes -= p.data.len() as u64 + host_spec.rx_overhead_bytes;
             let mut data = std::mem::take(&mut p.data);
-            let meta = Received { net: p.net, from: p.from, slack_ns: now.saturating_sub(last_look) };
+            let meta = Received { net: p.net, from: p.from, slack_ns: now.saturating_sub(last_look), ecn: p.ecn };
             read += 1;
             let mut host = self.host(id, now);
             node.receive(&mut host, meta, &mut data);

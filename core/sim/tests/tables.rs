@@ -1,6 +1,7 @@
 //! Small tables, kept as snapshots: a change of the protocol's timing or congestion control shows as a diff of numbers.
 //! `cargo insta review`, or `INSTA_UPDATE=always cargo test -p weir-sim --test tables`, accepts new ones.
 
+use weir_sim::mark_table;
 use weir_sim::run::Report;
 use weir_sim::scenario::EndpointSpec;
 use weir_sim::spec::{MS, US};
@@ -27,6 +28,48 @@ fn incast() {
         let most = if p.name.contains("1M") { 30 * MS } else { 20 * MS };
         assert!(stall_ns <= most, "{}: nothing arrived for {stall_ns} ns", p.name);
     }
+}
+
+/// A port that marks needs half of the queue for many to one, and loses nothing once it has marked: what is dropped then was on its way before anybody could know. Messages that go unasked fill it
+/// in their first round trip; those that are announced do not.
+// spec: P-6.28, P-6.30
+#[test]
+fn marks() {
+    let e = EndpointSpec::default();
+    let ports = [(256, None), (128, None), (128, Some(32))];
+    let points = mark_table::points(&e, (&[8, 32], &[10 * US, MS]), &[30_000, 64 << 10, 1 << 20], &ports, 2 << 20);
+    let reports: Vec<_> = points.iter().map(table::measure).collect();
+    for (p, r) in points.iter().zip(&reports) {
+        assert_eq!(r.violation, None, "{}", p.name);
+    }
+    insta::assert_snapshot!("marks", mark_table::table(&points, &reports));
+    let of = |name: &str| reports.iter().zip(&points).find(|(_, p)| p.name.contains(name)).expect("a row").0;
+    let (plain, marked) = (of("32:1   64K   10 us queue 128 no mark"), of("32:1   64K   10 us queue 128 mark"));
+    assert!(
+        plain.net.switch_full > 0 && marked.net.switch_full == 0,
+        "{} and {}",
+        plain.net.switch_full,
+        marked.net.switch_full
+    );
+    assert!(of("32:1   64K   10 us queue 256").net.deepest_queue > 128, "the queue is half of what it was");
+    assert!(marked.quantile_ns(0.99) < plain.quantile_ns(0.99));
+    assert!(marked.goodput_bits_per_s() > plain.goodput_bits_per_s() * 0.99);
+}
+
+/// Who does not use ECN is not marked, and has what it had.
+// spec: P-6.32
+#[test]
+fn a_port_that_marks_is_nothing_to_who_is_not_capable() {
+    let run = |ecn, mark| {
+        let e = EndpointSpec { ecn, ..EndpointSpec::default() };
+        let p = mark_table::points(&e, (&[8], &[10 * US]), &[64 << 10], &[(64, mark)], 1 << 20).remove(0);
+        let r = table::measure(&p);
+        (r.finished_ns, r.net, r.marks)
+    };
+    let plain = run(false, None);
+    assert_eq!(plain, run(false, Some(20)));
+    assert_eq!(plain, run(true, None), "and without marks it is the same for who is");
+    assert!(run(true, Some(20)).1.marked > 0);
 }
 
 /// The queue of a fan-in is no long path: who sends the longer messages unasked the longer the round trip is fills it and sends a third of them again. On a path that is long and free the

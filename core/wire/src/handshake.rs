@@ -26,6 +26,9 @@ pub const PARAMS_LEN: usize = 36;
 /// No handshake packet is longer.
 pub const MAX_HANDSHAKE_LEN: usize = 80 + PARAMS_LEN + MAX_ADDRESSES * addr::MAX_ADDRESS_LEN + MAC_LEN;
 
+/// What the parameters say of ECN: version 1 of it. (Another is another's: it is none to us.)
+const ECN: u8 = 1;
+
 /// What an opener says in INIT and again in CONFIRM.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Opening {
@@ -62,6 +65,8 @@ pub struct Params {
     pub peer_timeout_ms: u32,
     /// Version of lanes taken (spec/lanes.md 1), 0 for none.
     pub lanes: u8,
+    /// What it sends is ECN-capable, and it takes MARKED frames (spec 6.7).
+    pub ecn: bool,
     /// All addresses, in order of preference.
     pub addresses: AddrList,
 }
@@ -345,7 +350,7 @@ impl Params {
         out.extend_from_slice(&self.ack_delay_max_us.to_le_bytes());
         out.extend_from_slice(&self.peer_timeout_ms.to_le_bytes());
         #[expect(clippy::cast_possible_truncation, reason = "at most 8")]
-        out.extend_from_slice(&[self.addresses.len() as u8, self.lanes, 0, 0]);
+        out.extend_from_slice(&[self.addresses.len() as u8, self.lanes, if self.ecn { ECN } else { 0 }, 0]);
         for a in &self.addresses {
             addr::write(a, out);
         }
@@ -359,7 +364,7 @@ impl Params {
         let rx_buffer_bytes = need(r.u64())?;
         let ack_delay_max_us = need(r.u32())?;
         let peer_timeout_ms = need(r.u32())?;
-        let [count, lanes, _, _] = need(r.array::<4>())?;
+        let [count, lanes, ecn, _] = need(r.array::<4>())?;
         if max_datagram < MIN_DATAGRAM_LEN {
             return Err(PacketError::Field("max_datagram"));
         }
@@ -376,6 +381,7 @@ impl Params {
             ack_delay_max_us,
             peer_timeout_ms,
             lanes,
+            ecn: ecn == ECN,
             addresses,
         })
     }

@@ -126,6 +126,13 @@ fn lane() {
     }
 }
 
+// spec: P-6.26
+#[test]
+fn marked() {
+    let marked = frame::Marked { path: 7, count: 0x0304 };
+    check(|out| frame::write_marked(&marked, out), "0f 07 0000 04030000", &Frame::Marked(marked), false);
+}
+
 #[test]
 fn close() {
     let frame = Frame::Close(Close { code: 0x0102, reason: "bye" });
@@ -206,7 +213,7 @@ fn ack_stops_at_the_room_given_and_at_32_entries() {
     assert_eq!(ack.ranges(1000).expect("sent").count(), 33);
 }
 
-// spec: P-1.2, P-2.18, P-2.21, P-2.22, P-2.25, P-2.26, P-2.28, P-2.29, P-2.30
+// spec: P-1.2, P-2.18, P-2.21, P-2.22, P-2.25, P-2.26, P-2.28, P-2.29, P-2.30, P-2.47
 #[test]
 fn malformed_frames() {
     use FrameError::{Field, Truncated, Type};
@@ -216,9 +223,12 @@ fn malformed_frames() {
         ("0e".into(), Truncated(0x0e)),
         ("0e 02 0000 02010000 0403000000000000".into(), Field(0x0e, "flags")),
         ("0e 01 0000 00000000 0000000000000000".into(), Field(0x0e, "flags")),
-        ("0f".into(), Type(0x0f)),
+        ("0f".into(), Truncated(0x0f)),
+        ("0f 07 0000 040300".into(), Truncated(0x0f)),
+        ("0f 08 0000 04030000".into(), Field(0x0f, "path")),
+        ("10".into(), Type(0x10)),
         ("ff".into(), Type(0xff)),
-        ("01 0f".into(), Type(0x0f)),
+        ("01 10".into(), Type(0x10)),
         ("02 00".into(), Truncated(2)),
         ("02 21 00 00 63000000 00000000 00000000 05000000".into(), Field(2, "count")),
         ("02 01 00 00 63000000 00000000 00000000 05000000 0100".into(), Truncated(2)),

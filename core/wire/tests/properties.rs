@@ -33,6 +33,7 @@ enum Model {
     Parity(ParityHead, Vec<u8>),
     Recovered(Recovered),
     Lane(frame::Lane),
+    Marked(frame::Marked),
 }
 
 fn len16(bytes: &[u8]) -> u16 {
@@ -66,6 +67,7 @@ impl Model {
             }
             Model::Recovered(f) => frame::write_recovered(f, out),
             Model::Lane(f) => frame::write_lane(f, out),
+            Model::Marked(f) => frame::write_marked(f, out),
         }
     }
 
@@ -93,6 +95,7 @@ impl Model {
             }
             (Model::Recovered(a), Frame::Recovered(b)) => a == b,
             (Model::Lane(a), Frame::Lane(b)) => a == b,
+            (Model::Marked(a), Frame::Marked(b)) => a == b,
             _ => false,
         }
     }
@@ -188,6 +191,7 @@ fn model() -> impl Strategy<Value = Model> {
             offset,
             len
         })),
+        (0..=7u8, any::<u32>()).prop_map(|(path, count)| Model::Marked(frame::Marked { path, count })),
         any::<(u32, u64, bool)>().prop_map(|(lane, read, over)| Model::Lane(frame::Lane {
             lane,
             read,
@@ -231,6 +235,7 @@ fn params() -> impl Strategy<Value = Params> {
             ack_delay_max_us: delay,
             peer_timeout_ms: timeout,
             lanes: (timeout % 3) as u8,
+            ecn: timeout % 2 == 1,
             addresses: list.into_iter().collect(),
         },
     )

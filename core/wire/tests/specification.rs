@@ -150,7 +150,7 @@ fn every_kind_of_packet_and_of_frame_has_an_example() {
         assert!(labels.contains(&label), "no example with `{label}`");
         found += 1;
     }
-    assert_eq!(found, 7 + 14, "kinds and frames");
+    assert_eq!(found, 7 + 15, "kinds and frames");
 }
 
 /// By another implementation of HKDF; that the crate derives the same, the packets show.
@@ -225,10 +225,12 @@ fn params(e: &mut Example) -> Params {
         ack_delay_max_us: e.number("ack_delay_max_us"),
         peer_timeout_ms: e.number("peer_timeout_ms"),
         lanes: 0,
+        ecn: false,
         addresses: AddrList::new(),
     };
     let count: usize = e.number("address count");
     params.lanes = e.number("lanes");
+    params.ecn = e.number::<u8>("ecn") == 1;
     for _ in 0..count {
         let port = e.number("port");
         params.addresses.push(SocketAddr::new(ip(&e.field("address").label), port));
@@ -378,6 +380,10 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
             let over = e.number::<u8>("flags") == 1;
             frame::write_lane(&Lane { lane: e.number("lane"), read: e.number("read"), over }, out);
         }
+        "MARKED" => {
+            let path = e.number("path");
+            frame::write_marked(&frame::Marked { path, count: e.number("count") }, out);
+        }
         other => panic!("{}: no such frame: {other}", e.name),
     }
 }
@@ -415,6 +421,7 @@ fn rewrite(frame: &Frame<'_>, datagram: &[u8], out: &mut Vec<u8>) {
         }
         Frame::Recovered(r) => frame::write_recovered(r, out),
         Frame::Lane(l) => frame::write_lane(l, out),
+        Frame::Marked(m) => frame::write_marked(m, out),
     }
 }
 

@@ -98,6 +98,10 @@ pub const PARAMS: &[Param] = &[
     ),
     param("offload", "Segmentation offload of UDP: on or off (default: on, tested at start)"),
     param(
+        "ecn",
+        "Send packets as ECN-capable and heed marks of switches whose queues are long: auto (where the kernel's TCP is set to DCTCP, by which who runs the host says that its switches mark), on or off (default: auto)",
+    ),
+    param(
         "xdp",
         "Short packets received past the kernel's UDP, by a ring buffer or an AF_XDP socket: off, auto (where weir xdpd gives one) or on (by this process itself where there is no weir xdpd and it has the rights; where neither can be it is said why) (default: off)",
     ),

@@ -139,6 +139,9 @@ What is counted of each peer (the endpoint's `protocol` has the sums, with those
   packets_lost, losses_spurious    taken for lost, and those that had arrived after all: repaired in vain
   repairs_sent, bytes_resent       pieces of messages sent again, and their payload
   grants_sent, grants_received     leave to send more of a long message, beyond what its first answer gave
+  marks_received, marks_told       packets that came marked by a switch (ECN), and ours of which the peer told that
+  marks_windows                    windows made smaller for marks, once a round trip; in `protocol` also marks_grants, grant
+                                   budgets made smaller, and marks_refused, told by a peer and impossible
   stalls_credit, _window, _pacing  times that sending had to wait: for the receiver's credit, the window, the pace
   failovers                        changes to another of its addresses
   lanes_open                       TCP connections that carry large messages now

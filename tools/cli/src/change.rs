@@ -19,7 +19,7 @@ const COUNTING: [(&str, &[&str]); 7] = [
     ("xdp", &["place"]),
 ];
 /// What is counted of a peer, beside its streams; all else, its paths too, is its state now.
-const OF_A_PEER: [&str; 14] = [
+const OF_A_PEER: [&str; 17] = [
     "packets_sent",
     "packets_received",
     "acks_sent",
@@ -28,6 +28,9 @@ const OF_A_PEER: [&str; 14] = [
     "losses_spurious",
     "repairs_sent",
     "bytes_resent",
+    "marks_received",
+    "marks_told",
+    "marks_windows",
     "grants_sent",
     "grants_received",
     "stalls_credit",

@@ -23,6 +23,8 @@ Examples:
       weir emulate --hosts 2 --rate 1g --delay 1ms --loss 1% -- ping -c 5 host2
   Eight senders to one port with a queue of 64 packets:
       weir emulate --hosts 9 --rate 1g --queue 64p --stats -- ./incast.sh
+  The same where switches mark (ECN), with what heeds it:
+      weir emulate --hosts 9 --rate 1g --queue 64p --mark 20p --stats -- env WEIR_ECN=on ./incast.sh
   MPI over it, one rank a host:
       weir emulate --hosts 4 --loss 1% -- sh -c \\
         'mpiexec -launcher ssh -launcher-exec $WEIR_LAUNCH_AGENT -hosts $WEIR_HOSTS -ppn 1 ./prog'
@@ -174,6 +176,9 @@ struct LinkFlags {
     /// Queue limit of each switch output port, such as 64p, 100kB or both as 64p,100kB
     #[arg(long, allow_hyphen_values = true)]
     queue: Option<String>,
+    /// What waits at such a port when it marks ECN-capable packets, such as 20p or 30kB
+    #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
+    mark: Option<String>,
     /// Probability that a packet arrives twice
     #[arg(long, allow_hyphen_values = true)]
     duplicate: Option<String>,
@@ -203,6 +208,7 @@ impl LinkFlags {
             ("loss", &self.loss),
             ("burst", &self.burst),
             ("queue", &self.queue),
+            ("mark", &self.mark),
             ("duplicate", &self.duplicate),
             ("reorder", &self.reorder),
             ("reorder_hold", &self.reorder_hold),

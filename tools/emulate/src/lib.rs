@@ -29,6 +29,7 @@ mod build;
 pub mod cli;
 pub mod control;
 mod damage;
+mod ecn;
 mod error;
 mod launch;
 mod link;

@@ -5,6 +5,7 @@
 //! were due meanwhile, and rates stay exact.
 
 use crate::damage::damage;
+use crate::ecn;
 use crate::model::{Corruption, Destination, Events, Fabric, Handle, PipeSpec, PortId, Sink, TimeNs};
 use crate::pool::Pool;
 use crate::spec::{Action, Direction};
@@ -106,20 +107,41 @@ impl Sink for Outbox<'_> {
         self.pool.release(handle);
     }
 
+    fn mark(&mut self, handle: Handle) -> (Handle, bool) {
+        match ecn::bits(self.pool.get(handle)) {
+            0 => return (handle, false),
+            3 => return (handle, true),
+            _ => {}
+        }
+        let handle = self.own(handle);
+        let packet = self.pool.get_mut(handle);
+        let is_marked = packet.is_some();
+        if let Some(packet) = packet {
+            ecn::mark(packet);
+        }
+        (handle, is_marked)
+    }
+
     fn send(&mut self, at_ns: TimeNs, port: PortId, mut handle: Handle, corruption: Option<Corruption>) {
         if let Some(corruption) = corruption {
-            if self.pool.get_mut(handle).is_none() {
-                // Others still hold the intact packet: damage a copy, or if memory is short, nothing.
-                if let Some(copy) = self.pool.duplicate(handle) {
-                    self.pool.release(handle);
-                    handle = copy;
-                }
-            }
+            handle = self.own(handle);
             if let Some(packet) = self.pool.get_mut(handle) {
                 damage(packet, corruption);
             }
         }
         self.due.push((self.interfaces[port], handle, at_ns));
+    }
+}
+
+impl Outbox<'_> {
+    /// A packet that may be changed: a copy where others still hold this one; the same, which may not be, if memory is short.
+    fn own(&mut self, handle: Handle) -> Handle {
+        if self.pool.get_mut(handle).is_some() {
+            return handle;
+        }
+        let Some(copy) = self.pool.duplicate(handle) else { return handle };
+        self.pool.release(handle);
+        copy
     }
 }
 

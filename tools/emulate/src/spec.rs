@@ -3,7 +3,7 @@
 //! The format is described in `spec/network-toml.md`.
 
 use crate::error::{Error, Result};
-use crate::model::{Burst, Chance, Loss, PipeSpec, QueueLimit};
+use crate::model::{Burst, Chance, Loss, Mark, PipeSpec, QueueLimit};
 use crate::units;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
@@ -144,6 +144,9 @@ pipe_settings! {
     /// Queue limit in packets, bytes or both.
     #[serde(default, deserialize_with = "option_queue")]
     pub queue: Option<QueueLimit>,
+    /// What waits at least when ECN-capable packets are marked.
+    #[serde(default, deserialize_with = "option_mark")]
+    pub mark: Option<Mark>,
     /// Propagation time in nanoseconds.
     #[serde(default, deserialize_with = "option_time")]
     pub delay: Option<u64>,
@@ -214,6 +217,7 @@ impl PipeSettings {
                 u32::try_from(overhead).ok().filter(|o| *o <= 1000).ok_or("overhead above 1000 bytes")?;
         }
         pipe.queue = self.queue.unwrap_or(pipe.queue);
+        pipe.mark = self.mark.unwrap_or(pipe.mark);
         pipe.delay_ns = self.delay.unwrap_or(pipe.delay_ns);
         pipe.jitter_ns = self.jitter.unwrap_or(pipe.jitter_ns);
         self.apply_loss(pipe)?;
@@ -699,6 +703,7 @@ quantities! {
     req_time, option_time, u64, units::time_ns, "a time such as \"1ms\"";
     req_probability, option_probability, f64, units::probability, "a probability such as \"1%\"";
     req_size, option_size, u64, units::size_bytes, "a size in bytes such as 24";
+    req_mark, option_mark, Mark, units::mark, "what waits when packets are marked, such as \"20p\"";
     req_queue, option_queue, QueueLimit, units::queue, "a queue limit such as \"64p\"";
     req_float, option_float, f64, finite, "a number";
 }

@@ -132,12 +132,13 @@ impl fmt::Display for Stats {
         if emulated {
             writeln!(
                 f,
-                "{:<12} {:<8} {:<4} {:>11} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7}",
+                "{:<12} {:<8} {:<4} {:>11} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7}",
                 "host",
                 "network",
                 "dir",
                 "forwarded",
                 "queue",
+                "marked",
                 "loss",
                 "cut",
                 "copies",
@@ -154,12 +155,13 @@ impl fmt::Display for Stats {
                 let Some(c) = pipe else { continue };
                 writeln!(
                     f,
-                    "{:<12} {:<8} {:<4} {:>11} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7}",
+                    "{:<12} {:<8} {:<4} {:>11} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7}",
                     link.host,
                     link.network,
                     direction,
                     c.forwarded_packets,
                     c.dropped_queue,
+                    c.marked,
                     c.dropped_loss,
                     c.dropped_cut,
                     c.duplicated,

@@ -1,6 +1,6 @@
 //! Quantities as people write them: `1g`, `1.5ms`, `1%`, `64p`, `100kB`.
 
-use crate::model::QueueLimit;
+use crate::model::{Mark, QueueLimit};
 
 /// Splits a leading decimal number from its unit.
 fn number(text: &str) -> Option<(f64, &str)> {
@@ -107,6 +107,18 @@ pub fn queue(text: &str) -> Result<QueueLimit, String> {
     Ok(limit)
 }
 
+/// From how much waiting on a queue marks: written as a [`queue`] limit; `never`.
+pub fn mark(text: &str) -> Result<Mark, String> {
+    if text.trim() == "never" {
+        return Ok(Mark::default());
+    }
+    let QueueLimit { packets, bytes, .. } = queue(text).map_err(|why| why.replace("queue limit", "mark"))?;
+    if (packets, bytes) == (None, None) {
+        return Err(format!("'{text}' is no mark; write for example 20p or 30kB, or never"));
+    }
+    Ok(Mark { packets, bytes })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +163,10 @@ mod tests {
             queue("64p, 1MiB"),
             Ok(QueueLimit { packets: Some(64), bytes: Some(1 << 20), ..Default::default() })
         );
+        assert_eq!(mark("20p,30kB"), Ok(Mark { packets: Some(20), bytes: Some(30_000) }));
+        assert_eq!(mark("never"), Ok(Mark::default()));
+        assert!(mark("20").unwrap_err().starts_with("mark '20' needs a unit"));
+        assert!(mark("unlimited").unwrap_err().contains("20p"));
         assert_eq!(queue("unlimited"), Ok(QueueLimit::default()));
         assert!(queue("64").unwrap_err().contains("64p"));
         assert!(queue("p").is_err());

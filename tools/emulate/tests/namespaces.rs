@@ -23,7 +23,7 @@ type Test = fn() -> Outcome;
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 21] = [
+    let tests: [(&str, Test); 22] = [
         ("round trip takes twice the delay", rtt_is_twice_the_delay),
         ("a short delay is precise", short_delay_is_precise),
         ("udp gets the rate and loses nothing to backpressure", udp_gets_the_rate),
@@ -32,6 +32,7 @@ fn main() {
         ("burst loss has mean and length", burst_loss),
         ("incast meets one queue", incast),
         ("a queue in bytes", queue_in_bytes),
+        ("a long queue marks what is capable", long_queue_marks),
         ("cut and heal on command", cut_and_heal),
         ("cut and heal by schedule", schedule),
         ("settings change while it runs", set),
@@ -254,6 +255,26 @@ fn queue_in_bytes() -> Outcome {
         bounded("received or dropped", pipe.dropped_queue + count, 60..pipe.offered_packets + 1)?;
         Ok(pipe.dropped_queue)
     })
+}
+
+fn long_queue_marks() -> Outcome {
+    const ECT_0: i32 = 2;
+    // 1.2 ms a packet: of 60 the first 21 find fewer than 20 waiting, or more of them where the sender has to wait. One that marks all, or none, does each time.
+    for (tos, range) in [(ECT_0, 30..40), (0, 0..1)] {
+        right_once("packets marked", range, || {
+            let network = net("hosts = 2\n[link]\nqueue = \"64p\"\nmark = \"20p\"\ndown = { rate = \"10m\" }")?;
+            let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
+            nix::sys::socket::setsockopt(&source, nix::sys::socket::sockopt::Ipv4Tos, &tos)?;
+            let to = sink.local_addr()?;
+            // A header whose checksum is wrong would be dropped by the receiver's kernel.
+            let count = receive_while(&network, &sink, |_| Ok(send_all(&source, to, 60)?))?.len() as u64;
+            bounded("packets received", count, 60..61)?;
+            let stats = network.stats()?;
+            bounded("marked on the way from the sender", up(&stats, "host1", "net1").marked, 0..1)?;
+            Ok(down(&stats, "host2", "net1").marked)
+        })?;
+    }
+    Ok(())
 }
 
 /// Whether a packet gets from the first host to the second: it arrives, or one is counted as dropped. Waits for either.

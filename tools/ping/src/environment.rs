@@ -9,6 +9,7 @@ const HANDED_ON: [&str; 10] = [
     "WEIR_CARRIER",
     "WEIR_LANES",
     "WEIR_OFFLOAD",
+    "WEIR_ECN",
     "WEIR_XDP",
     "WEIR_CONGESTION",
     "WEIR_BMI_OPEN",

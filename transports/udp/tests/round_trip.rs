@@ -102,6 +102,33 @@ fn without_offload_everything_still_arrives() {
     assert_eq!((a.counters().tx_super_packets, b.counters().rx_super_packets), (0, 0));
 }
 
+// spec: P-6.24
+#[test]
+fn what_is_sent_is_ecn_capable_where_that_is_wanted() {
+    for bind in ["127.0.0.1:0", "[::1]:0"] {
+        let with = |ecn| UdpTransport::bind(&UdpConfig { ecn, ..config(bind) });
+        // A host may be without IPv6.
+        let (Ok(mut capable), Ok(mut other), Ok(mut reader)) = (with(true), with(false), with(true)) else {
+            assert!(bind.starts_with('['));
+            continue;
+        };
+        for (from, bits) in [(&mut capable, 2), (&mut other, 0)] {
+            let to = reader.local_addrs()[0];
+            for len in [8, 1400, 1400, 1400] {
+                send(from, to, &[7; 8], &vec![7; len]);
+            }
+            from.flush().expect("flush");
+            let got: Vec<u8> = collect(&mut reader, 4).into_iter().map(|(info, _)| info.ecn).collect();
+            assert_eq!(got, [bits; 4], "{bind}");
+        }
+        // Who did not ask is told nothing.
+        let to = other.local_addrs()[0];
+        send(&mut capable, to, b"ask", &[]);
+        capable.flush().expect("flush");
+        assert_eq!(collect(&mut other, 1)[0].0.ecn, 0);
+    }
+}
+
 #[test]
 fn replies_of_a_socket_with_several_addresses_come_from_the_one_asked() {
     let several =

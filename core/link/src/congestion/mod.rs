@@ -1,6 +1,7 @@
 //! Congestion control: what a controller is told and what it answers (spec 6), and the pacer that spreads its window.
 
 mod foreign;
+mod marks;
 mod reno;
 mod target;
 
@@ -21,6 +22,8 @@ pub struct Acked {
     pub bytes: u64,
     /// Packets newly acknowledged.
     pub packets: u32,
+    /// Packets that are news to be marked by a switch.
+    pub marked: u32,
     /// Round trip of the newest of them if it is certain enough to steer by, nanoseconds.
     pub rtt_ns: Option<u64>,
     /// Smallest round trip of the path, nanoseconds.
@@ -57,6 +60,10 @@ pub trait Congestion: Debug + Send + Sync {
     fn burst_packets(&self) -> u64;
     /// Measured delivery rate in bytes per second, 0 if unknown.
     fn rate(&self) -> u64;
+    /// Rounds so far after which the window was made smaller because of marks.
+    fn marked_rounds(&self) -> u64 {
+        0
+    }
     /// The packet size of the path changed.
     fn on_mtu(&mut self, mtu: u64);
     /// The receiver grants one sender after another what it knows is coming: its grants bound what waits at its port, and a delay is mostly this host's own interface (`spec/superstep.md` 6).

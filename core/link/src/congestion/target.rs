@@ -1,6 +1,7 @@
 //! The default controller: aims at a small queueing delay and tolerates random loss (spec 6).
 
 use super::foreign::{Foreign, Round};
+use super::marks::Marks;
 use super::{Acked, Congestion};
 use crate::{Config, Mechanisms, Time};
 
@@ -30,6 +31,8 @@ const BURST_LOSS_PERCENT: u64 = 6;
 const BURST_GROWTH_PART: u64 = 8;
 /// Most packets that leave at once: 370 KB, so that a message of 300 KB may go in one train where the path takes it.
 const BURST_MAX: u64 = 256;
+/// A delay of this part of the target is none: what is marked then is not marked for a queue.
+const NO_QUEUE_PART: u64 = 16;
 /// A window of so many packets or fewer bears twice the queueing delay of a large one.
 const SMALL_PACKETS: u64 = 4;
 
@@ -64,6 +67,7 @@ pub(crate) struct Target {
     /// When the first probe timeout of a row fired; window, slow start and best rate before they were taken back.
     timeout_at: Time,
     before_timeout: Option<(u64, bool, u64)>,
+    marks: Marks,
     mtu: u64,
     target_ns: u64,
     /// The receiver's grants bound the queue.
@@ -98,6 +102,7 @@ impl Target {
             burst_min: u64::from(cfg.pacing_burst_packets),
             timeout_at: Time::ZERO,
             before_timeout: None,
+            marks: Marks::default(),
             mtu,
             target_ns: cfg.delay_target.as_nanos() as u64,
             granted: false,
@@ -156,6 +161,7 @@ impl Target {
         // A queue lasts; a sender that lost its core between reading the clock and sending makes one round look long.
         let whole = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
         let lasting = whole.map(|d| d.saturating_sub(self.foreign.borne_ns(a.now)));
+        let began = self.window;
         if self.slow_start {
             self.end_slow_start_round(a, rate, lasting, loss, target);
         } else {
@@ -166,7 +172,14 @@ impl Target {
                 self.judge(Round { now: a.now, delay_ns, least_ns, window: before, floor });
             }
         }
-        if lasting.is_some_and(|d| d <= target / 2) {
+        let is_least = began <= self.min_packets * self.mtu;
+        let no_queue = is_least && whole.is_some_and(|d| d <= target / NO_QUEUE_PART);
+        if let Some(kept) = self.marks.end_round(a.now, no_queue) {
+            // No growth after marks, and no more than they leave of what the round began with.
+            self.slow_start = false;
+            self.window = self.window.min((began * kept).div_ceil(Marks::ONE));
+            self.foreign.begin(self.window);
+        } else if lasting.is_some_and(|d| d <= target / 2) {
             // Loss without a queue is mostly not of this window's making: to shrink further helps nobody and takes as many round trips as packets.
             let quiet = (self.min_packets + a.base_ns / self.quiet_every_ns).min(self.quiet_max);
             self.window = self.window.max(quiet * self.mtu);
@@ -254,6 +267,9 @@ impl Congestion for Target {
         self.round_bytes += a.bytes;
         self.acked += u64::from(a.packets);
         self.foreign.on_ack(a.packets);
+        if self.mechanisms.marked_windows {
+            self.marks.on_ack(a.packets, a.marked);
+        }
         if let Some(r) = a.rtt_ns {
             self.round_min_rtt = self.round_min_rtt.min(r);
         }
@@ -308,6 +324,10 @@ impl Congestion for Target {
         self.rate
     }
 
+    fn marked_rounds(&self) -> u64 {
+        self.marks.cuts
+    }
+
     fn on_mtu(&mut self, mtu: u64) {
         self.mtu = mtu;
         self.clamp();
@@ -329,6 +349,7 @@ impl Congestion for Target {
         self.round_min_rtt = u64::MAX;
         self.last_delay = None;
         self.foreign = Foreign::default();
+        self.marks.reset();
         self.round_started = Time::ZERO;
         self.before_timeout = None;
         self.burst = self.burst_min;
@@ -344,6 +365,7 @@ mod tests {
             now: Time(now),
             bytes: 1472,
             packets: 1,
+            marked: 0,
             rtt_ns: Some(rtt_ns),
             base_ns: 30_000,
             newest_seq: seq,

@@ -16,7 +16,7 @@ use weir_sim::spec::{MS, SEC, US};
 use weir_sim::table::{self, Point};
 use weir_sim::work::Workload;
 use weir_sim::work::supersteps::{Bsp, Relation, Uses};
-use weir_sim::{ablation, planted, service_table, shrink, step_many, step_table, storm, table::Wire};
+use weir_sim::{ablation, mark_table, planted, service_table, shrink, step_many, step_table, storm, table::Wire};
 use weir_superstep::OwnQueue;
 
 /// Counts the bytes that the memory table reports.
@@ -27,7 +27,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim ablation parity\n  weir-sim incast --senders 1000\n  weir-sim service --clients 1000 --all-faults\n  weir-sim storm --ranks 512\n  weir-sim memory --peers 1000"
+    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim table marks\n  weir-sim ablation parity\n  weir-sim incast --senders 1000\n  weir-sim service --clients 1000 --all-faults\n  weir-sim storm --ranks 512\n  weir-sim memory --peers 1000"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -78,7 +78,7 @@ enum Command {
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
         /// Which table.
-        #[arg(value_parser = ["all", "incast", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps", "many", "many-big", "service", "storm"], default_value = "all")]
+        #[arg(value_parser = ["all", "incast", "marks", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps", "many", "many-big", "service", "storm"], default_value = "all")]
         what: String,
         /// NewReno instead of the default controller.
         #[arg(long)]
@@ -127,6 +127,12 @@ enum Command {
         /// Queue of the receiver's switch port, packets.
         #[arg(long, default_value_t = 64)]
         queue: u32,
+        /// So many packets that wait at a port make it mark those that come (ECN); without it no switch marks.
+        #[arg(long)]
+        mark: Option<u32>,
+        /// Leave out a part of the congestion control, named as `weir-sim ablation` does.
+        #[arg(long)]
+        without: Option<String>,
         /// NewReno instead of the default controller.
         #[arg(long)]
         reno: bool,
@@ -374,9 +380,16 @@ fn main() -> ExitCode {
                 true
             })
         }
-        Command::Incast { senders, len, count, window, queue, reno, eager, show: show_only } => {
-            let endpoint = EndpointSpec { reno, eager_max: eager, ..EndpointSpec::default() };
-            let wire = Wire { queue_packets: queue, ..Wire::GIGABIT };
+        Command::Incast { senders, len, count, window, queue, mark, without, reno, eager, show: show_only } => {
+            let left_out = match without.as_deref().map(part_named).transpose() {
+                Ok(part) => part.into_iter().collect(),
+                Err(e) => {
+                    eprintln!("weir-sim: {e}");
+                    return ExitCode::from(2);
+                }
+            };
+            let endpoint = EndpointSpec { reno, eager_max: eager, left_out, ..EndpointSpec::default() };
+            let wire = Wire { queue_packets: queue, mark_packets: mark, ..Wire::GIGABIT };
             let name = format!("incast {senders}:1 {} queue {queue}", table::size(len));
             let p = table::point(name, wire, senders + 1, &endpoint, Workload::Incast { len, count, window });
             if show_only {
@@ -698,6 +711,12 @@ fn tables(what: &str, e: &EndpointSpec, wanted: impl Fn(&mut Point) -> bool) {
     };
     if what == "all" || what == "incast" {
         show(table::incast_points(e, &[8, 32], &[64 << 10, 1 << 20], &[64, 256, 1000], 4 << 20));
+    }
+    if what == "all" || what == "marks" {
+        let mut points = mark_table::all(e);
+        points.retain_mut(&wanted);
+        let reports: Vec<Report> = points.par_iter().map(table::measure).collect();
+        say!("{}", mark_table::table(&points, &reports).trim_end());
     }
     if what == "all" || what == "fan-in" {
         let (losses, queues) = ([0, 10_000], [32, 64, 256]);

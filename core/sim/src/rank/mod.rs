@@ -278,6 +278,8 @@ pub struct Core {
     program: Program,
     endpoint_id: u64,
     level_gathers: bool,
+    /// What it sends is ECN-capable.
+    is_ect: bool,
     /// Sends up to so long may be complete before they have arrived.
     copy_bytes: u64,
     messages: Messages<Pattern, Steps>,
@@ -350,7 +352,7 @@ impl Rank {
             chunk.copy_from_slice(&mix(endpoint_id.wrapping_add(1 + i as u64)).to_le_bytes());
         }
         let addresses: Vec<SocketAddr> = (0..shared.networks).map(|n| address(host, n)).collect();
-        let level_gathers = config.gather;
+        let (level_gathers, is_ect) = (config.gather, config.ecn);
         let endpoint = Endpoint::new(config, shared.job_key, endpoint_id, &addresses, secret);
         shared.directory.enter(program, endpoint_id, endpoint.name());
         let mut settings = shared.messages.clone();
@@ -363,6 +365,7 @@ impl Rank {
             program,
             endpoint_id,
             level_gathers,
+            is_ect,
             copy_bytes: shared.messages.copy_bytes as u64,
             messages,
             peers: BTreeMap::new(),
@@ -535,7 +538,7 @@ impl Core {
             host.violation("size", format!("{} sends a datagram of {size} bytes; the limit is {limit}", self.program));
         }
         let messages = &self.messages;
-        host.send(net, to, |b| {
+        let write = |b: &mut Vec<u8>| {
             b.extend_from_slice(head);
             if let Some(p) = t.payload {
                 let at = b.len();
@@ -545,7 +548,8 @@ impl Core {
                     source.read(p.offset, &mut b[at..]);
                 }
             }
-        });
+        };
+        if self.is_ect { host.send_ect(net, to, write) } else { host.send(net, to, write) }
     }
 
     /// Asks every peer whether it is there 200 times a second, if that is the planted defect.
@@ -586,7 +590,7 @@ impl Node for Rank {
             remote: address(meta.from, meta.net),
             local: Some(address(host.id, meta.net).ip()),
             slack_ns: u32::try_from(meta.slack_ns).unwrap_or(u32::MAX),
-            ecn: 0,
+            ecn: meta.ecn,
         };
         core.messages.datagram(Time(host.now), meta, data);
         core.settle(host);

@@ -8,11 +8,13 @@ use core::ops::Range;
 
 pub use ack::{ACK_ENTRY_LEN, ACK_HEAD_LEN, Ack, AckRanges, AckTimes, write_ack};
 pub use write::{
-    close_len, write_body_abort, write_body_head, write_close, write_credit, write_grant, write_lane, write_msg_head,
-    write_padding, write_parity_head, write_path_challenge, write_path_response, write_ping, write_recovered,
+    close_len, write_body_abort, write_body_head, write_close, write_credit, write_grant, write_lane, write_marked,
+    write_msg_head, write_padding, write_parity_head, write_path_challenge, write_path_response, write_ping,
+    write_recovered,
 };
 
 use crate::bytes::{le16, le32, le64};
+use crate::packet::MAX_PATH;
 use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
 
 /// Bytes of a MSG frame before the envelope.
@@ -35,6 +37,8 @@ pub const BODY_ABORT_LEN: usize = 16;
 pub const RECOVERED_LEN: usize = 24;
 /// Bytes of a LANE frame.
 pub const LANE_LEN: usize = 16;
+/// Bytes of a MARKED frame.
+pub const MARKED_LEN: usize = 8;
 /// Bytes of a CLOSE frame before the reason.
 pub const CLOSE_HEAD_LEN: usize = 5;
 /// Longest reason in a CLOSE frame in bytes.
@@ -56,6 +60,7 @@ pub(crate) mod types {
     pub(crate) const PARITY: u8 = 0x0c;
     pub(crate) const RECOVERED: u8 = 0x0d;
     pub(crate) const LANE: u8 = 0x0e;
+    pub(crate) const MARKED: u8 = 0x0f;
 }
 
 const MSG_CONTROL: u8 = 1;
@@ -208,6 +213,15 @@ pub struct Lane {
     pub over: bool,
 }
 
+/// MARKED: how many packets of one path came with the mark of a switch whose queue is long (spec 6.7).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Marked {
+    /// The path by the number of the frame's receiver: that of the marked packets' heads, at most [`crate::packet::MAX_PATH`].
+    pub path: u8,
+    /// Low 32 bits of their count since the association began.
+    pub count: u32,
+}
+
 /// One frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the types say it, and spec 2.2")]
@@ -230,6 +244,7 @@ pub enum Frame<'a> {
     Parity(Parity),
     Recovered(Recovered),
     Lane(Lane),
+    Marked(Marked),
 }
 
 impl Frame<'_> {
@@ -237,7 +252,7 @@ impl Frame<'_> {
     #[inline]
     #[must_use]
     pub fn is_ack_eliciting(&self) -> bool {
-        !matches!(self, Frame::Padding | Frame::Ack(_) | Frame::PathResponse(_) | Frame::Close(_))
+        !matches!(self, Frame::Padding | Frame::Ack(_) | Frame::PathResponse(_) | Frame::Close(_) | Frame::Marked(_))
     }
 }
 
@@ -420,6 +435,7 @@ fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
         types::PARITY => parse_parity(d, at),
         types::RECOVERED => parse_recovered(d, at),
         types::LANE => parse_lane(d, at),
+        types::MARKED => parse_marked(d, at),
         other => Err(FrameError::Type(other)),
     }
 }
@@ -431,6 +447,14 @@ fn parse_lane(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
         return Err(FrameError::Field(types::LANE, "flags"));
     }
     Ok((Frame::Lane(lane), at + LANE_LEN))
+}
+
+fn parse_marked(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
+    let h = head::<MARKED_LEN>(d, at)?;
+    if h[1] > MAX_PATH {
+        return Err(FrameError::Field(types::MARKED, "path"));
+    }
+    Ok((Frame::Marked(Marked { path: h[1], count: le32(h, 4) }), at + MARKED_LEN))
 }
 
 fn parse_close(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {

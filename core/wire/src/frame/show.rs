@@ -44,6 +44,7 @@ impl fmt::Display for Frame<'_> {
                 write!(f, "parity {} {}+{}x{}", h.key, h.base, h.count, h.frag)
             }
             Frame::Recovered(r) => write!(f, "recovered {} {}+{}", r.key, r.offset, r.len),
+            Frame::Marked(m) => write!(f, "marked {} of path {}", m.count, m.path),
             Frame::Lane(l) if l.lane == 0 => f.write_str("lane wanted"),
             Frame::Lane(l) => write!(f, "lane {}{} read {}", l.lane, if l.over { " over" } else { "" }, l.read),
         }

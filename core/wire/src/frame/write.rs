@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use super::{
     BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, GRANT_LEN, Grant, LANE_LEN,
-    LANE_OVER, Lane, MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN,
-    ParityHead, RECOVERED_LEN, RECOVERED_MESSAGE, Recovered, types,
+    LANE_OVER, Lane, MARKED_LEN, MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, Marked, MsgHead, PARITY_HEAD_LEN,
+    PARITY_MESSAGE, PATH_LEN, ParityHead, RECOVERED_LEN, RECOVERED_MESSAGE, Recovered, types,
 };
 
 use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
@@ -168,5 +168,13 @@ pub fn write_lane(lane: &Lane, out: &mut Vec<u8>) {
     (f[0], f[1]) = (types::LANE, if lane.over { LANE_OVER } else { 0 });
     f[4..8].copy_from_slice(&lane.lane.to_le_bytes());
     f[8..16].copy_from_slice(&lane.read.to_le_bytes());
+    out.extend_from_slice(&f);
+}
+
+/// MARKED.
+pub fn write_marked(marked: &Marked, out: &mut Vec<u8>) {
+    let mut f = [0; MARKED_LEN];
+    (f[0], f[1]) = (types::MARKED, marked.path);
+    f[4..8].copy_from_slice(&marked.count.to_le_bytes());
     out.extend_from_slice(&f);
 }

@@ -46,6 +46,7 @@ pub fn params() -> Params {
         ack_delay_max_us: 25,
         peer_timeout_ms: 5000,
         lanes: 0,
+        ecn: false,
         addresses,
     }
 }

@@ -48,6 +48,8 @@ pub trait Sink {
     fn retain(&mut self, handle: Handle);
     /// Drop one reference to the packet.
     fn release(&mut self, handle: Handle);
+    /// Mark the packet, if it is ECN-capable: its queue is long. Returns the packet to go on with, for others may hold the unmarked one too, and whether it is one that bears the mark.
+    fn mark(&mut self, handle: Handle) -> (Handle, bool);
     /// Hand the packet, due at `at_ns`, to the host at `port` and drop one reference.
     fn send(&mut self, at_ns: TimeNs, port: PortId, handle: Handle, corruption: Option<Corruption>);
 }
@@ -249,13 +251,23 @@ impl Fabric {
                 (switch.ports()[output].epoch(), switch.offer(output, now_ns, len, Corruption::draw))
             }
         };
-        let Offer::Deliver { at_ns, copy_at_ns, damage, .. } = offer else { return sink.release(handle) };
+        let Offer::Deliver { at_ns, copy_at_ns, damage, marked, .. } = offer else { return sink.release(handle) };
+        let handle = if marked { self.mark(port, stage, handle, sink) } else { handle };
         let intact = Event { port, stage, handle, len, epoch, corruption: before };
         if let Some(copy_at_ns) = copy_at_ns {
             sink.retain(handle);
             self.schedule(copy_at_ns, intact);
         }
         self.schedule(at_ns, Event { corruption: damage.or(before), ..intact });
+    }
+
+    fn mark<S: Sink>(&mut self, port: PortId, stage: Stage, handle: Handle, sink: &mut S) -> Handle {
+        let (handle, is_marked) = sink.mark(handle);
+        if is_marked {
+            let pipe = if stage == Stage::Host { self.down(port) } else { self.up(port) };
+            pipe.count_marked();
+        }
+        handle
     }
 
     fn schedule(&mut self, at_ns: TimeNs, event: Event) {
@@ -273,7 +285,7 @@ impl Fabric {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Chance, Loss, QueueLimit, Reorder};
+    use super::super::{Chance, Loss, Mark, QueueLimit, Reorder};
     use super::*;
     use proptest::prelude::*;
 
@@ -282,6 +294,7 @@ mod tests {
     struct Books {
         references: Vec<i64>,
         sent: Vec<(PortId, Handle, Option<Corruption>)>,
+        marked: Vec<Handle>,
     }
 
     impl Books {
@@ -298,6 +311,12 @@ mod tests {
         fn release(&mut self, handle: Handle) {
             self.references[handle as usize] -= 1;
             assert!(self.references[handle as usize] >= 0);
+        }
+        fn mark(&mut self, handle: Handle) -> (Handle, bool) {
+            // Every second packet is ECN-capable.
+            let capable = handle.is_multiple_of(2);
+            self.marked.extend(capable.then_some(handle));
+            (handle, capable)
         }
         fn send(&mut self, _: TimeNs, port: PortId, handle: Handle, corruption: Option<Corruption>) {
             self.sent.push((port, handle, corruption));
@@ -332,6 +351,27 @@ mod tests {
         assert_eq!(books.sent.len(), 65, "64 waiting and one being sent, whoever sent them");
         assert_eq!(fabric.down(0).counters().dropped_queue, 400 - 65);
         assert!(books.references.iter().all(|count| *count == 0));
+    }
+
+    #[test]
+    fn what_finds_a_long_queue_is_marked_if_it_is_capable() {
+        let down = PipeSpec {
+            rate_bytes_per_s: 1_000_000_000 / 8,
+            queue: QueueLimit { packets: Some(64), ..Default::default() },
+            mark: Mark { packets: Some(20), bytes: None },
+            ..Default::default()
+        };
+        let mut fabric = star(2, PipeSpec::default(), down, 1);
+        let mut books = Books::default();
+        for _ in 0..50 {
+            let handle = books.packet();
+            fabric.ingress(0, 1, Destination::Port(0), 1500, handle, &mut books);
+        }
+        fabric.advance(u64::MAX - 1, &mut books);
+        // One is being sent, twenty wait and see fewer.
+        assert_eq!(books.marked, (21..50).filter(|i| i % 2 == 0).collect::<Vec<Handle>>());
+        assert_eq!((fabric.down(0).counters().marked, fabric.down(1).counters().marked), (14, 0));
+        assert_eq!(books.sent.len(), 50);
     }
 
     #[test]
