@@ -213,7 +213,7 @@ fn ack_stops_at_the_room_given_and_at_32_entries() {
     assert_eq!(ack.ranges(1000).expect("sent").count(), 33);
 }
 
-// spec: P-1.2, P-2.18, P-2.21, P-2.22, P-2.25, P-2.26, P-2.28, P-2.29, P-2.30, P-2.47
+// spec: P-1.2, P-2.18, P-2.21, P-2.22, P-2.25, P-2.26, P-2.28, P-2.29, P-2.30
 #[test]
 fn malformed_frames() {
     use FrameError::{Field, Truncated, Type};
