@@ -8,7 +8,7 @@ use weir_wire::frame::AckTimes;
 use crate::association::{Association, Cx, State};
 use crate::congestion::Acked;
 use crate::counters::count;
-use crate::paths::PathState;
+use crate::paths::{Path, PathState};
 use crate::recovery::{IN_FLIGHT, LEAD, LOST, REQUEUED, SentFrame};
 use crate::rtt::clock_us;
 use crate::{BodyKey, Event, Time};
@@ -71,8 +71,8 @@ impl Association {
             self.note_silence(cx);
         }
         self.detect_loss(cx);
-        let keep =
-            self.path().map_or(0, |p| 2 * p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns));
+        let pto = |p: &Path| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
+        let keep = 2 * self.paths.iter().map(pto).max().unwrap_or(0);
         self.rec.trim(cx.now, keep);
         Ok(())
     }
@@ -170,6 +170,7 @@ impl Association {
         path.waiting_since = cx.now;
         path.note_loss(0, s.packets);
         path.train_acked(cx.now, s.bytes);
+        path.delivery.on_ack(s.bytes, s.largest.then_some(times.read_us), u64::from(path.mtu.size()), path.in_flight_packets == 0);
         path.cc.on_ack(&Acked {
             now: cx.now,
             bytes: s.bytes,
@@ -196,9 +197,7 @@ impl Association {
             path.set_pace(cx.cfg);
             self.set_piece_max(cx.s);
         }
-        if i == usize::from(self.primary) {
-            self.set_round_trip(cx.s);
-        }
+        self.set_round_trip(cx.s);
     }
 
     /// Declares lost what was overtaken by enough later packets, or long enough ago (spec 4).
@@ -333,13 +332,21 @@ impl Association {
                 }
             }
         }
+        if self.has_other(cx.cfg, usize::from(path)) {
+            // What it was to carry goes by the others, and it is asked whether it carries anything.
+            if let Some(p) = self.paths.get_mut(usize::from(path)) {
+                p.asks = PROBES;
+            }
+            return;
+        }
         // Something must elicit an acknowledgement even if all of that was settled meanwhile.
         self.ping = true;
         self.probes = PROBES;
+        self.probe_path = path;
     }
 
     /// Moves everything from path `i` to the next valid one, if there is one.
-    fn fail_over(&mut self, cx: &mut Cx<'_>, i: usize) -> bool {
+    pub(crate) fn fail_over(&mut self, cx: &mut Cx<'_>, i: usize) -> bool {
         let other = self.paths.iter().enumerate().find(|(k, p)| *k != i && p.state == PathState::Valid).map(|(k, _)| k);
         let Some(other) = other else { return false };
         self.paths[i].make_suspect(cx.cfg, cx.now);
@@ -351,12 +358,12 @@ impl Association {
             true
         });
         self.lose(cx, &all, false);
+        self.stripe = Default::default();
         if usize::from(self.primary) == i {
             self.primary = other as u8;
             self.set_piece_max(cx.s);
             self.set_round_trip(cx.s);
             count!(self, cx, failovers);
-            self.pacing_until = None;
         }
         true
     }

@@ -60,8 +60,8 @@ impl Association {
                     self.close_pending = Some(if reason == DownReason::Exhausted { 3 } else { 4 });
                     return;
                 }
-                if self.pacing_until.is_some_and(|t| t <= cx.now) {
-                    self.pacing_until = None;
+                for p in &mut self.paths {
+                    p.held_until = p.held_until.filter(|t| *t > cx.now);
                 }
                 self.on_loss_timers(cx);
                 if carries(cx.s) {
@@ -264,7 +264,7 @@ impl Association {
             self.primary = i as u8;
             self.set_piece_max(s);
             self.set_round_trip(s);
-            self.pacing_until = None;
+            self.stripe = Default::default();
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::association::State;
 use crate::congestion::{self, Congestion, Pacer};
 use crate::mtu::MtuSearch;
 use crate::rtt::{OneWay, Rtt};
+use crate::striping::Delivery;
 use crate::{Config, Endpoint, PeerId, Time};
 
 /// Largest number of paths (spec 8).
@@ -67,6 +68,15 @@ pub(crate) struct Path {
     pub(crate) pto_max: u64,
     /// When something last came from there.
     pub(crate) heard: Time,
+    /// PINGs it is to carry: a probe timeout fired while others were well.
+    pub(crate) asks: u8,
+    /// When the pacer lets waiting data go.
+    pub(crate) held_until: Option<Time>,
+    /// What it delivers.
+    pub(crate) delivery: Delivery,
+    /// Bytes of packets sent and received, all in all.
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
     /// A challenge that is to be answered.
     pub(crate) respond: Option<u64>,
     /// Our outstanding challenge, when it was sent, and when the next one is due.
@@ -123,6 +133,11 @@ impl Path {
             ptos: 0,
             pto_max: cfg.pto_max.as_nanos() as u64,
             heard: now,
+            asks: 0,
+            held_until: None,
+            delivery: Delivery::default(),
+            bytes_sent: 0,
+            bytes_received: 0,
             respond: None,
             challenge: None,
             next_probe: now,
@@ -157,13 +172,17 @@ impl Path {
 
     /// Bytes that may be in flight: the window, and no more than half the receiver's buffer besides what the wire itself holds.
     pub(crate) fn window(&self, rx_buffer: u64) -> u64 {
+        self.cc.window().min(rx_buffer / 2 + self.wire()).max(2 * u64::from(self.mtu.size()))
+    }
+
+    /// Bytes that the wire itself holds.
+    pub(crate) fn wire(&self) -> u64 {
         let (rate, base) = (self.cc.rate(), self.rtt.base());
         // A division of 128 bits takes longer than all the rest.
-        let wire = match rate.checked_mul(base) {
+        match rate.checked_mul(base) {
             Some(product) => product / 1_000_000_000,
             None => (u128::from(rate) * u128::from(base) / 1_000_000_000) as u64,
-        };
-        self.cc.window().min(rx_buffer / 2 + wire).max(2 * u64::from(self.mtu.size()))
+        }
     }
 
     /// Probe timeout with back-off.
@@ -287,6 +306,7 @@ impl Path {
     pub(crate) fn make_valid(&mut self, cfg: &Config, now: Time) {
         if self.state == PathState::Suspect {
             self.cc.reset();
+            self.delivery = Delivery::default();
             self.set_pace(cfg);
         }
         self.state = PathState::Valid;
@@ -302,6 +322,8 @@ impl Path {
     pub(crate) fn make_suspect(&mut self, cfg: &Config, now: Time) {
         self.state = PathState::Suspect;
         self.answers = 0;
+        self.asks = 0;
+        self.held_until = None;
         self.challenge = None;
         self.probe_interval = cfg.path_probe_min.as_nanos() as u64;
         self.next_probe = now;
