@@ -166,6 +166,7 @@ impl Association {
         if path.largest_acked == 0 || s.seq.wrapping_sub(path.largest_acked) as i32 > 0 {
             path.largest_acked = s.seq;
         }
+        path.answered = path.answered.max(s.at);
         path.ptos = 0;
         path.waiting_since = cx.now;
         path.note_loss(0, s.packets);
@@ -280,7 +281,7 @@ impl Association {
         }
         for i in 0..self.paths.len() {
             let p = &mut self.paths[i];
-            let fired = p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now);
+            let (sent, fired) = (p.last_sent, p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now));
             if fired {
                 p.ptos += 1;
                 p.pto_max = cx.openings.pto_max_ns(cx.cfg);
@@ -300,7 +301,7 @@ impl Association {
             }
             if fired {
                 self.note_silence(cx);
-                self.probe(cx, i as u8);
+                self.probe(cx, i as u8, sent);
             }
         }
     }
@@ -314,14 +315,16 @@ impl Association {
         }
     }
 
-    /// Sends the oldest unacknowledged data of a path again, whatever the window says.
-    fn probe(&mut self, cx: &mut Cx<'_>, path: u8) {
+    /// Sends the oldest unacknowledged data of a path again, whatever the window says; all of it, if another path brought an answer to something sent after the newest here, at `sent`.
+    fn probe(&mut self, cx: &mut Cx<'_>, path: u8, sent: Time) {
+        let other = self.paths.iter().enumerate().any(|(k, p)| k != usize::from(path) && p.answered > sent);
+        let most = if other && self.has_other(cx.cfg, usize::from(path)) { usize::MAX } else { usize::from(PROBES) };
         let mut oldest: SmallVec<[u64; 2]> = SmallVec::new();
         self.rec.in_flight(|pn, s| {
             if s.path == path && s.flags & REQUEUED == 0 {
                 oldest.push(pn);
             }
-            oldest.len() < usize::from(PROBES)
+            oldest.len() < most
         });
         for pn in oldest {
             let Some(s) = self.rec.get(pn).copied() else { continue };

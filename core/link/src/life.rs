@@ -212,7 +212,11 @@ impl Association {
             p.misses += 1;
             match p.state {
                 // One lost probe is no failure.
-                PathState::Valid if p.misses >= 2 => p.make_suspect(cx.cfg, cx.now),
+                PathState::Valid if p.misses >= 2 => {
+                    if !self.fail_over(cx, i) && self.paths[i].in_flight_packets == 0 {
+                        self.paths[i].make_suspect(cx.cfg, cx.now);
+                    }
+                }
                 PathState::Valid => p.next_probe = cx.now,
                 PathState::Suspect | PathState::Unvalidated => {
                     p.probe_interval = (p.probe_interval * 2).min(cx.cfg.path_probe_max.as_nanos() as u64)
@@ -220,6 +224,7 @@ impl Association {
             }
         }
         let data = cx.rng.next_u64();
+        let p = &mut self.paths[i];
         p.challenge = Some((data, cx.now));
         p.next_probe = cx.now.plus_ns(p.probe_interval);
         Some(data)

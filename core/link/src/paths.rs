@@ -58,6 +58,8 @@ pub(crate) struct Path {
     reorder_at: u32,
     /// When the earliest overtaken packet is lost by time.
     pub(crate) loss_time: Option<Time>,
+    /// When the newest packet that was acknowledged had been sent.
+    pub(crate) answered: Time,
     /// When the newest packet in flight was sent.
     pub(crate) last_sent: Time,
     /// When data first went into flight without an answer since.
@@ -128,6 +130,7 @@ impl Path {
             reorder: cfg.reorder_threshold,
             reorder_at: 0,
             loss_time: None,
+            answered: Time::ZERO,
             last_sent: now,
             waiting_since: now,
             ptos: 0,
@@ -227,6 +230,7 @@ impl Path {
         self.pacer.on_sent(now, size);
         let limited = self.in_flight + u64::from(self.mtu.size()) > self.window(rx_buffer);
         self.cc.on_sent(now, size, limited, was_idle);
+        self.delivery.on_sent(now, size, limited);
         self.next_seq = self.next_seq.wrapping_add(1);
         self.next_seq.wrapping_sub(1)
     }

@@ -227,4 +227,33 @@ mod tests {
         assert!(r.ranges(0).count() <= RANGES_MAX);
         assert!(r.is_replay(12), "given up with its range");
     }
+
+    // spec: P-4.3, P-4.25, P-4.26
+    #[test]
+    fn of_several_paths_each_is_acknowledged_up_to_its_newest_and_lacks_what_all_have_passed() {
+        let cfg = Config::default();
+        let mut r = Received::default();
+        let got = |r: &mut Received, at: u64, way: u8, pn: u64| {
+            let missing = r.accept(Time(at), way, pn, 0);
+            r.eliciting(Time(at), (way, way), missing, (100, false), 25_000, &cfg);
+            missing
+        };
+        assert_eq!((got(&mut r, 1, 0, 0), got(&mut r, 2, 1, 1)), (0, 0));
+        (0..2).for_each(|way| r.acknowledged(way));
+        // 2 to 4 are on the slow path: nothing lacks, and nobody hurries.
+        assert_eq!((got(&mut r, 3, 0, 5), got(&mut r, 4, 0, 6)), (0, 0));
+        assert!(!r.due(Time(5)) && r.due(Time(25_003)));
+        // 2 is lost: 3 says so, of the slow path.
+        assert_eq!(got(&mut r, 6, 1, 3), 1);
+        assert!(r.due(Time(6)));
+        assert_eq!((r.next(Time(6)), r.back(1)), (Some(1), 1));
+        assert_eq!(r.ranges(1).collect::<alloc::vec::Vec<_>>(), [(3, 4), (0, 2)]);
+        assert_eq!(r.ranges(0).collect::<alloc::vec::Vec<_>>(), [(5, 7), (3, 4), (0, 2)]);
+        assert_eq!(r.times(1, Time(8)).delay_ns, 2);
+        assert_eq!(got(&mut r, 7, 1, 2), -1, "late after all");
+        // The slow one is used no more: what it did not bring lacks when it is not waited for.
+        assert_eq!(got(&mut r, QUIET_NS + 10, 0, 8), 2, "4 and 7");
+        r.settle();
+        assert_eq!(r.due_at(), None);
+    }
 }

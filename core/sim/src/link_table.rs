@@ -88,6 +88,13 @@ pub fn lines(endpoint: &EndpointSpec, lens: &[u64]) -> Vec<Line> {
 }
 
 impl Line {
+    /// First columns of its line.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let kind = if self.kind == Kind::Stream { "stream" } else { "ping-pong" };
+        format!("{:<13} {kind:<9} {:>6}", self.links.name, size(self.len))
+    }
+
     fn work(&self) -> Workload {
         let (len, slowest) = (self.len, self.links.wires.iter().map(|w| w.rate_bits_per_s).max().unwrap_or(0));
         // What the best link carries in some 150 ms.
@@ -140,10 +147,8 @@ pub fn table(lines: &[Line], measured: &[Measured]) -> String {
         let r = &m.all;
         let _ = write!(
             s,
-            "{:<13} {:<9} {:>6} {:>6.2} {:>8.1} {:>9} {:>9} {:>6.1}% {:>6} {:>5}",
-            l.links.name,
-            if l.kind == Kind::Stream { "stream" } else { "ping-pong" },
-            size(l.len),
+            "{} {:>6.2} {:>8.1} {:>9} {:>9} {:>6.1}% {:>6} {:>5}",
+            l.name(),
             l.ratio(m),
             r.goodput_bits_per_s() / 1e6,
             time(r.quantile_ns(0.5)),

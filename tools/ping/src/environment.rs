@@ -11,6 +11,7 @@ const HANDED_ON: [&str; 9] = [
     "WEIR_OFFLOAD",
     "WEIR_XDP",
     "WEIR_CONGESTION",
+    "WEIR_STRIPE",
 ];
 
 /// The words before the command: `env NAME=VALUE ...`, quoted, as agents put the words they are given into one line for a shell; nothing without settings.

@@ -355,7 +355,7 @@ fn main() -> ExitCode {
                 let left_out = part.into_iter().collect();
                 let e =
                     EndpointSpec { reno, eager_max: eager, parity: !no_parity, left_out, ..EndpointSpec::default() };
-                tables(&what, &e, |p| {
+                tables(&what, &e, only.as_deref(), |p| {
                     p.scenario.seed = seed;
                     only.as_ref().is_none_or(|only| p.name.contains(only))
                 });
@@ -677,7 +677,7 @@ fn show(points: &[Point]) -> Vec<Report> {
 }
 
 /// Prints tables of the points that `wanted` keeps, which it may change before.
-fn tables(what: &str, e: &EndpointSpec, wanted: impl Fn(&mut Point) -> bool) {
+fn tables(what: &str, e: &EndpointSpec, only: Option<&str>, wanted: impl Fn(&mut Point) -> bool) {
     let show = |mut points: Vec<Point>| {
         points.retain_mut(&wanted);
         if !points.is_empty() {
@@ -705,7 +705,8 @@ fn tables(what: &str, e: &EndpointSpec, wanted: impl Fn(&mut Point) -> bool) {
         show(table::exchange_points(e, 100, &[2, 8], &[50 * US], &lens, &[0, 10_000], 10));
     }
     if what == "all" || what == "links" {
-        let lines = link_table::lines(e, &[30_000, 300_000, 1 << 20, 4 << 20]);
+        let mut lines = link_table::lines(e, &[30_000, 300_000, 1 << 20, 4 << 20]);
+        lines.retain(|l| only.is_none_or(|part| l.name().contains(part)));
         let measured: Vec<_> = lines.par_iter().map(link_table::Line::measure).collect();
         say!("{}", link_table::table(&lines, &measured).trim_end());
     }
