@@ -171,7 +171,12 @@ impl Association {
         path.waiting_since = cx.now;
         path.note_loss(0, s.packets);
         path.train_acked(cx.now, s.bytes);
-        path.delivery.on_ack(s.bytes, s.largest.then_some(times.read_us), u64::from(path.mtu.size()), path.in_flight_packets == 0);
+        path.delivery.on_ack(
+            s.bytes,
+            s.largest.then_some(times.read_us),
+            u64::from(path.mtu.size()),
+            path.in_flight_packets == 0,
+        );
         path.cc.on_ack(&Acked {
             now: cx.now,
             bytes: s.bytes,
@@ -281,7 +286,8 @@ impl Association {
         }
         for i in 0..self.paths.len() {
             let p = &mut self.paths[i];
-            let (sent, fired) = (p.last_sent, p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now));
+            let (sent, fired) =
+                (p.last_sent, p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now));
             if fired {
                 p.ptos += 1;
                 p.pto_max = cx.openings.pto_max_ns(cx.cfg);

@@ -117,7 +117,8 @@ impl Path {
         self.respond.is_none()
             && self.asks == 0
             && self.held_until.is_none()
-            && self.next_probe > now && self.mtu.due().is_none_or(|t| t > now)
+            && self.next_probe > now
+            && self.mtu.due().is_none_or(|t| t > now)
     }
 
     /// A packet may go, and its window has room for another behind it: one that fills it would have to ask for its acknowledgement.

@@ -268,10 +268,12 @@ impl Association {
                     || self.has_control_frames(s, now)
                     || (carries(s) && s.has_control())
                     || self.has_bulk(s)
-                    || self
-                        .paths
-                        .iter()
-                        .any(|p| p.respond.is_some() || p.asks > 0 || p.next_probe <= now || p.mtu.due().is_some_and(|t| t <= now))
+                    || self.paths.iter().any(|p| {
+                        p.respond.is_some()
+                            || p.asks > 0
+                            || p.next_probe <= now
+                            || p.mtu.due().is_some_and(|t| t <= now)
+                    })
             }
         }
     }

@@ -194,7 +194,7 @@ impl Association {
 
     /// An ACK if one is owed and fits. `few`: room is wanted for data.
     pub(crate) fn put_ack(&mut self, cx: &mut Cx<'_>, pk: &Packet, out: &mut PacketBuf, few: bool) {
-        let Some(way) = self.rx.next(cx.now) else { return };
+        let Some(way) = self.rx.next() else { return };
         let entries = if few { ACK_ENTRIES_FEW } else { MAX_ACK_ENTRIES };
         let room = pk.space(&out.head).min(ACK_HEAD_LEN + entries * ACK_ENTRY_LEN);
         let times = self.rx.times(way, cx.now);
@@ -272,7 +272,8 @@ impl Association {
     fn build_data(&mut self, cx: &mut Cx<'_>, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
         let probing = self.probes > 0;
         let bulk_waits = self.has_bulk(cx.s);
-        let is_asked = probing && self.paths.get(usize::from(self.probe_path)).is_some_and(|p| p.state == PathState::Valid);
+        let is_asked =
+            probing && self.paths.get(usize::from(self.probe_path)).is_some_and(|p| p.state == PathState::Valid);
         let lead = if is_asked { self.probe_path } else { self.lead(cx.cfg) };
         let carrier = if probing || !bulk_waits { Some(lead) } else { self.carrier(cx, lead) };
         let (ix, control, bulk, frames) = self.what_goes(cx, (lead, carrier), bulk_waits, probing);
@@ -282,7 +283,7 @@ impl Association {
         }
         // An acknowledgement alone goes back the way the newest packet came: our primary may be cut.
         let only_ack = !(control || bulk || frames);
-        let back = self.rx.next(cx.now).map(|way| self.rx.back(way)).filter(|i| usize::from(*i) < self.paths.len());
+        let back = self.rx.next().map(|way| self.rx.back(way)).filter(|i| usize::from(*i) < self.paths.len());
         let ix = if only_ack { back.unwrap_or(ix) } else { ix };
         let path = self.paths.get(usize::from(ix))?;
         let size = path.mtu.size_for(path.ptos);
@@ -362,7 +363,16 @@ impl Association {
         // What is short does not go by the way that the long found free.
         let bulk = bulk_waits && carrier.is_some() && !(is_other && (control || frames));
         let ix = carrier.filter(|_| bulk).unwrap_or(lead);
-        let bulk = bulk && (probing || self.lets_out(cx, ix));
+        let is_held = bulk_waits && !(bulk && (probing || self.lets_out(cx, ix)));
+        let bulk = bulk && !is_held;
+        if is_held {
+            let (window, in_flight, mtu) = self.room(ix);
+            if in_flight + mtu > window {
+                count!(self, cx, stalls_window);
+            } else {
+                count!(self, cx, stalls_pacing);
+            }
+        }
         frames |= (control || bulk) && self.lane_due().is_some();
         (ix, control, bulk, frames)
     }
@@ -373,11 +383,10 @@ impl Association {
         p.map_or((0, 0, 0), |p| (self.window_of(usize::from(path)), p.in_flight, u64::from(p.mtu.size_for(p.ptos))))
     }
 
-    /// Whether window and pacer of a path let data out; counts what holds it back, and notes when it is worth trying again.
+    /// Whether window and pacer of a path let data out; notes when the pacer is worth asking again.
     pub(crate) fn lets_out(&mut self, cx: &mut Cx<'_>, path: u8) -> bool {
         let (window, in_flight, mtu) = self.room(path);
         if in_flight + mtu > window {
-            count!(self, cx, stalls_window);
             return false;
         }
         // Once closed it stays so for a part of a burst: polled all the time, it would let out packets one by one, each for a system call.
@@ -389,7 +398,6 @@ impl Association {
         }
         let opens_at = slot.map_or(p.pacer.opens_at(), |at| at.max(p.pacer.opens_at()));
         p.held_until = Some(opens_at);
-        count!(self, cx, stalls_pacing);
         false
     }
 

@@ -8,8 +8,6 @@
 //! [`Endpoint::next_timeout`] has passed.
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 mod acking;
 mod alone;

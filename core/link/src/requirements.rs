@@ -607,7 +607,11 @@ fn round_trips_of_a_busy_time_do_not_make_a_doubt_long() {
 // Paths.
 
 /// What side 0 sends when this frame comes from that address.
-pub(crate) fn answer_to(t: &mut Two, from: usize, write: impl FnOnce(&mut Vec<u8>)) -> Vec<(core::net::SocketAddr, Vec<u8>)> {
+pub(crate) fn answer_to(
+    t: &mut Two,
+    from: usize,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> Vec<(core::net::SocketAddr, Vec<u8>)> {
     let a = &mut t.ends[1].assocs[0];
     let (mut out, number) = (Vec::new(), a.rec.next());
     Header { level: a.level(), ack_now: false, path: 0, number: number as u32, association: a.remote_id }

@@ -212,7 +212,6 @@ impl Twins {
         let [a, b] = &mut self.hosts[host];
         let [x, y] = &mut self.bufs;
         let (s, t) = (a.poll_transmit(now, &Pattern, x), b.poll_transmit(now, &Pattern, y));
-        if s != t { for e in [&*a, &*b] { for q in &e.assocs { std::eprintln!("DBG {:?} probes {} {:?}", q.stripe, q.probes, q.paths.iter().map(|p| (p.state, p.ptos, p.in_flight, p.window(q.peer.rx_buffer), p.pacer.open(now), p.held_until, p.delivery.rate())).collect::<Vec<_>>()); } } }
         assert_eq!(s, t, "host {host} at {now:?}");
         assert_eq!(a.next_timeout(), b.next_timeout());
         let Some(t) = t else { return false };

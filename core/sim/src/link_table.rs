@@ -57,7 +57,8 @@ impl Links {
     #[must_use]
     pub fn all() -> Vec<Links> {
         let tenth = Wire { rate_bits_per_s: 100_000_000, ..GIGABIT };
-        let (near, far) = (Wire { delay_ns: MS, ..GIGABIT }, Wire { delay_ns: 10 * MS, queue_packets: 1000, ..GIGABIT });
+        let (near, far) =
+            (Wire { delay_ns: MS, ..GIGABIT }, Wire { delay_ns: 10 * MS, queue_packets: 1000, ..GIGABIT });
         let lossy = Wire { loss_ppm: 10_000, ..GIGABIT };
         let links = |name, wires: &[Wire]| Links { name, wires: wires.to_vec(), cut_ns: None };
         vec![
