@@ -76,6 +76,8 @@ pub(crate) struct Path {
     pub(crate) held_until: Option<Time>,
     /// What it delivers.
     pub(crate) delivery: Delivery,
+    /// It was chosen among several: what goes at once is as much as it delivers until the others are done, and its last packet is not late before that.
+    pub(crate) is_shared: bool,
     /// Bytes of packets sent and received, all in all.
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
@@ -139,6 +141,7 @@ impl Path {
             asks: 0,
             held_until: None,
             delivery: Delivery::default(),
+            is_shared: false,
             bytes_sent: 0,
             bytes_received: 0,
             respond: None,
@@ -213,7 +216,8 @@ impl Path {
 
     /// When the probe timeout fires.
     pub(crate) fn pto_at(&self, cfg: &Config, ack_delay_max: u64) -> Option<Time> {
-        (self.in_flight_packets > 0).then(|| self.last_sent.plus_ns(self.pto_ns(cfg, ack_delay_max)))
+        let drained = if self.is_shared { self.delivery.drained() } else { Time::ZERO };
+        (self.in_flight_packets > 0).then(|| self.last_sent.max(drained).plus_ns(self.pto_ns(cfg, ack_delay_max)))
     }
 
     /// A packet goes into flight; returns its number on the path.

@@ -21,8 +21,6 @@ const TRAIN_BYTES: u64 = 64 << 10;
 const TRAIN_WEIGHT: u64 = 4;
 /// Probe timeouts in a row after which what is short leaves the primary for one that is well: one may be the peer's lateness.
 const SILENT_PTOS: u32 = 2;
-/// Messages in line that are looked at to say how much waits.
-const LOOKED_AT_MAX: usize = 16;
 
 /// What a path delivers, by the receiver's clock: bytes between two of its readings, over the time between them. What waits in front of the first, and what the acknowledgements need on their way
 /// back, is not in it.
@@ -75,6 +73,11 @@ impl Delivery {
     pub(crate) fn on_sent(&mut self, now: Time, bytes: u64, is_full: bool) {
         self.was_full |= is_full;
         self.drained = self.drained.max(now).plus_ns((bytes * self.byte_cost) >> 16);
+    }
+
+    /// When all that was sent has left the slowest link.
+    pub(crate) fn drained(&self) -> Time {
+        self.drained
     }
 
     /// Bytes per second; 0: not known.
@@ -221,7 +224,8 @@ impl Association {
             };
         }
         candidates.sort_by_key(|c| c.first_ns);
-        let waiting = cx.s.waiting_bytes(LOOKED_AT_MAX);
+        // Of what stands in front only: who waits for that would wait for a slow path, however much stands behind.
+        let waiting = cx.s.waiting_bytes(1);
         let end_ns = end_of(&candidates, waiting);
         candidates.sort_by_key(|c| c.arrives_ns);
         let earliest = candidates.iter().find(|c| c.is_known).map(|c| c.path);
@@ -230,12 +234,13 @@ impl Association {
                 let part = bytes_in(c.rate, end_ns.saturating_sub(c.first_ns)) / c.mtu;
                 let least = u64::from(earliest == Some(c.path));
                 (waiting / TURN_PART / c.mtu).clamp(TURN_MIN, TURN_MAX).min(part.max(least))
-            } else if c.is_idle && waiting >= UNKNOWN_FROM * c.mtu {
+            } else if c.is_idle && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu {
                 UNKNOWN_PACKETS
             } else {
                 0
             };
             if turn > 0 && self.lets_out(cx, c.path) {
+                self.paths[usize::from(c.path)].is_shared = true;
                 (self.stripe.path, self.stripe.left) = (c.path, turn as u32);
                 return Some(c.path);
             }
@@ -356,6 +361,21 @@ mod tests {
         assert_eq!(a.lead(&cfg), 1);
         a.paths[1].state = PathState::Suspect;
         assert_eq!(a.lead(&cfg), 0);
+    }
+
+    // spec: P-8.18
+    #[test]
+    fn the_last_packet_of_a_slow_path_is_not_late_before_those_in_front_have_left() {
+        let mut t = with_standby();
+        let (cfg, now) = (t.ends[0].cfg.clone(), t.now);
+        let p = &mut t.ends[0].assocs[0].paths[1];
+        // 1 MB/s: 20 packets of 1000 bytes leave in 20 ms.
+        p.delivery.learn(1_000_000);
+        (0..20).for_each(|_| _ = p.on_sent(now, 1000, 1 << 20));
+        let usual = p.pto_at(&cfg, 50_000).unwrap();
+        p.is_shared = true;
+        let late = p.pto_at(&cfg, 50_000).unwrap().since_ns(usual);
+        assert!((19_990_000..=20_000_000).contains(&late), "{late}");
     }
 
     // spec: P-8.16

@@ -109,9 +109,9 @@ fn links() {
     for (line, m) in lines.iter().zip(&measured) {
         let (name, ratio) = (line.name(), line.ratio(m));
         assert_eq!(m.all.violation, None, "{name}");
-        assert!(ratio > 0.97, "{name}: {ratio:.2} of the best link");
+        assert!(ratio > 0.95, "{name}: {ratio:.2} of the best link");
         let is_twice = name.starts_with("two") && line.kind == link_table::Kind::Stream;
-        assert!(!is_twice || ratio > 1.9, "{name}: {ratio:.2}");
+        assert!(!is_twice || ratio > 1.8, "{name}: {ratio:.2}");
     }
 }
 
