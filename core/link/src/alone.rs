@@ -85,6 +85,7 @@ impl Association {
             || beside + m.envelope.len() + len > usize::from(size)
             || len >= gather_min(cx.cfg, level)
             || !self.is_calm(cx.now)
+            || self.lead(cx.cfg) != self.primary
             || cx.common.slot().is_some()
             || !self.path()?.lets_out_at_ease(cx.now, self.peer.rx_buffer)
             || self.rec.is_full(cx.cfg.sent_packets_max)

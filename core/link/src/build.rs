@@ -324,7 +324,7 @@ impl Association {
                 Header::set_ack_now(&mut out.head);
             }
         }
-        if pk.eliciting && bulk {
+        if pk.eliciting && bulk && (pk.flow || !pk.small) {
             self.stripe.took(ix);
         }
         self.count_turn(cx, &pk);
