@@ -234,7 +234,7 @@ impl Path {
         self.pacer.on_sent(now, size);
         let limited = self.in_flight + u64::from(self.mtu.size()) > self.window(rx_buffer);
         self.cc.on_sent(now, size, limited, was_idle);
-        self.delivery.on_sent(now, size, limited);
+        self.delivery.on_sent(now, size, self.in_flight, limited);
         self.next_seq = self.next_seq.wrapping_add(1);
         self.next_seq.wrapping_sub(1)
     }

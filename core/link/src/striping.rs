@@ -14,6 +14,9 @@ const TURN_PART: u64 = 8;
 /// What goes first by a path that nobody has seen deliver: enough to see it; and packets that wait before any does.
 const UNKNOWN_PACKETS: u64 = 8;
 const UNKNOWN_FROM: u64 = 16;
+/// If that tells nothing it is tried again after so long, doubling up to 2^7 times it.
+const TRY_NS: u64 = 10_000_000;
+const TRIES_MAX: u8 = 7;
 /// A train of so many packets says what a path delivers; one of so many bytes has said enough.
 const TRAIN_PACKETS: u64 = 6;
 const TRAIN_BYTES: u64 = 64 << 10;
@@ -35,6 +38,9 @@ pub(crate) struct Delivery {
     /// Time that a byte takes at this rate, in 1/65536 ns; and when all that was sent has left the slowest link, by that.
     byte_cost: u64,
     drained: Time,
+    /// Trains that told nothing, and when the next may be tried.
+    tries: u8,
+    try_at: Time,
 }
 
 impl Delivery {
@@ -69,10 +75,18 @@ impl Delivery {
         self.byte_cost = ((1_000_000_000 << 16) / self.rate.max(1)).min(1 << 40);
     }
 
-    /// A packet was sent; `is_full`: the window is, with it.
-    pub(crate) fn on_sent(&mut self, now: Time, bytes: u64, is_full: bool) {
+    /// A packet was sent; so much is in flight with it; `is_full`: the window is.
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: u64, in_flight: u64, is_full: bool) {
         self.was_full |= is_full;
-        self.drained = self.drained.max(now).plus_ns((bytes * self.byte_cost) >> 16);
+        let cost = |bytes: u64| bytes.saturating_mul(self.byte_cost) >> 16;
+        // What was acknowledged waits nowhere: a rate that was too low makes no queue that lasts.
+        self.drained = self.drained.max(now).plus_ns(cost(bytes)).min(now.plus_ns(cost(in_flight)));
+    }
+
+    /// The path was tried, and it is to be seen what it delivers.
+    fn is_tried(&mut self, now: Time) {
+        self.try_at = now.plus_ns(TRY_NS << self.tries.min(TRIES_MAX));
+        self.tries = self.tries.saturating_add(1);
     }
 
     /// When all that was sent has left the slowest link.
@@ -119,10 +133,10 @@ struct Candidate {
     first_ns: u64,
     /// When a packet would.
     arrives_ns: u64,
-    /// Bytes of a packet; it was seen to deliver; nothing is in flight.
+    /// Bytes of a packet; it was seen to deliver; a train may go to see what it does.
     mtu: u64,
     is_known: bool,
-    is_idle: bool,
+    may_try: bool,
 }
 
 /// Bytes that a rate makes of a time.
@@ -147,10 +161,11 @@ impl Path {
         let own = self.delivery.drained.since_ns(now);
         let queue = own.max(ns_for(rate, self.in_flight).saturating_sub(2 * half_ns));
         let is_known = self.delivery.rate > 0;
+        let may_try = self.in_flight_packets == 0 && self.delivery.try_at <= now;
         let first_ns = half_ns + if is_known { queue } else { 0 };
         let mtu = u64::from(self.mtu.size_for(self.ptos));
         let arrives_ns = first_ns + if is_known { ns_for(rate, mtu) } else { 0 };
-        Candidate { path, rate, first_ns, arrives_ns, mtu, is_known, is_idle: self.in_flight_packets == 0 }
+        Candidate { path, rate, first_ns, arrives_ns, mtu, is_known, may_try }
     }
 }
 
@@ -234,13 +249,17 @@ impl Association {
                 let part = bytes_in(c.rate, end_ns.saturating_sub(c.first_ns)) / c.mtu;
                 let least = u64::from(earliest == Some(c.path));
                 (waiting / TURN_PART / c.mtu).clamp(TURN_MIN, TURN_MAX).min(part.max(least))
-            } else if c.is_idle && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu {
+            } else if c.may_try && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu {
                 UNKNOWN_PACKETS
             } else {
                 0
             };
             if turn > 0 && self.lets_out(cx, c.path) {
-                self.paths[usize::from(c.path)].is_shared = true;
+                let p = &mut self.paths[usize::from(c.path)];
+                p.is_shared = true;
+                if !c.is_known {
+                    p.delivery.is_tried(cx.now);
+                }
                 (self.stripe.path, self.stripe.left) = (c.path, turn as u32);
                 return Some(c.path);
             }
@@ -278,7 +297,7 @@ mod tests {
     use crate::requirements::{answer_to, has, quiet};
 
     fn known(path: u8, rate: u64, first_ns: u64) -> Candidate {
-        Candidate { path, rate, first_ns, arrives_ns: first_ns, mtu: 1472, is_known: true, is_idle: true }
+        Candidate { path, rate, first_ns, arrives_ns: first_ns, mtu: 1472, is_known: true, may_try: false }
     }
 
     // spec: P-8.13
@@ -306,7 +325,7 @@ mod tests {
         assert!((9_900_000..10_100_000).contains(&d.rate()), "{}", d.rate());
         train(&mut d, 50_000, 1470);
         assert!(d.rate() > 9_900_000, "nothing held it back but the sender");
-        d.on_sent(Time(0), 1472, true);
+        d.on_sent(Time(0), 1472, 1472, true);
         train(&mut d, 100_000, 1470);
         assert!(d.rate() < 8_000_000, "{}", d.rate());
         // Of a clock that runs backwards, or one that stands, nothing is learnt.
