@@ -348,8 +348,8 @@ impl Endpoint {
         let primary = usize::from(a.primary);
         for (i, p) in a.paths.iter_mut().enumerate().filter(|(_, p)| p.is_to(remote)) {
             if i == primary {
-                // What elicits an acknowledgement and gets none leads to a failover.
-                a.ping = true;
+                // What elicits an acknowledgement and gets none leads to a failover: it goes by this very path.
+                p.asks = p.asks.max(1);
             } else if p.state == PathState::Valid {
                 p.next_probe = p.next_probe.min(now);
             }
