@@ -84,6 +84,8 @@ pub struct EngineConfig {
     pub level: Level,
     /// Congestion control (`WEIR_CONGESTION`: target, reno).
     pub congestion: weir_link::CongestionKind,
+    /// Long messages go by all links to a peer (`WEIR_STRIPE`: on, off). Off is for links that share a wire somewhere: they would take a share of it each.
+    pub stripe: bool,
     /// Messages up to this size are sent without asking (`WEIR_EAGER_BYTES`), of more than 32 KiB as far as path and receiver have room (`spec/protocol.md` 5, "Unasked"): a copy of an unexpected message of this size costs about what the extra round trip of 12 us would.
     pub eager_bytes: u32,
     /// Sends up to this size are copied and complete at once when the face asks only for reusable memory (`WEIR_COPY_BYTES`).
@@ -176,6 +178,7 @@ impl Default for EngineConfig {
             port_span: 1,
             level: Level::Integrity,
             congestion: weir_link::CongestionKind::Target,
+            stripe: true,
             eager_bytes: 128 << 10,
             copy_bytes: 64 << 10,
             streams: 10,
@@ -247,6 +250,7 @@ impl EngineConfig {
             &mut c.congestion,
             &[("target", weir_link::CongestionKind::Target), ("reno", weir_link::CongestionKind::Reno)],
         )?;
+        v.one_of("WEIR_STRIPE", &mut c.stripe, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
         v.number("WEIR_EAGER_BYTES", &mut c.eager_bytes, 0, 16 << 20)?;
         v.number("WEIR_COPY_BYTES", &mut c.copy_bytes, 0, 1 << 20)?;
         v.number("WEIR_STREAMS", &mut c.streams, 1, 64)?;

@@ -209,6 +209,7 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
         level: cfg.level,
         congestion: cfg.congestion,
         ecn: cfg.ecn.is_on(),
+        stripe: cfg.stripe,
         peer_timeout: cfg.peer_timeout,
         doubt_interval: cfg.doubt_interval,
         dead_may_return: cfg.dead_may_return,

@@ -8,7 +8,7 @@ use weir_wire::frame::AckTimes;
 use crate::association::{Association, Cx, State};
 use crate::congestion::Acked;
 use crate::counters::count;
-use crate::paths::PathState;
+use crate::paths::{Path, PathState};
 use crate::recovery::{IN_FLIGHT, LEAD, LOST, REQUEUED, SentFrame};
 use crate::rtt::clock_us;
 use crate::{BodyKey, Event, Time};
@@ -71,8 +71,8 @@ impl Association {
             self.note_silence(cx);
         }
         self.detect_loss(cx);
-        let keep =
-            self.path().map_or(0, |p| 2 * p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns));
+        let pto = |p: &Path| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
+        let keep = 2 * self.paths.iter().map(pto).max().unwrap_or(0);
         self.rec.trim(cx.now, keep);
         Ok(())
     }
@@ -166,11 +166,18 @@ impl Association {
         if path.largest_acked == 0 || s.seq.wrapping_sub(path.largest_acked) as i32 > 0 {
             path.largest_acked = s.seq;
         }
+        path.answered = path.answered.max(s.at);
         path.ptos = 0;
         path.waiting_since = cx.now;
         path.note_loss(0, s.packets);
         path.train_acked(cx.now, s.bytes);
         let cuts = path.cc.marked_rounds();
+        path.delivery.on_ack(
+            s.bytes,
+            s.largest.then_some(times.read_us),
+            u64::from(path.mtu.size()),
+            path.in_flight_packets == 0,
+        );
         path.cc.on_ack(&Acked {
             now: cx.now,
             bytes: s.bytes,
@@ -201,9 +208,7 @@ impl Association {
             path.set_pace(cx.cfg);
             self.set_piece_max(cx.s);
         }
-        if i == usize::from(self.primary) {
-            self.set_round_trip(cx.s);
-        }
+        self.set_round_trip(cx.s);
     }
 
     /// Declares lost what was overtaken by enough later packets, or long enough ago (spec 4).
@@ -286,7 +291,8 @@ impl Association {
         }
         for i in 0..self.paths.len() {
             let p = &mut self.paths[i];
-            let fired = p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now);
+            let (sent, fired) =
+                (p.last_sent, p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now));
             if fired {
                 p.ptos += 1;
                 p.pto_max = cx.openings.pto_max_ns(cx.cfg);
@@ -306,7 +312,7 @@ impl Association {
             }
             if fired {
                 self.note_silence(cx);
-                self.probe(cx, i as u8);
+                self.probe(cx, i as u8, sent);
             }
         }
     }
@@ -320,14 +326,16 @@ impl Association {
         }
     }
 
-    /// Sends the oldest unacknowledged data of a path again, whatever the window says.
-    fn probe(&mut self, cx: &mut Cx<'_>, path: u8) {
+    /// Sends the oldest unacknowledged data of a path again, whatever the window says; all of it, if another path brought an answer to something sent after the newest here, at `sent`.
+    fn probe(&mut self, cx: &mut Cx<'_>, path: u8, sent: Time) {
+        let other = self.paths.iter().enumerate().any(|(k, p)| k != usize::from(path) && p.answered > sent);
+        let most = if other && self.has_other(cx.cfg, usize::from(path)) { usize::MAX } else { usize::from(PROBES) };
         let mut oldest: SmallVec<[u64; 2]> = SmallVec::new();
         self.rec.in_flight(|pn, s| {
             if s.path == path && s.flags & REQUEUED == 0 {
                 oldest.push(pn);
             }
-            oldest.len() < usize::from(PROBES)
+            oldest.len() < most
         });
         for pn in oldest {
             let Some(s) = self.rec.get(pn).copied() else { continue };
@@ -338,13 +346,21 @@ impl Association {
                 }
             }
         }
+        if self.has_other(cx.cfg, usize::from(path)) {
+            // What it was to carry goes by the others, and it is asked whether it carries anything.
+            if let Some(p) = self.paths.get_mut(usize::from(path)) {
+                p.asks = PROBES;
+            }
+            return;
+        }
         // Something must elicit an acknowledgement even if all of that was settled meanwhile.
         self.ping = true;
         self.probes = PROBES;
+        self.probe_path = path;
     }
 
     /// Moves everything from path `i` to the next valid one, if there is one.
-    fn fail_over(&mut self, cx: &mut Cx<'_>, i: usize) -> bool {
+    pub(crate) fn fail_over(&mut self, cx: &mut Cx<'_>, i: usize) -> bool {
         let other = self.paths.iter().enumerate().find(|(k, p)| *k != i && p.state == PathState::Valid).map(|(k, _)| k);
         let Some(other) = other else { return false };
         self.paths[i].make_suspect(cx.cfg, cx.now);
@@ -356,12 +372,12 @@ impl Association {
             true
         });
         self.lose(cx, &all, false);
+        self.stripe = Default::default();
         if usize::from(self.primary) == i {
             self.primary = other as u8;
             self.set_piece_max(cx.s);
             self.set_round_trip(cx.s);
             count!(self, cx, failovers);
-            self.pacing_until = None;
         }
         true
     }

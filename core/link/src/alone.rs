@@ -54,7 +54,6 @@ impl Association {
             && self.ending.is_none()
             && self.probes == 0
             && !self.ping
-            && self.pacing_until.is_none()
             && self.recovered.is_empty()
             && !self.parity.is_due()
             && self.lane_due().is_none()
@@ -86,6 +85,7 @@ impl Association {
             || beside + m.envelope.len() + len > usize::from(size)
             || len >= gather_min(cx.cfg, level)
             || !self.is_calm(cx.now)
+            || self.lead(cx.cfg) != self.primary
             || cx.common.slot().is_some()
             || !self.path()?.lets_out_at_ease(cx.now, self.peer.rx_buffer)
             || self.rec.is_full(cx.cfg.sent_packets_max)
@@ -115,7 +115,11 @@ impl Path {
     /// Nothing of its own is due.
     #[inline]
     fn is_calm(&self, now: Time) -> bool {
-        self.respond.is_none() && self.next_probe > now && self.mtu.due().is_none_or(|t| t > now)
+        self.respond.is_none()
+            && self.asks == 0
+            && self.held_until.is_none()
+            && self.next_probe > now
+            && self.mtu.due().is_none_or(|t| t > now)
     }
 
     /// A packet may go, and its window has room for another behind it: one that fills it would have to ask for its acknowledgement.

@@ -95,6 +95,8 @@ pub(crate) struct Association {
     pub(crate) recovered: VecDeque<(bool, u64, u64, u16)>,
     /// Packets that may go out whatever the window says.
     pub(crate) probes: u8,
+    /// By which path.
+    pub(crate) probe_path: u8,
     pub(crate) parity: crate::parity::ParitySender,
     /// The TCP connection that large payload may go by.
     pub(crate) lane: Option<Box<Lane>>,
@@ -116,12 +118,14 @@ pub(crate) struct Association {
     pub(crate) is_silent: bool,
     /// Somebody says that the peer is gone.
     pub(crate) doubt: Option<crate::life::Doubt>,
-    /// When the pacer lets the waiting data go.
-    pub(crate) pacing_until: Option<Time>,
+    /// Of several paths, the one that fragments go by now, and how many more do before the choice is made anew.
+    pub(crate) stripe: crate::striping::Turn,
     /// Somebody waits for the acknowledgement of what is being sent.
     pub(crate) ack_wanted: bool,
     /// The packet just built can be the first of a run.
     pub(crate) can_run: bool,
+    /// By which path.
+    pub(crate) run_path: u8,
     /// Closing: until when.
     pub(crate) closing: Option<Time>,
     pub(crate) close_pending: Option<u16>,
@@ -170,6 +174,7 @@ impl Association {
             ping: false,
             recovered: VecDeque::new(),
             probes: 0,
+            probe_path: 0,
             parity: crate::parity::ParitySender::default(),
             lane: None,
             closed_lane: None,
@@ -184,9 +189,10 @@ impl Association {
             late_ns: 0,
             is_silent: false,
             doubt: None,
-            pacing_until: None,
+            stripe: crate::striping::Turn::default(),
             ack_wanted: false,
             can_run: false,
+            run_path: 0,
             closing: None,
             close_pending: None,
             ending: None,
@@ -245,12 +251,13 @@ impl Association {
         self.ping = false;
         self.probes = 0;
         self.parity = crate::parity::ParitySender::default();
-        self.rx.acknowledged();
-        self.pacing_until = None;
+        self.rx.settle();
         for p in &mut self.paths {
             p.in_flight = 0;
             p.in_flight_packets = 0;
             p.loss_time = None;
+            p.held_until = None;
+            p.asks = 0;
             p.respond = None;
             p.challenge = None;
         }
@@ -267,10 +274,12 @@ impl Association {
                     || self.has_control_frames(s, now)
                     || (carries(s) && s.has_control())
                     || self.has_bulk(s)
-                    || self
-                        .paths
-                        .iter()
-                        .any(|p| p.respond.is_some() || p.next_probe <= now || p.mtu.due().is_some_and(|t| t <= now))
+                    || self.paths.iter().any(|p| {
+                        p.respond.is_some()
+                            || p.asks > 0
+                            || p.next_probe <= now
+                            || p.mtu.due().is_some_and(|t| t <= now)
+                    })
             }
         }
     }
@@ -296,10 +305,11 @@ impl Association {
         }
     }
 
-    /// The session is to know how long a round trip of what carries data is.
+    /// The session is to know how long a round trip of what carries data is: of several paths, the longest.
     pub(crate) fn set_round_trip(&self, s: &mut Session) {
         if carries(s) {
-            s.set_round_trip(self.path().map_or(0, |p| p.rtt.srtt));
+            let valid = self.paths.iter().filter(|p| p.state == PathState::Valid);
+            s.set_round_trip(valid.map(|p| p.rtt.srtt).max().unwrap_or(0));
         }
     }
 
@@ -320,7 +330,6 @@ impl Association {
             State::Up => {
                 at(self.ending.map(|_| Time::ZERO));
                 at(self.rx.due_at());
-                at(self.pacing_until);
                 at(s.deadline().filter(|_| carries(s)));
                 at(self.closing);
                 at(self.lane_due());
@@ -328,6 +337,7 @@ impl Association {
                 at(self.doubt.as_ref().map(|d| d.at));
                 let many = self.paths.len() > 1;
                 for p in &self.paths {
+                    at(p.held_until);
                     at(p.loss_time);
                     at(p.pto_at(cfg, self.peer.ack_delay_max_ns));
                     if p.state == PathState::Valid {

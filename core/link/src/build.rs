@@ -119,6 +119,11 @@ impl Association {
             {
                 return Some(t);
             }
+            if self.paths[i].asks > 0
+                && let Some(t) = self.build_ask(cx, i, out)
+            {
+                return Some(t);
+            }
             let p = &self.paths[i];
             if p.state == PathState::Valid
                 && p.mtu.due().is_some_and(|t| t <= cx.now)
@@ -167,6 +172,7 @@ impl Association {
         }
         let size = out.head.len() + pk.payload.map_or(0, |r| usize::from(r.len));
         let path = self.paths.get_mut(usize::from(pk.path))?;
+        path.bytes_sent += size as u64;
         let (mut seq, mut flags) = (0, 0);
         if in_flight {
             seq = path.on_sent(cx.now, size as u64, self.peer.rx_buffer);
@@ -188,9 +194,7 @@ impl Association {
 
     /// An ACK if one is owed and fits. `few`: room is wanted for data.
     pub(crate) fn put_ack(&mut self, cx: &mut Cx<'_>, pk: &Packet, out: &mut PacketBuf, few: bool) {
-        if !self.rx.pending() {
-            return;
-        }
+        let Some(way) = self.rx.next() else { return };
         let entries = if few { ACK_ENTRIES_FEW } else { MAX_ACK_ENTRIES };
         // What is told of marks takes the place of entries: a fragment beside it is no shorter for it.
         let room = pk.space(&out.head).min(ACK_HEAD_LEN + entries * ACK_ENTRY_LEN);
@@ -198,10 +202,10 @@ impl Association {
         if room >= ACK_HEAD_LEN {
             self.marks_in.tell(&mut out.head);
         }
-        let times = self.rx.times(cx.now);
-        let ranges = self.rx.ranges().map(|(lo, hi)| lo..=hi - 1);
+        let times = self.rx.times(way, cx.now);
+        let ranges = self.rx.ranges(way).map(|(lo, hi)| lo..=hi - 1);
         if frame::write_ack(ranges, times, room, &mut out.head) > 0 {
-            self.rx.acknowledged();
+            self.rx.acknowledged(way);
             count!(self, cx, acks_sent);
         }
     }
@@ -221,6 +225,16 @@ impl Association {
             self.remember(&mut pk, SentFrame::Once);
         }
         self.finish(cx, &pk, None::<&NoPayloads>, out, false)
+    }
+
+    /// A PING that asks whether a path still carries anything.
+    fn build_ask(&mut self, cx: &mut Cx<'_>, i: usize, out: &mut PacketBuf) -> Option<Transmit> {
+        self.paths[i].asks -= 1;
+        let mut pk = self.begin(i as u8, cx.cfg.mtu_base, out);
+        frame::write_ping(&mut out.head);
+        self.remember(&mut pk, SentFrame::Once);
+        Header::set_ack_now(&mut out.head);
+        self.finish(cx, &pk, None::<&NoPayloads>, out, true)
     }
 
     fn build_mtu_probe(&mut self, cx: &mut Cx<'_>, i: usize, out: &mut PacketBuf) -> Option<Transmit> {
@@ -261,37 +275,25 @@ impl Association {
     }
 
     fn build_data(&mut self, cx: &mut Cx<'_>, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
-        let path = self.path()?;
-        let size = path.mtu.size_for(path.ptos);
-        let window = path.window(self.peer.rx_buffer);
-        let (in_flight, mtu) = (path.in_flight, u64::from(size));
         let probing = self.probes > 0;
-        let window_open = probing || in_flight + mtu <= window;
-        // Once closed it stays so for a part of a burst: polled all the time, it would let out packets one by one, each for a system call.
-        let slot = cx.common.slot();
-        let pace_open = probing
-            || (self.pacing_until.is_none_or(|t| t <= cx.now)
-                && path.pacer.open(cx.now)
-                && slot.is_none_or(|at| at <= cx.now));
-        let opens_at = slot.map_or(path.pacer.opens_at(), |at| at.max(path.pacer.opens_at()));
         let bulk_waits = self.has_bulk(cx.s);
-        let control_open = probing || in_flight <= window + CONTROL_OVERDRAFT * mtu;
-        let control = control_open && carries(cx.s) && cx.s.has_control();
-        let bulk = bulk_waits && window_open && pace_open;
-        if bulk_waits && !window_open {
-            count!(self, cx, stalls_window);
-        } else if bulk_waits && !pace_open {
-            count!(self, cx, stalls_pacing);
-            self.pacing_until = Some(opens_at);
-        }
-        let frames = self.has_control_frames(cx.s, cx.now) || ((control || bulk) && self.lane_due().is_some());
+        let is_asked =
+            probing && self.paths.get(usize::from(self.probe_path)).is_some_and(|p| p.state == PathState::Valid);
+        let lead = if is_asked { self.probe_path } else { self.lead(cx.cfg) };
+        let carrier = if probing || !bulk_waits { Some(lead) } else { self.carrier(cx, lead) };
+        let (ix, control, bulk, frames) = self.what_goes(cx, (lead, carrier), bulk_waits, probing);
         if !(control || bulk || frames || self.rx.due(cx.now)) {
             self.probes = 0;
             return None;
         }
         // An acknowledgement alone goes back the way the newest packet came: our primary may be cut.
         let only_ack = !(control || bulk || frames);
-        let ix = if only_ack && usize::from(self.rx.path) < self.paths.len() { self.rx.path } else { self.primary };
+        let back = self.rx.next().map(|way| self.rx.back(way)).filter(|i| usize::from(*i) < self.paths.len());
+        let ix = if only_ack { back.unwrap_or(ix) } else { ix };
+        let path = self.paths.get(usize::from(ix))?;
+        let size = path.mtu.size_for(path.ptos);
+        let (in_flight, mtu, window) = (path.in_flight, u64::from(size), self.window_of(usize::from(ix)));
+        let slot = cx.common.slot();
         let mut pk = self.begin(ix, size, out);
         self.put_ack(cx, &pk, out, control || bulk);
         if frames {
@@ -310,7 +312,7 @@ impl Association {
         if bulk {
             self.put_lost(cx, &mut pk, &mut w);
             self.put_parity(cx, &mut pk, &mut w);
-            self.put_fresh(cx, &mut pk, &mut w);
+            self.put_fresh(cx, &mut pk, &mut w, ix == lead);
         }
         if pk.frames == 0 && !only_ack && out.head.len() <= self.level().frames_offset() {
             // What seemed to wait was settled meanwhile.
@@ -327,6 +329,9 @@ impl Association {
                 Header::set_ack_now(&mut out.head);
             }
         }
+        if pk.eliciting && bulk && (pk.flow || !pk.small) {
+            self.stripe.took(ix);
+        }
         self.count_turn(cx, &pk);
         let is_tail = !self.has_bulk(cx.s);
         if let Some(p) = self.paths.get_mut(usize::from(pk.path)) {
@@ -334,6 +339,7 @@ impl Association {
         }
         // Alone in its packet, with more of its flow behind it and nothing else that waits: the next ones can be of its kind.
         let alone = empty && pk.flow && pk.frames == 1 && pk.payload.is_some();
+        self.run_path = ix;
         self.can_run = alone
             && cx.s.lost_waiting() + cx.s.small_waiting() == 0
             && !(control || probing || self.parity.active || slot.is_some());
@@ -344,6 +350,60 @@ impl Association {
         }
         let eliciting = pk.eliciting;
         self.finish(cx, &pk, Some(payloads), out, eliciting)
+    }
+
+    /// What the next packet may hold, and by which path it goes: (path, control messages, data, control frames). `lead` is for what is short, `carrier` for data.
+    fn what_goes(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (lead, carrier): (u8, Option<u8>),
+        bulk_waits: bool,
+        probing: bool,
+    ) -> (u8, bool, bool, bool) {
+        let (window, in_flight, mtu) = self.room(lead);
+        let control_open = probing || in_flight <= window + CONTROL_OVERDRAFT * mtu;
+        let control = control_open && carries(cx.s) && cx.s.has_control();
+        let is_other = carrier.is_some_and(|i| i != lead);
+        let mut frames = self.has_control_frames(cx.s, cx.now);
+        // What is short does not go by the way that the long found free.
+        let bulk = bulk_waits && carrier.is_some() && !(is_other && (control || frames));
+        let ix = carrier.filter(|_| bulk).unwrap_or(lead);
+        let is_held = bulk_waits && !(bulk && (probing || self.lets_out(cx, ix)));
+        let bulk = bulk && !is_held;
+        if is_held {
+            let (window, in_flight, mtu) = self.room(ix);
+            if in_flight + mtu > window {
+                count!(self, cx, stalls_window);
+            } else {
+                count!(self, cx, stalls_pacing);
+            }
+        }
+        frames |= (control || bulk) && self.lane_due().is_some();
+        (ix, control, bulk, frames)
+    }
+
+    /// Window of a path, bytes in flight on it, and the size of its packets.
+    fn room(&self, path: u8) -> (u64, u64, u64) {
+        let p = self.paths.get(usize::from(path));
+        p.map_or((0, 0, 0), |p| (self.window_of(usize::from(path)), p.in_flight, u64::from(p.mtu.size_for(p.ptos))))
+    }
+
+    /// Whether window and pacer of a path let data out; notes when the pacer is worth asking again.
+    pub(crate) fn lets_out(&mut self, cx: &mut Cx<'_>, path: u8) -> bool {
+        let (window, in_flight, mtu) = self.room(path);
+        if in_flight + mtu > window {
+            return false;
+        }
+        // Once closed it stays so for a part of a burst: polled all the time, it would let out packets one by one, each for a system call.
+        let slot = cx.common.slot();
+        let Some(p) = self.paths.get_mut(usize::from(path)) else { return false };
+        let is_open = p.held_until.is_none_or(|t| t <= cx.now) && p.pacer.open(cx.now);
+        if is_open && slot.is_none_or(|at| at <= cx.now) {
+            return true;
+        }
+        let opens_at = slot.map_or(p.pacer.opens_at(), |at| at.max(p.pacer.opens_at()));
+        p.held_until = Some(opens_at);
+        false
     }
 
     /// Whether a packet of a flow is the last that somebody waits for, or the first of a train: that tells what queue was there before it, while those behind wait in the queue that the train itself makes.
@@ -479,12 +539,14 @@ impl Association {
     }
 
     /// Fresh data: small messages first, unless they had their turn and flows wait.
-    fn put_fresh<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
+    fn put_fresh<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>, smalls: bool) {
         let flows_first = self.small_run >= SMALL_RUN_MAX && cx.s.flows_waiting() > 0;
         if flows_first {
             self.put_flows(cx, pk, w);
         }
-        self.put_small(cx, pk, w);
+        if smalls {
+            self.put_small(cx, pk, w);
+        }
         if !flows_first {
             self.put_flows(cx, pk, w);
         }

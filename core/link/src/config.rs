@@ -183,6 +183,8 @@ pub struct Config {
     pub path_probe_max: Duration,
     /// Answers in a row that make a suspect path valid again.
     pub path_return_probes: u32,
+    /// Fragments go by all valid paths; else by the primary alone.
+    pub stripe: bool,
     /// Search for a larger path MTU.
     pub mtu_probing: bool,
     /// Datagram size that must pass everywhere (RFC 8899 BASE_PLPMTU).
@@ -254,6 +256,7 @@ impl Default for Config {
             path_probe_min: Duration::from_millis(50),
             path_probe_max: Duration::from_secs(1),
             path_return_probes: 3,
+            stripe: true,
             mtu_probing: true,
             mtu_base: 1200,
             mtu_retry: Duration::from_secs(10),

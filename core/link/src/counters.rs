@@ -146,6 +146,12 @@ pub struct PathStats {
     pub rttvar_us: f64,
     /// Congestion window.
     pub window_bytes: u64,
+    /// Bytes of packets sent by it, all in all.
+    pub bytes_sent: u64,
+    /// Bytes of packets received by it, all in all.
+    pub bytes_received: u64,
+    /// What it was seen to deliver of late, bytes per second; 0: not known.
+    pub rate_bytes_per_s: u64,
     /// Bytes sent and not yet acknowledged or declared lost.
     pub in_flight_bytes: u64,
     /// Largest datagram known to pass.

@@ -42,6 +42,7 @@ mod requirements;
 mod rtt;
 mod run;
 mod show;
+mod striping;
 mod supersteps;
 #[cfg(test)]
 mod twins;

@@ -60,8 +60,8 @@ impl Association {
                     self.close_pending = Some(if reason == DownReason::Exhausted { 3 } else { 4 });
                     return;
                 }
-                if self.pacing_until.is_some_and(|t| t <= cx.now) {
-                    self.pacing_until = None;
+                for p in &mut self.paths {
+                    p.held_until = p.held_until.filter(|t| *t > cx.now);
                 }
                 self.on_loss_timers(cx);
                 if carries(cx.s) {
@@ -212,7 +212,11 @@ impl Association {
             p.misses += 1;
             match p.state {
                 // One lost probe is no failure.
-                PathState::Valid if p.misses >= 2 => p.make_suspect(cx.cfg, cx.now),
+                PathState::Valid if p.misses >= 2 => {
+                    if !self.fail_over(cx, i) && self.paths[i].in_flight_packets == 0 {
+                        self.paths[i].make_suspect(cx.cfg, cx.now);
+                    }
+                }
                 PathState::Valid => p.next_probe = cx.now,
                 PathState::Suspect | PathState::Unvalidated => {
                     p.probe_interval = (p.probe_interval * 2).min(cx.cfg.path_probe_max.as_nanos() as u64)
@@ -220,6 +224,7 @@ impl Association {
             }
         }
         let data = cx.rng.next_u64();
+        let p = &mut self.paths[i];
         p.challenge = Some((data, cx.now));
         p.next_probe = cx.now.plus_ns(p.probe_interval);
         Some(data)
@@ -264,7 +269,7 @@ impl Association {
             self.primary = i as u8;
             self.set_piece_max(s);
             self.set_round_trip(s);
-            self.pacing_until = None;
+            self.stripe = Default::default();
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::congestion::{self, Congestion, Pacer};
 use crate::marks::MarksOut;
 use crate::mtu::MtuSearch;
 use crate::rtt::{OneWay, Rtt};
+use crate::striping::Delivery;
 use crate::{Config, Endpoint, PeerId, Time};
 
 /// Largest number of paths (spec 8).
@@ -60,6 +61,8 @@ pub(crate) struct Path {
     reorder_at: u32,
     /// When the earliest overtaken packet is lost by time.
     pub(crate) loss_time: Option<Time>,
+    /// When the newest packet that was acknowledged had been sent.
+    pub(crate) answered: Time,
     /// When the newest packet in flight was sent.
     pub(crate) last_sent: Time,
     /// When data first went into flight without an answer since.
@@ -70,6 +73,17 @@ pub(crate) struct Path {
     pub(crate) pto_max: u64,
     /// When something last came from there.
     pub(crate) heard: Time,
+    /// PINGs it is to carry: a probe timeout fired while others were well.
+    pub(crate) asks: u8,
+    /// When the pacer lets waiting data go.
+    pub(crate) held_until: Option<Time>,
+    /// What it delivers.
+    pub(crate) delivery: Delivery,
+    /// It was chosen among several: what goes at once is as much as it delivers until the others are done, and its last packet is not late before that.
+    pub(crate) is_shared: bool,
+    /// Bytes of packets sent and received, all in all.
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
     /// A challenge that is to be answered.
     pub(crate) respond: Option<u64>,
     /// Our outstanding challenge, when it was sent, and when the next one is due.
@@ -122,11 +136,18 @@ impl Path {
             reorder: cfg.reorder_threshold,
             reorder_at: 0,
             loss_time: None,
+            answered: Time::ZERO,
             last_sent: now,
             waiting_since: now,
             ptos: 0,
             pto_max: cfg.pto_max.as_nanos() as u64,
             heard: now,
+            asks: 0,
+            held_until: None,
+            delivery: Delivery::default(),
+            is_shared: false,
+            bytes_sent: 0,
+            bytes_received: 0,
             respond: None,
             challenge: None,
             next_probe: now,
@@ -161,13 +182,17 @@ impl Path {
 
     /// Bytes that may be in flight: the window, and no more than half the receiver's buffer besides what the wire itself holds.
     pub(crate) fn window(&self, rx_buffer: u64) -> u64 {
+        self.cc.window().min(rx_buffer / 2 + self.wire()).max(2 * u64::from(self.mtu.size()))
+    }
+
+    /// Bytes that the wire itself holds.
+    pub(crate) fn wire(&self) -> u64 {
         let (rate, base) = (self.cc.rate(), self.rtt.base());
         // A division of 128 bits takes longer than all the rest.
-        let wire = match rate.checked_mul(base) {
+        match rate.checked_mul(base) {
             Some(product) => product / 1_000_000_000,
             None => (u128::from(rate) * u128::from(base) / 1_000_000_000) as u64,
-        };
-        self.cc.window().min(rx_buffer / 2 + wire).max(2 * u64::from(self.mtu.size()))
+        }
     }
 
     /// Probe timeout with back-off.
@@ -195,7 +220,8 @@ impl Path {
 
     /// When the probe timeout fires.
     pub(crate) fn pto_at(&self, cfg: &Config, ack_delay_max: u64) -> Option<Time> {
-        (self.in_flight_packets > 0).then(|| self.last_sent.plus_ns(self.pto_ns(cfg, ack_delay_max)))
+        let drained = if self.is_shared { self.delivery.drained() } else { Time::ZERO };
+        (self.in_flight_packets > 0).then(|| self.last_sent.max(drained).plus_ns(self.pto_ns(cfg, ack_delay_max)))
     }
 
     /// A packet goes into flight; returns its number on the path.
@@ -212,6 +238,7 @@ impl Path {
         self.pacer.on_sent(now, size);
         let limited = self.in_flight + u64::from(self.mtu.size()) > self.window(rx_buffer);
         self.cc.on_sent(now, size, limited, was_idle);
+        self.delivery.on_sent(now, size, self.in_flight, limited);
         self.next_seq = self.next_seq.wrapping_add(1);
         self.next_seq.wrapping_sub(1)
     }
@@ -291,6 +318,7 @@ impl Path {
     pub(crate) fn make_valid(&mut self, cfg: &Config, now: Time) {
         if self.state == PathState::Suspect {
             self.cc.reset();
+            self.delivery = Delivery::default();
             self.set_pace(cfg);
         }
         self.state = PathState::Valid;
@@ -306,6 +334,8 @@ impl Path {
     pub(crate) fn make_suspect(&mut self, cfg: &Config, now: Time) {
         self.state = PathState::Suspect;
         self.answers = 0;
+        self.asks = 0;
+        self.held_until = None;
         self.challenge = None;
         self.probe_interval = cfg.path_probe_min.as_nanos() as u64;
         self.next_probe = now;
@@ -322,8 +352,8 @@ impl Endpoint {
         let primary = usize::from(a.primary);
         for (i, p) in a.paths.iter_mut().enumerate().filter(|(_, p)| p.is_to(remote)) {
             if i == primary {
-                // What elicits an acknowledgement and gets none leads to a failover.
-                a.ping = true;
+                // What elicits an acknowledgement and gets none leads to a failover: it goes by this very path.
+                p.asks = p.asks.max(1);
             } else if p.state == PathState::Valid {
                 p.next_probe = p.next_probe.min(now);
             }

@@ -102,7 +102,7 @@ impl Association {
         };
         self.counts.packets_received += 1;
         let path = self.path_to(cx, meta.remote, meta.local, false);
-        let missing = self.rx.accept(cx.now, number, meta.slack_ns);
+        let missing = self.rx.accept(cx.now, header.path, number, meta.slack_ns);
         let is_marked = meta.ecn == CE;
         if is_marked {
             count!(self, cx, marks_received);
@@ -111,10 +111,14 @@ impl Association {
             }
         }
         self.note_heard(cx.now, path.unwrap_or(u8::MAX));
+        if let Some(p) = path.and_then(|i| self.paths.get_mut(usize::from(i))) {
+            p.bytes_received += datagram.len() as u64;
+        }
         if frames.is_ack_eliciting() {
-            let delay = self.paths.get(usize::from(self.primary)).map_or(0, |p| p.rtt.ack_delay(cx.cfg.ack_delay_max));
-            let way = path.unwrap_or(self.primary);
-            self.rx.eliciting(cx.now, way, missing, (datagram.len(), header.ack_now), delay, cx.cfg);
+            let back = path.unwrap_or(self.primary);
+            let delay = self.paths.get(usize::from(back)).map_or(0, |p| p.rtt.ack_delay(cx.cfg.ack_delay_max));
+            let size = (datagram.len(), header.ack_now);
+            self.rx.eliciting(cx.now, (header.path, back), missing, size, delay, cx.cfg);
         }
         let mut seen = Seen::default();
         for f in &frames {
@@ -139,7 +143,7 @@ impl Association {
             }
         }
         if seen.body_bytes > 0 || cx.s.bodies_open().1 > 0 {
-            let base = self.path().map_or(0, |p| p.rtt.base());
+            let base = self.longest_trip(cx.now);
             let is_marked = is_marked && cx.cfg.mechanisms.marked_grants;
             cx.common.grants.measure(cx.now, self.id, (seen.body_bytes, is_marked), missing, base);
             cx.counters.marks_grants = cx.common.grants.marked_intervals();

@@ -1,5 +1,6 @@
 //! Packet numbers received and when to acknowledge them (spec 4).
 
+use smallvec::SmallVec;
 use weir_session::RangeSet;
 use weir_wire::frame::AckTimes;
 
@@ -7,9 +8,36 @@ use crate::rtt::clock_us;
 use crate::{Config, Time};
 
 /// Ranges kept; beyond it the lowest are given up, and with them everything below.
-const RANGES_MAX: usize = 256;
+const RANGES_MAX: usize = 512;
 /// A packet this far below the largest is taken for a replay.
 const WINDOW: u64 = 1 << 20;
+/// A path of the peer that brought nothing for so long is not waited for when numbers are counted that lack.
+const QUIET_NS: u64 = 100_000_000;
+
+/// What came by one path of the peer. Its packets keep their order; those of several do not.
+#[derive(Clone, Debug, Default)]
+struct Way {
+    /// One past the largest number that came by it; 0: none has.
+    end: u64,
+    /// When that was read, and how long it may have waited unseen.
+    at: Time,
+    slack_ns: u32,
+    /// When anything came by it.
+    heard: Time,
+    /// Our path back, and packets and bytes that want an acknowledgement since the last one was sent for this way.
+    path: u8,
+    packets: u32,
+    bytes: u32,
+    /// An acknowledgement is due now, or at this time.
+    now: bool,
+    deadline: Time,
+}
+
+impl Way {
+    fn is_due(&self, now: Time) -> bool {
+        self.packets > 0 && (self.now || self.deadline <= now)
+    }
+}
 
 /// Receiving side of the packet number space.
 #[derive(Debug, Default)]
@@ -17,19 +45,12 @@ pub(crate) struct Received {
     got: RangeSet,
     /// Numbers below are not accepted.
     floor: u64,
-    /// When the largest was read, and how long it may have waited unseen.
-    largest_at: Time,
-    largest_slack_ns: u32,
-    /// Ack-eliciting packets since the last acknowledgement was sent.
-    packets: u32,
-    bytes: u32,
-    /// An acknowledgement is due now, or at this time.
-    now: bool,
-    pub(crate) deadline: Time,
+    /// Numbers below this lack if they have not come: every path of the peer in use has brought a later one.
+    passed: u64,
+    /// By the peer's number of the path.
+    ways: SmallVec<[Way; 1]>,
     /// Packets to be acknowledged one by one: what came after a gap proves the loss.
     urgent: u32,
-    /// Path by which a packet came last that wants an acknowledgement.
-    pub(crate) path: u8,
 }
 
 impl Received {
@@ -38,7 +59,7 @@ impl Received {
     pub(crate) fn start_at(&mut self, pn: u64) {
         self.got = RangeSet::new();
         self.got.insert(pn - 1, pn, |_, _| {});
-        self.floor = pn - 1;
+        (self.floor, self.passed) = (pn - 1, pn);
     }
 
     /// One past the largest number received.
@@ -55,88 +76,119 @@ impl Received {
         pn < self.floor || end - pn > WINDOW || self.got.contains(pn)
     }
 
-    /// A packet was accepted. Returns by how much the count of lacking packets changed.
-    pub(crate) fn accept(&mut self, now: Time, pn: u64, slack_ns: u32) -> i64 {
-        let end = self.got.end();
-        let missing = if pn >= end { (pn - end) as i64 } else { -1 };
+    /// A packet was accepted that came by the peer's path of this number. Returns by how much the count of lacking packets changed.
+    pub(crate) fn accept(&mut self, now: Time, way: u8, pn: u64, slack_ns: u32) -> i64 {
         self.got.insert(pn, pn + 1, |_, _| {});
         if self.got.len() > RANGES_MAX
             && let Some(e) = self.got.pop_lowest()
         {
             self.floor = e;
         }
-        if pn >= end {
-            self.largest_at = now;
-            self.largest_slack_ns = slack_ns;
+        let way = usize::from(way);
+        if self.ways.len() <= way {
+            self.ways.resize(way + 1, Way::default());
         }
+        let w = &mut self.ways[way];
+        w.heard = now;
+        if pn >= w.end {
+            (w.end, w.at, w.slack_ns) = (pn + 1, now, slack_ns);
+        }
+        let in_use = self.ways.iter().filter(|w| w.end > 0 && now.since_ns(w.heard) < QUIET_NS);
+        let (before, passed) = (self.passed, in_use.map(|w| w.end).min().unwrap_or(0));
+        self.passed = before.max(passed);
+        let mut missing = -i64::from(pn < before);
+        self.got.gaps(before, self.passed, |a, b| {
+            missing += (b - a) as i64;
+            true
+        });
         missing
     }
 
-    /// The packet accepted from `path` wants an acknowledgement, `delay_ns` from now at the latest.
+    /// The packet accepted from that path of the peer wants an acknowledgement, `delay_ns` from now at the latest; `path` leads back.
     pub(crate) fn eliciting(
         &mut self,
         now: Time,
-        path: u8,
+        (way, path): (u8, u8),
         missing: i64,
         (bytes, at_once): (usize, bool),
         delay_ns: u64,
         cfg: &Config,
     ) {
-        self.path = path;
-        if self.packets == 0 {
-            self.deadline = now.plus_ns(delay_ns);
+        let Some(w) = self.ways.get_mut(usize::from(way)) else { return };
+        w.path = path;
+        if w.packets == 0 {
+            w.deadline = now.plus_ns(delay_ns);
         }
-        self.packets += 1;
-        self.bytes = self.bytes.saturating_add(bytes as u32);
-        self.now |= at_once
+        w.packets += 1;
+        w.bytes = w.bytes.saturating_add(bytes as u32);
+        w.now |= at_once
             || missing != 0
             || self.urgent > 0
-            || self.packets >= cfg.ack_every_packets
-            || self.bytes >= cfg.ack_every_bytes;
+            || w.packets >= cfg.ack_every_packets
+            || w.bytes >= cfg.ack_every_bytes;
         self.urgent = if missing > 0 { cfg.reorder_threshold } else { self.urgent.saturating_sub(1) };
     }
 
     /// The next packet acknowledges once more, if there is anything to acknowledge.
     pub(crate) fn repeat(&mut self) {
-        if self.expected() > 0 {
-            self.packets = self.packets.max(1);
+        if let Some(w) = self.ways.iter_mut().max_by_key(|w| w.end).filter(|w| w.end > 0) {
+            w.packets = w.packets.max(1);
         }
-    }
-
-    /// Something waits to be acknowledged.
-    pub(crate) fn pending(&self) -> bool {
-        self.packets > 0
     }
 
     /// An acknowledgement has to go out even alone.
     pub(crate) fn due(&self, now: Time) -> bool {
-        self.packets > 0 && (self.now || self.deadline <= now)
+        self.ways.iter().any(|w| w.is_due(now))
     }
 
-    /// When it has to go out.
+    /// When one has to go out.
     pub(crate) fn due_at(&self) -> Option<Time> {
-        (self.packets > 0).then_some(if self.now { Time::ZERO } else { self.deadline })
+        let pending = self.ways.iter().filter(|w| w.packets > 0);
+        pending.map(|w| if w.now { Time::ZERO } else { w.deadline }).min()
     }
 
-    /// What an ACK frame tells of the largest number.
-    pub(crate) fn times(&self, now: Time) -> AckTimes {
+    /// Which of the peer's paths the next acknowledgement is for: of those that wait for one the one that has come least far, so that each is the first to tell of its newest packet.
+    pub(crate) fn next(&self) -> Option<u8> {
+        let pending = self.ways.iter().enumerate().filter(|(_, w)| w.packets > 0);
+        pending.min_by_key(|(_, w)| w.end).map(|(i, _)| i as u8)
+    }
+
+    /// Our path back to where the packets of this one come from.
+    pub(crate) fn back(&self, way: u8) -> u8 {
+        self.ways.get(usize::from(way)).map_or(0, |w| w.path)
+    }
+
+    /// Our paths back to where packets came from of late.
+    pub(crate) fn in_use(&self, now: Time) -> impl Iterator<Item = u8> + '_ {
+        self.ways.iter().filter(move |w| w.end > 0 && now.since_ns(w.heard) < QUIET_NS).map(|w| w.path)
+    }
+
+    /// What an ACK frame tells of the largest number of a path of the peer.
+    pub(crate) fn times(&self, way: u8, now: Time) -> AckTimes {
+        let Some(w) = self.ways.get(usize::from(way)) else { return AckTimes { delay_ns: 0, slack_us: 0, read_us: 0 } };
         AckTimes {
-            delay_ns: u32::try_from(now.since_ns(self.largest_at)).unwrap_or(u32::MAX),
-            slack_us: u16::try_from(self.largest_slack_ns.div_ceil(1000)).unwrap_or(u16::MAX),
-            read_us: clock_us(self.largest_at),
+            delay_ns: u32::try_from(now.since_ns(w.at)).unwrap_or(u32::MAX),
+            slack_us: u16::try_from(w.slack_ns.div_ceil(1000)).unwrap_or(u16::MAX),
+            read_us: clock_us(w.at),
         }
     }
 
-    /// Ranges `[lo, hi)`, highest first.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.got.iter().rev()
+    /// Ranges `[lo, hi)` up to the largest number of a path of the peer, highest first.
+    pub(crate) fn ranges(&self, way: u8) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let end = self.ways.get(usize::from(way)).map_or(0, |w| w.end);
+        self.got.iter().rev().filter(move |(lo, _)| *lo < end).map(move |(lo, hi)| (lo, hi.min(end)))
     }
 
-    /// An ACK frame was written.
-    pub(crate) fn acknowledged(&mut self) {
-        self.packets = 0;
-        self.bytes = 0;
-        self.now = false;
+    /// An ACK frame was written for this path of the peer.
+    pub(crate) fn acknowledged(&mut self, way: u8) {
+        if let Some(w) = self.ways.get_mut(usize::from(way)) {
+            (w.packets, w.bytes, w.now) = (0, 0, false);
+        }
+    }
+
+    /// Nothing is to be acknowledged any more.
+    pub(crate) fn settle(&mut self) {
+        (0..self.ways.len() as u8).for_each(|way| self.acknowledged(way));
     }
 }
 
@@ -149,30 +201,59 @@ mod tests {
     fn replays_are_known() {
         let cfg = Config::default();
         let mut r = Received::default();
-        assert_eq!(r.accept(Time(1), 0, 0), 0);
-        r.eliciting(Time(1), 0, 0, (100, false), 25_000, &cfg);
+        assert_eq!(r.accept(Time(1), 0, 0, 0), 0);
+        r.eliciting(Time(1), (0, 0), 0, (100, false), 25_000, &cfg);
         assert!(!r.due(Time(1)) && r.due(Time(25_001)));
         assert!(r.is_replay(0) && !r.is_replay(1));
-        let m = r.accept(Time(2), 5, 0);
+        let m = r.accept(Time(2), 0, 5, 0);
         assert_eq!(m, 4);
-        r.eliciting(Time(2), 0, m, (100, false), 25_000, &cfg);
+        r.eliciting(Time(2), (0, 0), m, (100, false), 25_000, &cfg);
         assert!(r.due(Time(2)));
         // So are the next, which the peer counts to tell loss from reordering.
         for n in 6..9 {
-            r.acknowledged();
-            assert_eq!(r.accept(Time(2), n, 0), 0);
-            r.eliciting(Time(2), 0, 0, (100, false), 25_000, &cfg);
+            r.acknowledged(0);
+            assert_eq!(r.accept(Time(2), 0, n, 0), 0);
+            r.eliciting(Time(2), (0, 0), 0, (100, false), 25_000, &cfg);
             assert!(r.due(Time(2)));
         }
-        r.acknowledged();
-        assert_eq!(r.accept(Time(2), 9, 0), 0);
-        r.eliciting(Time(2), 0, 0, (100, false), 25_000, &cfg);
+        r.acknowledged(0);
+        assert_eq!(r.accept(Time(2), 0, 9, 0), 0);
+        r.eliciting(Time(2), (0, 0), 0, (100, false), 25_000, &cfg);
         assert!(!r.due(Time(2)));
-        assert_eq!(r.accept(Time(3), 3, 0), -1);
-        for i in 0..600u64 {
-            r.accept(Time(4), 11 + 2 * i, 0);
+        assert_eq!(r.accept(Time(3), 0, 3, 0), -1);
+        for i in 0..1200u64 {
+            r.accept(Time(4), 0, 11 + 2 * i, 0);
         }
-        assert!(r.ranges().count() <= RANGES_MAX);
+        assert!(r.ranges(0).count() <= RANGES_MAX);
         assert!(r.is_replay(12), "given up with its range");
+    }
+
+    // spec: P-4.3, P-4.25, P-4.26
+    #[test]
+    fn of_several_paths_each_is_acknowledged_up_to_its_newest_and_lacks_what_all_have_passed() {
+        let cfg = Config::default();
+        let mut r = Received::default();
+        let got = |r: &mut Received, at: u64, way: u8, pn: u64| {
+            let missing = r.accept(Time(at), way, pn, 0);
+            r.eliciting(Time(at), (way, way), missing, (100, false), 25_000, &cfg);
+            missing
+        };
+        assert_eq!((got(&mut r, 1, 0, 0), got(&mut r, 2, 1, 1)), (0, 0));
+        (0..2).for_each(|way| r.acknowledged(way));
+        // 2 to 4 are on the slow path: nothing lacks, and nobody hurries.
+        assert_eq!((got(&mut r, 3, 0, 5), got(&mut r, 4, 0, 6)), (0, 0));
+        assert!(!r.due(Time(5)) && r.due(Time(25_003)));
+        // 2 is lost: 3 says so, of the slow path.
+        assert_eq!(got(&mut r, 6, 1, 3), 1);
+        assert!(r.due(Time(6)));
+        assert_eq!((r.next(), r.back(1)), (Some(1), 1));
+        assert_eq!(r.ranges(1).collect::<alloc::vec::Vec<_>>(), [(3, 4), (0, 2)]);
+        assert_eq!(r.ranges(0).collect::<alloc::vec::Vec<_>>(), [(5, 7), (3, 4), (0, 2)]);
+        assert_eq!(r.times(1, Time(8)).delay_ns, 2);
+        assert_eq!(got(&mut r, 7, 1, 2), -1, "late after all");
+        // The slow one is used no more: what it did not bring lacks when it is not waited for.
+        assert_eq!(got(&mut r, QUIET_NS + 10, 0, 8), 2, "4 and 7");
+        r.settle();
+        assert_eq!(r.due_at(), None);
     }
 }

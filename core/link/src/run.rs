@@ -55,7 +55,7 @@ impl Association {
         }
         let mut head = [0; HEAD_MAX];
         head.get_mut(..out.head.len())?.copy_from_slice(&out.head);
-        let path = self.paths.get(usize::from(self.primary))?;
+        let at = self.run_path;
         Some(Run {
             peer: self.id,
             now,
@@ -64,8 +64,8 @@ impl Association {
             next,
             end,
             size: out.head.len() as u16 + last.len,
-            window: path.window(self.peer.rx_buffer),
-            path: self.primary,
+            window: self.window_of(usize::from(at)),
+            path: at,
             head,
             head_len: out.head.len() as u8,
         })
@@ -77,6 +77,7 @@ impl Association {
         run.end > run.next.offset + u64::from(run.next.len)
             && path.in_flight + u64::from(run.size) + u64::from(path.mtu.size()) <= run.window
             && path.pacer.open(run.now)
+            && self.stripe.goes_on(run.path)
             && self.flow_run + 1 < cx.cfg.flow_batch_packets
             && self.rec.next() < PACKETS_MAX / 2
             && !self.rec.is_full(cx.cfg.sent_packets_max)
@@ -119,6 +120,8 @@ impl Association {
         let path = self.paths.get_mut(usize::from(run.path))?;
         let seq = path.on_sent(run.now, u64::from(run.size), self.peer.rx_buffer);
         let flags = if path.is_lead(seq) { IN_FLIGHT | LEAD } else { IN_FLIGHT };
+        path.bytes_sent += u64::from(run.size);
+        self.stripe.took(run.path);
         self.rec.push_frame(SentFrame::Session(Fragment::of(run.flow, r.offset, to)));
         self.rec.push(run.now, run.size, run.path, seq, 1, flags);
         self.counts.packets_sent += 1;

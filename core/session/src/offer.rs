@@ -172,6 +172,22 @@ impl Session {
         self.lost.len()
     }
 
+    /// Bytes of messages and rendezvous data that wait for the carrier of everything, or will: of the first `most` of each line.
+    #[must_use]
+    pub fn waiting_bytes(&self, most: usize) -> u64 {
+        let flow = |f: &Flow| match *f {
+            Flow::Message(mseq) => self.out.matched.get(mseq).map_or(0, |m| u64::from(m.len.saturating_sub(m.sent))),
+            Flow::Body(slot, generation) => {
+                self.bodies_out.current(slot, generation).map_or(0, |b| b.len.saturating_sub(b.sent))
+            }
+        };
+        let small = |mseq: &u64| flow(&Flow::Message(*mseq));
+        let flows: u64 = self.flows.iter().take(most).map(flow).sum();
+        let smalls: u64 = self.small.iter().take(most).map(small).sum();
+        let lost: u64 = self.lost.iter().take(most).map(Fragment::payload_len).sum();
+        flows + smalls + lost
+    }
+
     pub(crate) fn enqueue(&mut self, flow: Flow, len: u64) {
         if self.bulk.len_min > 0 && len >= self.bulk.len_min {
             if self.bulk.up {

@@ -5,6 +5,7 @@
 
 pub mod ablation;
 pub mod check;
+pub mod link_table;
 mod log;
 pub mod mark_table;
 mod net;

@@ -53,7 +53,7 @@ impl Wire {
         mark_packets: None,
     };
 
-    fn spec(&self, hosts: u32) -> NetSpec {
+    pub(crate) fn spec(&self, hosts: u32) -> NetSpec {
         let up = LinkSpec {
             rate_bits_per_s: self.rate_bits_per_s,
             delay_ns: self.delay_ns / 2,

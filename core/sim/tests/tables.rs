@@ -1,6 +1,7 @@
 //! Small tables, kept as snapshots: a change of the protocol's timing or congestion control shows as a diff of numbers.
 //! `cargo insta review`, or `INSTA_UPDATE=always cargo test -p weir-sim --test tables`, accepts new ones.
 
+use weir_sim::link_table;
 use weir_sim::mark_table;
 use weir_sim::run::Report;
 use weir_sim::scenario::EndpointSpec;
@@ -139,6 +140,22 @@ fn ping_pong() {
         "ping_pong",
         &table::ping_pong_points(&e, &[10 * US, MS, 10 * MS], &losses, &[8, 30_000, 300_000], 50),
     );
+}
+
+/// Several links: never slower than the best of them alone, and two alike twice as fast.
+// spec: P-8.13
+#[test]
+fn links() {
+    let lines = link_table::lines(&EndpointSpec::default(), &[30_000, 300_000, 1 << 20, 4 << 20]);
+    let measured: Vec<_> = lines.iter().map(link_table::Line::measure).collect();
+    insta::assert_snapshot!("links", link_table::table(&lines, &measured));
+    for (line, m) in lines.iter().zip(&measured) {
+        let (name, ratio) = (line.name(), line.ratio(m));
+        assert_eq!(m.all.violation, None, "{name}");
+        assert!(ratio > 0.95, "{name}: {ratio:.2} of the best link");
+        let is_twice = name.starts_with("two") && line.kind == link_table::Kind::Stream;
+        assert!(!is_twice || ratio > 1.8, "{name}: {ratio:.2}");
+    }
 }
 
 #[test]

@@ -40,6 +40,10 @@ pub const PARAMS: &[Param] = &[
         "Congestion control: target (receiver grants and a delay target, tolerates random loss) or reno (for comparison) (default: target)",
     ),
     param(
+        "stripe",
+        "Whether messages that do not fit one packet go by all links to a peer: on, or off where links share a wire (default: on)",
+    ),
+    param(
         "eager_bytes",
         "Messages up to this size are sent without asking the receiver first, of more than 32 KiB as far as path and receiver have room (default: 131072)",
     ),

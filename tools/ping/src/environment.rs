@@ -1,7 +1,7 @@
 //! What of this shell's settings an end on another host is started with.
 
 /// Settings that a job's launcher would hand on, and that mean the same on every host; not the key, which would show in lists of processes.
-const HANDED_ON: [&str; 10] = [
+const HANDED_ON: [&str; 12] = [
     "WEIR_KEY_FILE",
     "WEIR_PORT",
     "WEIR_IFACE",
@@ -13,6 +13,7 @@ const HANDED_ON: [&str; 10] = [
     "WEIR_XDP",
     "WEIR_CONGESTION",
     "WEIR_BMI_OPEN",
+    "WEIR_STRIPE",
 ];
 
 /// The words before the command: `env NAME=VALUE ...`, quoted, as agents put the words they are given into one line for a shell; nothing without settings.

@@ -16,7 +16,9 @@ use weir_sim::spec::{MS, SEC, US};
 use weir_sim::table::{self, Point};
 use weir_sim::work::Workload;
 use weir_sim::work::supersteps::{Bsp, Relation, Uses};
-use weir_sim::{ablation, mark_table, planted, service_table, shrink, step_many, step_table, storm, table::Wire};
+use weir_sim::{
+    ablation, link_table, mark_table, planted, service_table, shrink, step_many, step_table, storm, table::Wire,
+};
 use weir_superstep::OwnQueue;
 
 /// Counts the bytes that the memory table reports.
@@ -78,7 +80,7 @@ enum Command {
     /// Goodput and message times over loss x delay x queue x fan-in.
     Table {
         /// Which table.
-        #[arg(value_parser = ["all", "incast", "marks", "fan-in", "pingpong", "stream", "jitter", "exchange", "supersteps", "many", "many-big", "service", "storm"], default_value = "all")]
+        #[arg(value_parser = ["all", "incast", "marks", "fan-in", "pingpong", "stream", "jitter", "exchange", "links", "supersteps", "many", "many-big", "service", "storm"], default_value = "all")]
         what: String,
         /// NewReno instead of the default controller.
         #[arg(long)]
@@ -373,7 +375,7 @@ fn main() -> ExitCode {
                 let left_out = part.into_iter().collect();
                 let e =
                     EndpointSpec { reno, eager_max: eager, parity: !no_parity, left_out, ..EndpointSpec::default() };
-                tables(&what, &e, |p| {
+                tables(&what, &e, only.as_deref(), |p| {
                     p.scenario.seed = seed;
                     only.as_ref().is_none_or(|only| p.name.contains(only))
                 });
@@ -702,7 +704,7 @@ fn show(points: &[Point]) -> Vec<Report> {
 }
 
 /// Prints tables of the points that `wanted` keeps, which it may change before.
-fn tables(what: &str, e: &EndpointSpec, wanted: impl Fn(&mut Point) -> bool) {
+fn tables(what: &str, e: &EndpointSpec, only: Option<&str>, wanted: impl Fn(&mut Point) -> bool) {
     let show = |mut points: Vec<Point>| {
         points.retain_mut(&wanted);
         if !points.is_empty() {
@@ -734,6 +736,12 @@ fn tables(what: &str, e: &EndpointSpec, wanted: impl Fn(&mut Point) -> bool) {
         let (delays, lens) = ([10 * US, MS, 10 * MS], [300_000, 1 << 20, 4 << 20]);
         show(table::exchange_points(e, 1000, &[2, 8], &delays, &lens, &[0, 10_000], 10));
         show(table::exchange_points(e, 100, &[2, 8], &[50 * US], &lens, &[0, 10_000], 10));
+    }
+    if what == "all" || what == "links" {
+        let mut lines = link_table::lines(e, &[30_000, 300_000, 1 << 20, 4 << 20]);
+        lines.retain(|l| only.is_none_or(|part| l.name().contains(part)));
+        let measured: Vec<_> = lines.par_iter().map(link_table::Line::measure).collect();
+        say!("{}", link_table::table(&lines, &measured).trim_end());
     }
     if what == "all" || what == "supersteps" {
         let mut points = step_table::points(e, 12);

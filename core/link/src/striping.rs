@@ -1,0 +1,429 @@
+//! Several paths at once: which of them the next fragments take, and what each delivers (spec 8.1).
+
+use smallvec::SmallVec;
+
+use crate::association::{Association, Cx};
+use crate::paths::{PATHS_MAX, Path, PathState};
+use crate::{Config, Time};
+
+/// Packets in a row by one path: the fewer, the more evenly a message is divided; the more, the fewer ranges an acknowledgement has to tell, and the more go in one system call.
+const TURN_MIN: u64 = 4;
+const TURN_MAX: u64 = 44;
+/// ... and so much of what waits.
+const TURN_PART: u64 = 8;
+/// What goes first by a path that nobody has seen deliver: enough to see it; and packets that wait before any does.
+const UNKNOWN_PACKETS: u64 = 8;
+const UNKNOWN_FROM: u64 = 16;
+/// If that tells nothing it is tried again after so long, doubling up to 2^7 times it.
+const TRY_NS: u64 = 10_000_000;
+const TRIES_MAX: u8 = 7;
+/// A train of so many packets says what a path delivers; one of so many bytes has said enough.
+const TRAIN_PACKETS: u64 = 6;
+const TRAIN_BYTES: u64 = 64 << 10;
+/// Weight of a train: a quarter.
+const TRAIN_WEIGHT: u64 = 4;
+/// Probe timeouts in a row after which what is short leaves the primary for one that is well: one may be the peer's lateness.
+const SILENT_PTOS: u32 = 2;
+
+/// What a path delivers, by the receiver's clock: bytes between two of its readings, over the time between them. What waits in front of the first, and what the acknowledgements need on their way
+/// back, is not in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Delivery {
+    /// Bytes acknowledged, all in all; when the train's first packet was read and what had been acknowledged by then.
+    bytes: u64,
+    mark: Option<(u32, u64)>,
+    /// The window was full since.
+    was_full: bool,
+    rate: u64,
+    /// Time that a byte takes at this rate, in 1/65536 ns; and when all that was sent has left the slowest link, by that.
+    byte_cost: u64,
+    drained: Time,
+    /// Trains that told nothing, and when the next may be tried.
+    tries: u8,
+    try_at: Time,
+}
+
+impl Delivery {
+    /// Bytes were acknowledged; `read_us`: when the newest of them was read. `is_idle`: nothing is in flight any more.
+    pub(crate) fn on_ack(&mut self, bytes: u64, read_us: Option<u32>, mtu: u64, is_idle: bool) {
+        self.bytes += bytes;
+        match (self.mark, read_us) {
+            (Some((began_us, had)), Some(read_us)) => {
+                let (took_us, came) = (u64::from(read_us.wrapping_sub(began_us)), self.bytes - had);
+                let is_enough = came >= TRAIN_BYTES || (is_idle && came >= TRAIN_PACKETS * mtu);
+                if is_enough && (1..=u64::from(u32::MAX / 2)).contains(&took_us) {
+                    self.learn(came * 1_000_000 / took_us);
+                    self.mark = Some((read_us, self.bytes));
+                    self.was_full = false;
+                }
+            }
+            (None, Some(read_us)) => self.mark = Some((read_us, self.bytes)),
+            (_, None) => {}
+        }
+        if is_idle {
+            self.mark = None;
+        }
+    }
+
+    /// A train came at this rate. One that the sender itself held back says only that the path is at least so fast.
+    fn learn(&mut self, rate: u64) {
+        if self.rate == 0 {
+            self.rate = rate;
+        } else if rate > self.rate || self.was_full {
+            self.rate = self.rate - self.rate / TRAIN_WEIGHT + rate / TRAIN_WEIGHT;
+        }
+        self.byte_cost = ((1_000_000_000 << 16) / self.rate.max(1)).min(1 << 40);
+    }
+
+    /// A packet was sent; so much is in flight with it; `is_full`: the window is.
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: u64, in_flight: u64, is_full: bool) {
+        self.was_full |= is_full;
+        let cost = |bytes: u64| bytes.saturating_mul(self.byte_cost) >> 16;
+        // What was acknowledged waits nowhere: a rate that was too low makes no queue that lasts.
+        self.drained = self.drained.max(now).plus_ns(cost(bytes)).min(now.plus_ns(cost(in_flight)));
+    }
+
+    /// The path was tried, and it is to be seen what it delivers.
+    fn is_tried(&mut self, now: Time) {
+        self.try_at = now.plus_ns(TRY_NS << self.tries.min(TRIES_MAX));
+        self.tries = self.tries.saturating_add(1);
+    }
+
+    /// When all that was sent has left the slowest link.
+    pub(crate) fn drained(&self) -> Time {
+        self.drained
+    }
+
+    /// Bytes per second; 0: not known.
+    pub(crate) fn rate(&self) -> u64 {
+        self.rate
+    }
+}
+
+/// Whose turn it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turn {
+    path: u8,
+    /// Packets that still go by it.
+    left: u32,
+    /// There are several to choose from.
+    is_chosen: bool,
+}
+
+impl Turn {
+    /// Whether the next packet of a run may go by the path without a new choice.
+    pub(crate) fn goes_on(&self, path: u8) -> bool {
+        !self.is_chosen || (self.path == path && self.left > 0)
+    }
+
+    /// A packet with data went.
+    pub(crate) fn took(&mut self, path: u8) {
+        if path == self.path {
+            self.left = self.left.saturating_sub(1);
+        }
+    }
+}
+
+/// A path as the choice sees it.
+struct Candidate {
+    path: u8,
+    /// Bytes per second.
+    rate: u64,
+    /// When the first byte sent now would be there, behind what was sent before.
+    first_ns: u64,
+    /// When a packet would.
+    arrives_ns: u64,
+    /// Bytes of a packet; it was seen to deliver; a train may go to see what it does.
+    mtu: u64,
+    is_known: bool,
+    may_try: bool,
+}
+
+/// Bytes that a rate makes of a time.
+fn bytes_in(rate: u64, ns: u64) -> u64 {
+    (u128::from(rate) * u128::from(ns) / 1_000_000_000).min(u128::from(u64::MAX)) as u64
+}
+
+/// The time a rate needs for bytes.
+fn ns_for(rate: u64, bytes: u64) -> u64 {
+    (u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))).min(u128::from(u64::MAX / 4)) as u64
+}
+
+impl Path {
+    /// Valid, and nothing says that it might not be.
+    fn is_well(&self) -> bool {
+        self.state == PathState::Valid && self.ptos == 0
+    }
+
+    fn candidate(&self, now: Time, path: u8) -> Candidate {
+        let (half_ns, rate) = (self.rtt.base() / 2, self.delivery.rate.max(1));
+        // What waits is what was sent faster than the path takes it, or what is in flight beyond a round trip: others may queue there.
+        let own = self.delivery.drained.since_ns(now);
+        let queue = own.max(ns_for(rate, self.in_flight).saturating_sub(2 * half_ns));
+        let is_known = self.delivery.rate > 0;
+        let may_try = self.in_flight_packets == 0 && self.delivery.try_at <= now;
+        let first_ns = half_ns + if is_known { queue } else { 0 };
+        let mtu = u64::from(self.mtu.size_for(self.ptos));
+        let arrives_ns = first_ns + if is_known { ns_for(rate, mtu) } else { 0 };
+        Candidate { path, rate, first_ns, arrives_ns, mtu, is_known, may_try }
+    }
+}
+
+impl Association {
+    /// Whether another path than this one carries packets, as far as is known.
+    pub(crate) fn has_other(&self, cfg: &Config, i: usize) -> bool {
+        cfg.stripe && self.paths.iter().enumerate().any(|(k, p)| k != i && p.is_well())
+    }
+
+    /// The path of what is short: the primary, unless it does not answer and another does.
+    pub(crate) fn lead(&self, cfg: &Config) -> u8 {
+        let is_heard = |since: Time| self.paths.iter().any(|p| p.is_well() && p.heard > since);
+        let answers = |p: &Path| match (p.state, p.ptos) {
+            (PathState::Valid, 0) => true,
+            (PathState::Valid, n) => n < SILENT_PTOS && !is_heard(p.last_sent),
+            _ => false,
+        };
+        if !cfg.stripe || self.paths.len() < 2 || self.path().is_none_or(answers) {
+            return self.primary;
+        }
+        self.paths.iter().position(Path::is_well).map_or(self.primary, |i| i as u8)
+    }
+
+    /// The window of a path: all together have no more in flight than the receiver's buffer and the wires take.
+    pub(crate) fn window_of(&self, i: usize) -> u64 {
+        let buffer = self.peer.rx_buffer;
+        let others = self.paths.iter().enumerate().filter(|(k, p)| *k != i && p.in_flight > 0);
+        let waits: u64 = others.map(|(_, p)| p.in_flight.saturating_sub(p.wire())).sum();
+        self.paths.get(i).map_or(0, |p| p.window(buffer.saturating_sub(2 * waits)))
+    }
+
+    /// Longest round trip, without queues, of the paths by which packets came of late.
+    pub(crate) fn longest_trip(&self, now: Time) -> u64 {
+        let trips = self.rx.in_use(now).filter_map(|i| self.paths.get(usize::from(i)));
+        trips.map(|p| p.rtt.base()).max().unwrap_or(0)
+    }
+
+    /// The path that data takes now; `None`: it waits for one that would have all of it there before another had the next packet. `lead` carries what is short.
+    pub(crate) fn carrier(&mut self, cx: &mut Cx<'_>, lead: u8) -> Option<u8> {
+        let has_long = cx.s.flows_waiting() + cx.s.lost_waiting() > 0 || self.parity.is_due();
+        let is_well = |i: usize| self.paths.get(i).is_some_and(Path::is_well);
+        let well = self.paths.iter().filter(|p| p.is_well()).count();
+        self.stripe.is_chosen = cx.cfg.stripe && well > 1;
+        if !cx.cfg.stripe || well < 2 {
+            let one = (0..self.paths.len()).find(|i| cx.cfg.stripe && has_long && is_well(*i));
+            return Some(one.map_or(lead, |i| i as u8));
+        }
+        if !has_long || (cx.s.small_waiting() > 0 && self.lets_out(cx, lead)) {
+            return Some(lead);
+        }
+        let turn = self.stripe.path;
+        if self.stripe.left > 0
+            && self.paths.get(usize::from(turn)).is_some_and(Path::is_well)
+            && self.lets_out(cx, turn)
+        {
+            return Some(turn);
+        }
+        self.choose(cx, lead)
+    }
+
+    /// The path that has the next packet there first, if it is free; else one that is, as far as its part of what waits goes: then all paths end together, and a slow one never last.
+    fn choose(&mut self, cx: &mut Cx<'_>, lead: u8) -> Option<u8> {
+        let well = self.paths.iter().enumerate().filter(|(_, p)| p.is_well());
+        let mut candidates: SmallVec<[Candidate; PATHS_MAX]> =
+            well.map(|(i, p)| p.candidate(cx.now, i as u8)).collect();
+        if candidates.iter().all(|c| !c.is_known) {
+            return if candidates.iter().any(|c| c.path == lead) {
+                Some(lead)
+            } else {
+                candidates.first().map(|c| c.path)
+            };
+        }
+        candidates.sort_by_key(|c| c.first_ns);
+        // Of what stands in front only: who waits for that would wait for a slow path, however much stands behind.
+        let waiting = cx.s.waiting_bytes(1);
+        let end_ns = end_of(&candidates, waiting);
+        candidates.sort_by_key(|c| c.arrives_ns);
+        let earliest = candidates.iter().find(|c| c.is_known).map(|c| c.path);
+        for c in candidates {
+            let turn = if c.is_known {
+                let part = bytes_in(c.rate, end_ns.saturating_sub(c.first_ns)) / c.mtu;
+                let least = u64::from(earliest == Some(c.path));
+                (waiting / TURN_PART / c.mtu).clamp(TURN_MIN, TURN_MAX).min(part.max(least))
+            } else if c.may_try && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu {
+                UNKNOWN_PACKETS
+            } else {
+                0
+            };
+            if turn > 0 && self.lets_out(cx, c.path) {
+                let p = &mut self.paths[usize::from(c.path)];
+                p.is_shared = true;
+                if !c.is_known {
+                    p.delivery.is_tried(cx.now);
+                }
+                (self.stripe.path, self.stripe.left) = (c.path, turn as u32);
+                return Some(c.path);
+            }
+        }
+        None
+    }
+}
+
+/// When all that waits is there if each path takes its part, in order of their first bytes: the later ones have none if the others are done by then.
+fn end_of(by_first: &[Candidate], waiting: u64) -> u64 {
+    let (mut end_ns, mut rates, mut lead) = (u64::MAX, 0u64, waiting);
+    for c in by_first.iter().filter(|c| c.is_known) {
+        if c.first_ns >= end_ns {
+            break;
+        }
+        rates = rates.saturating_add(c.rate);
+        lead = lead.saturating_add(bytes_in(c.rate, c.first_ns));
+        end_ns = ns_for(rates, lead);
+    }
+    end_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+    use core::time::Duration;
+
+    use weir_wire::Header;
+    use weir_wire::frame::{self, Frame};
+
+    use super::*;
+    use crate::PacketBuf;
+    use crate::build::NoPayloads;
+    use crate::hostile::{P, Two, addr};
+    use crate::requirements::{answer_to, has, quiet};
+
+    fn known(path: u8, rate: u64, first_ns: u64) -> Candidate {
+        Candidate { path, rate, first_ns, arrives_ns: first_ns, mtu: 1472, is_known: true, may_try: false }
+    }
+
+    // spec: P-8.13
+    #[test]
+    fn paths_end_together_and_one_that_would_be_later_has_no_part() {
+        // 100 MB/s and 10 MB/s, 100 us each: 1.1 MB are there after 10.1 ms.
+        assert_eq!(end_of(&[known(0, 100_000_000, 100_000), known(1, 10_000_000, 100_000)], 1_100_000), 10_100_000);
+        // The second is 10 ms away: the first has 300 kB there in 3.1 ms, and of 3 MB each has its part.
+        let far = [known(0, 100_000_000, 100_000), known(1, 100_000_000, 10_000_000)];
+        assert_eq!(end_of(&far, 300_000), 3_100_000);
+        assert_eq!(end_of(&far, 3_000_000), (3_000_000 + 10_000 + 1_000_000) * 5);
+        assert_eq!(end_of(&[], 1), u64::MAX);
+    }
+
+    #[test]
+    fn a_train_tells_the_rate_and_what_the_sender_held_back_only_that_it_is_at_least_so_fast() {
+        let mut d = Delivery::default();
+        // 10 MB/s: a packet each 147 us.
+        let train = |d: &mut Delivery, at: u32, gap_us: u32| {
+            for n in 0..20 {
+                d.on_ack(1472, Some(at.wrapping_add(n * gap_us)), 1472, n == 19);
+            }
+        };
+        train(&mut d, u32::MAX - 1000, 147);
+        assert!((9_900_000..10_100_000).contains(&d.rate()), "{}", d.rate());
+        train(&mut d, 50_000, 1470);
+        assert!(d.rate() > 9_900_000, "nothing held it back but the sender");
+        d.on_sent(Time(0), 1472, 1472, true);
+        train(&mut d, 100_000, 1470);
+        assert!(d.rate() < 8_000_000, "{}", d.rate());
+        // Of a clock that runs backwards, or one that stands, nothing is learnt.
+        let rate = d.rate();
+        train(&mut d, 0, 0);
+        (0..9).for_each(|n| d.on_ack(64 << 10, Some(0u32.wrapping_sub(n)), 1472, false));
+        assert_eq!(d.rate(), rate);
+    }
+
+    /// Two, of which the first knows of another address of the second that has answered.
+    fn with_standby() -> Two {
+        let mut t = Two::up(&quiet());
+        answer_to(&mut t, 5, |out| frame::write_path_challenge(1, out));
+        let (data, _) = t.ends[0].assocs[0].paths[1].challenge.expect("asked at once");
+        answer_to(&mut t, 5, |out| frame::write_path_response(data, out));
+        assert!(t.ends[0].assocs[0].paths.iter().all(Path::is_well));
+        t
+    }
+
+    /// What side 0 sends now: where to, and the packet.
+    fn sent(t: &mut Two) -> Vec<(core::net::SocketAddr, Vec<u8>)> {
+        let (mut buf, mut all) = (PacketBuf::new(), Vec::new());
+        while let Some(to) = t.ends[0].poll_transmit(t.now, &NoPayloads, &mut buf) {
+            all.push((to.remote, buf.head.clone()));
+        }
+        all
+    }
+
+    // spec: P-8.2, P-8.12, P-8.14, P-8.15
+    #[test]
+    fn what_a_path_leaves_unanswered_goes_by_another_and_it_is_asked_itself() {
+        let mut t = with_standby();
+        t.send(0);
+        let first = sent(&mut t);
+        assert!(first.len() == 1 && first[0].0 == addr(1), "a short one goes by the primary");
+        let mut numbers = alloc::vec![Header::parse(&first[0].1).unwrap().number];
+        t.now += Duration::from_millis(5);
+        let (now, events) = (t.now, &mut t.events[0]);
+        t.ends[0].handle_timeout(now, events);
+        let then = sent(&mut t);
+        let is_ping = |p: &[u8]| has(p, |f| matches!(f, Frame::Ping));
+        let is_message = |p: &[u8]| has(p, |f| matches!(f, Frame::Msg(_)));
+        assert_eq!(then.iter().filter(|(to, p)| *to == addr(1) && is_ping(p) && !is_message(p)).count(), 2);
+        assert_eq!(then.iter().filter(|(to, p)| *to == addr(5) && is_message(p)).count(), 1);
+        numbers.extend(then.iter().map(|(_, p)| Header::parse(p).unwrap().number));
+        assert!(numbers.windows(2).all(|w| w[0] + 1 == w[1]), "one number space: {numbers:?}");
+        // After the second it is not the peer that is late.
+        let cfg = t.ends[0].cfg.clone();
+        let a = &mut t.ends[0].assocs[0];
+        assert_eq!((a.paths[0].ptos, a.lead(&cfg)), (1, 0));
+        a.paths[0].ptos = 2;
+        assert_eq!(a.lead(&cfg), 1);
+        a.paths[1].state = PathState::Suspect;
+        assert_eq!(a.lead(&cfg), 0);
+    }
+
+    // spec: P-8.18
+    #[test]
+    fn the_last_packet_of_a_slow_path_is_not_late_before_those_in_front_have_left() {
+        let mut t = with_standby();
+        let (cfg, now) = (t.ends[0].cfg.clone(), t.now);
+        let p = &mut t.ends[0].assocs[0].paths[1];
+        // 1 MB/s: 20 packets of 1000 bytes leave in 20 ms.
+        p.delivery.learn(1_000_000);
+        (0..20).for_each(|_| _ = p.on_sent(now, 1000, 1 << 20));
+        let usual = p.pto_at(&cfg, 50_000).unwrap();
+        p.is_shared = true;
+        let late = p.pto_at(&cfg, 50_000).unwrap().since_ns(usual);
+        assert!((19_990_000..=20_000_000).contains(&late), "{late}");
+    }
+
+    // spec: P-8.16
+    #[test]
+    fn all_paths_together_keep_to_half_of_the_receivers_buffer() {
+        let mut t = with_standby();
+        let a = &mut t.ends[0].assocs[0];
+        a.peer.rx_buffer = 60_000;
+        assert_eq!((a.window_of(0), a.paths[1].wire()), (30_000 + a.paths[0].wire(), 0));
+        a.paths[1].in_flight = 20_000;
+        assert_eq!(a.window_of(0), 10_000 + a.paths[0].wire());
+        a.paths[1].in_flight = 60_000;
+        assert_eq!(a.window_of(0), 2 * u64::from(a.paths[0].mtu.size()));
+    }
+
+    // spec: P-8.17
+    #[test]
+    fn a_standby_path_that_falls_silent_with_data_in_flight_loses_it_at_once() {
+        let mut t = with_standby();
+        let now = t.now;
+        let a = &mut t.ends[0].assocs[0];
+        let seq = a.paths[1].on_sent(now, 1000, 1 << 20);
+        a.rec.push_frame(crate::recovery::SentFrame::Once);
+        a.rec.push(now, 1000, 1, seq, 1, crate::recovery::IN_FLIGHT);
+        (a.paths[1].misses, a.paths[1].challenge) = (1, Some((7, now)));
+        a.paths[1].next_probe = Time::ZERO;
+        t.ends[0].touch(P);
+        sent(&mut t);
+        let a = &t.ends[0].assocs[0];
+        assert_eq!((a.paths[1].state, a.paths[1].in_flight, a.primary), (PathState::Suspect, 0, 0));
+    }
+}
