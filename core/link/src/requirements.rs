@@ -250,7 +250,7 @@ fn a_packet_may_be_empty_and_has_a_datagram_for_itself() {
     let before = t.ends[1].assocs[0].rx.expected();
     t.inject(0, |_| ());
     assert_eq!(t.ends[1].assocs[0].rx.expected(), before + 1);
-    assert!(!t.ends[1].assocs[0].rx.due_at().is_some(), "nobody waits for it");
+    assert!(t.ends[1].assocs[0].rx.due_at().is_none(), "nobody waits for it");
     t.send(0);
     let mut two = t.poll(0).concat();
     two.extend_from_slice(&two.clone());
