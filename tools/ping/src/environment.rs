@@ -1,7 +1,7 @@
 //! What of this shell's settings an end on another host is started with.
 
 /// Settings that a job's launcher would hand on, and that mean the same on every host; not the key, which would show in lists of processes.
-const HANDED_ON: [&str; 9] = [
+const HANDED_ON: [&str; 10] = [
     "WEIR_KEY_FILE",
     "WEIR_PORT",
     "WEIR_IFACE",
