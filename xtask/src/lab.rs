@@ -39,6 +39,8 @@ pub struct Wire {
     pub delay_us: u32,
     /// Room of a switch port's queue, in packets.
     pub queue_packets: Option<u32>,
+    /// What waits there, in packets, when it marks ECN-capable ones.
+    pub mark_packets: Option<u32>,
     /// Segmentation offload off, although nothing is lost: to compare with what is.
     pub no_offload: bool,
     /// A second network beside the first, with interfaces of its own; either can be cut.
@@ -61,7 +63,8 @@ impl Wire {
 
     /// The kernel's path alone cannot do it.
     fn is_shaped(&self) -> bool {
-        self.rate_mbit_per_s.is_some() || self.delay_us > 0 || self.queue_packets.is_some() || self.two_networks
+        let is_switch_shaped = self.queue_packets.is_some() || self.mark_packets.is_some();
+        self.rate_mbit_per_s.is_some() || self.delay_us > 0 || is_switch_shaped || self.two_networks
     }
 
     /// In words, for tables.
@@ -74,6 +77,9 @@ impl Wire {
         }
         if let Some(queue) = self.queue_packets {
             words.push(format!("queue of {queue}"));
+        }
+        if let Some(mark) = self.mark_packets {
+            words.push(format!("marks from {mark}"));
         }
         words.push(format!("{} % loss", self.loss * 100.0));
         words.join(", ")
@@ -88,6 +94,9 @@ impl Wire {
             }
             if let Some(queue) = self.queue_packets {
                 text += &format!("queue = \"{queue}p\"\n");
+            }
+            if let Some(mark) = self.mark_packets {
+                text += &format!("mark = \"{mark}p\"\n");
             }
             for name in [DATA_IFACE, SECOND_IFACE].iter().filter(|_| self.two_networks) {
                 text += &format!("[[network]]\nname = \"{name}\"\n");

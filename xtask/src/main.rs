@@ -204,6 +204,9 @@ struct RunArgs {
     /// Queue of the switch's ports, packets
     #[arg(long)]
     queue: Option<u32>,
+    /// What waits at such a port, packets, when it marks ECN-capable ones (`--env WEIR_ECN=on`)
+    #[arg(long)]
+    mark: Option<u32>,
     /// Without segmentation and receive offload, as with loss
     #[arg(long)]
     no_offload: bool,
@@ -297,6 +300,7 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
         rate_mbit_per_s: run.rate_mbit,
         delay_us: run.delay_us,
         queue_packets: run.queue,
+        mark_packets: run.mark,
         no_offload: run.no_offload,
         two_networks: run.two_networks,
         two_cables: false,
