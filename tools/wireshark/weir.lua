@@ -12,7 +12,7 @@ local LEVELS = { [0] = "integrity", "auth", "encrypt" }
 local REFUSALS = { "stale incarnation", "version or features", "level too low", "no room", "shutting down" }
 local FRAMES = {
   [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "BODY", "PATH_CHALLENGE", "PATH_RESPONSE", [10] = "CLOSE",
-  [11] = "BODY_ABORT", [12] = "PARITY", [13] = "RECOVERED", [14] = "LANE",
+  [11] = "BODY_ABORT", [12] = "PARITY", [13] = "RECOVERED", [14] = "LANE", [15] = "MARKED",
 }
 local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", [7] = "WRITE", [8] = "WRITE_RTS", [9] = "READ", [10] = "DONE", [11] = "NOTICED", [12] = "ATOMIC", [13] = "ATOMIC_DONE" }
 -- The 64-bit fields of each envelope, in order, without the optional ones.
@@ -86,6 +86,7 @@ local f = {
   lane = ProtoField.uint32("weir.lane", "Lane"),
   lane_over = ProtoField.bool("weir.lane.over", "No more of it is read", base.NONE),
   lane_read = ProtoField.uint64("weir.lane.read", "Bytes of complete units read of it"),
+  marked = ProtoField.uint32("weir.marked", "Packets that came marked by the path"),
   env = ProtoField.uint8("weir.envelope", "Envelope", base.DEC, ENVELOPES),
   env_tagged = ProtoField.bool("weir.envelope.tagged", "Tagged", 8, nil, 0x01),
   env_has_data = ProtoField.bool("weir.envelope.has_data", "Has immediate data", 8, nil, 0x02),
@@ -118,6 +119,7 @@ local function frame_length(buf, at, last)
     return count <= MAX_ACK_ENTRIES and has(20 + 4 * count) or nil
   end
   if kind == 0x03 or kind == 0x0b or kind == 0x07 or kind == 0x08 or kind == 0x0e then return has(16) end
+  if kind == 0x0f then return has(8) end
   if kind == 0x04 or kind == 0x0d then return has(24) end
   if kind == 0x05 then
     if left < 24 then return nil end
@@ -295,6 +297,12 @@ dissect[0x0e] = function(buf, at, _, tree)
   if lane == 0 then return "LANE wanted" end
   local over = buf(at + 1, 1):uint() % 2 == 1 and " over" or ""
   return string.format("LANE %d%s read %s", lane, over, tostring(buf(at + 8, 8):le_uint64()))
+end
+
+dissect[0x0f] = function(buf, at, _, tree)
+  tree:add(f.path, buf(at + 1, 1))
+  tree:add_le(f.marked, buf(at + 4, 4))
+  return string.format("MARKED %d on path %d", buf(at + 4, 4):le_uint(), buf(at + 1, 1):uint())
 end
 
 local function dissect_frames(buf, at, last, tree)

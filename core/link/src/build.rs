@@ -119,11 +119,6 @@ impl Association {
             {
                 return Some(t);
             }
-            if self.paths[i].asks > 0
-                && let Some(t) = self.build_ask(cx, i, out)
-            {
-                return Some(t);
-            }
             let p = &self.paths[i];
             if p.state == PathState::Valid
                 && p.mtu.due().is_some_and(|t| t <= cx.now)
@@ -132,7 +127,13 @@ impl Association {
                 return Some(t);
             }
         }
-        self.build_data(cx, payloads, out)
+        if let Some(t) = self.build_data(cx, payloads, out) {
+            return Some(t);
+        }
+        // Last, so that their acknowledgement tells of what was sent again before them: what is told later than the next probe timeout is sent again for ever.
+        let i = (0..self.paths.len()).find(|i| self.paths[*i].asks > 0)?;
+        out.head.clear();
+        self.build_ask(cx, i, out)
     }
 
     pub(crate) fn begin(&self, path: u8, size: u16, out: &mut PacketBuf) -> Packet {

@@ -32,6 +32,15 @@ fn an_opener_that_never_sees_accept_is_not_declared_dead() {
     assert!(r.finished_ns > 6500 * MS, "the cut came too late to matter: done at {} ns", r.finished_ns);
 }
 
+// spec: P-8.14
+#[test]
+fn what_a_probe_timeout_queues_again_is_not_sent_for_ever() {
+    // A PING was acknowledged at once and what stood behind it later than the next timeout: thousands of packets between two that had nothing to say.
+    for (seed, profile) in [(1641, Profile::Clean), (2962, Profile::Multihome), (2677, Profile::Carriers)] {
+        assert_eq!(run(&Scenario::draw(seed, profile), Watch::default()).violation, None, "seed {seed}");
+    }
+}
+
 // spec: P-3.2
 #[test]
 fn a_thousand_openers_do_not_knock_in_step() {
