@@ -146,6 +146,8 @@ impl Association {
     }
 
     fn path_acked(&mut self, cx: &mut Cx<'_>, i: usize, s: &Sum, times: AckTimes, own_slack_ns: u32) {
+        // Of one path nobody asks what it delivers.
+        let has_several = self.paths.len() > 1;
         let path = &mut self.paths[i];
         let mut certain = None;
         if s.largest {
@@ -172,12 +174,10 @@ impl Association {
         path.note_loss(0, s.packets);
         path.train_acked(cx.now, s.bytes);
         let cuts = path.cc.marked_rounds();
-        path.delivery.on_ack(
-            s.bytes,
-            s.largest.then_some(times.read_us),
-            u64::from(path.mtu.size()),
-            path.in_flight_packets == 0,
-        );
+        if has_several {
+            let is_idle = path.in_flight_packets == 0;
+            path.delivery.on_ack(s.bytes, s.largest.then_some(times.read_us), u64::from(path.mtu.size()), is_idle);
+        }
         path.cc.on_ack(&Acked {
             now: cx.now,
             bytes: s.bytes,

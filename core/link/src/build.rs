@@ -96,6 +96,21 @@ impl<P: Payloads> Out<'_, P> {
     }
 }
 
+/// What a path takes: its window, the bytes in flight, and the size of its packets.
+#[derive(Copy, Clone, Default)]
+struct Room {
+    window: u64,
+    in_flight: u64,
+    mtu: u16,
+}
+
+impl Room {
+    /// Another packet does not fit into the window.
+    fn is_full(&self) -> bool {
+        self.in_flight + u64::from(self.mtu) > self.window
+    }
+}
+
 impl Association {
     /// Writes the next packet; `None` if nothing may be sent now.
     pub(crate) fn build(&mut self, cx: &mut Cx<'_>, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
@@ -199,8 +214,9 @@ impl Association {
         let entries = if few { ACK_ENTRIES_FEW } else { MAX_ACK_ENTRIES };
         // What is told of marks takes the place of entries: a fragment beside it is no shorter for it.
         let room = pk.space(&out.head).min(ACK_HEAD_LEN + entries * ACK_ENTRY_LEN);
-        let room = room.saturating_sub(self.marks_in.room());
-        if room >= ACK_HEAD_LEN {
+        let marks = self.marks_in.room();
+        let room = room.saturating_sub(marks);
+        if marks > 0 && room >= ACK_HEAD_LEN {
             self.marks_in.tell(&mut out.head);
         }
         let times = self.rx.times(way, cx.now);
@@ -282,7 +298,7 @@ impl Association {
             probing && self.paths.get(usize::from(self.probe_path)).is_some_and(|p| p.state == PathState::Valid);
         let lead = if is_asked { self.probe_path } else { self.lead(cx.cfg) };
         let carrier = if probing || !bulk_waits { Some(lead) } else { self.carrier(cx, lead) };
-        let (ix, control, bulk, frames) = self.what_goes(cx, (lead, carrier), bulk_waits, probing);
+        let (ix, room, (control, bulk, frames)) = self.what_goes(cx, (lead, carrier), bulk_waits, probing);
         if !(control || bulk || frames || self.rx.due(cx.now)) {
             self.probes = 0;
             return None;
@@ -291,11 +307,10 @@ impl Association {
         let only_ack = !(control || bulk || frames);
         let back = self.rx.next().map(|way| self.rx.back(way)).filter(|i| usize::from(*i) < self.paths.len());
         let ix = if only_ack { back.unwrap_or(ix) } else { ix };
-        let path = self.paths.get(usize::from(ix))?;
-        let size = path.mtu.size_for(path.ptos);
-        let (in_flight, mtu, window) = (path.in_flight, u64::from(size), self.window_of(usize::from(ix)));
+        self.paths.get(usize::from(ix))?;
+        let room = if only_ack { self.room(ix) } else { room };
         let slot = cx.common.slot();
-        let mut pk = self.begin(ix, size, out);
+        let mut pk = self.begin(ix, room.mtu, out);
         self.put_ack(cx, &pk, out, control || bulk);
         if frames {
             self.put_control_frames(cx, &mut pk, out);
@@ -323,7 +338,7 @@ impl Association {
         if pk.eliciting {
             self.probes = self.probes.saturating_sub(1);
             let total = out.head.len() as u64 + pk.payload.map_or(0, |p| u64::from(p.len));
-            let full = in_flight + total + mtu > window;
+            let full = Room { in_flight: room.in_flight + total, ..room }.is_full();
             let at_an_end = pk.flow && self.ends_or_leads(cx, pk.path);
             let last_write = pk.write && !cx.s.has_control();
             if probing || full || at_an_end || last_write {
@@ -353,46 +368,54 @@ impl Association {
         self.finish(cx, &pk, Some(payloads), out, eliciting)
     }
 
-    /// What the next packet may hold, and by which path it goes: (path, control messages, data, control frames). `lead` is for what is short, `carrier` for data.
+    /// What the next packet may hold, and by which path it goes: its path, that one's room, and (control messages, data, control frames). `lead` is for what is short, `carrier` for data.
     fn what_goes(
         &mut self,
         cx: &mut Cx<'_>,
         (lead, carrier): (u8, Option<u8>),
         bulk_waits: bool,
         probing: bool,
-    ) -> (u8, bool, bool, bool) {
-        let (window, in_flight, mtu) = self.room(lead);
-        let control_open = probing || in_flight <= window + CONTROL_OVERDRAFT * mtu;
+    ) -> (u8, Room, (bool, bool, bool)) {
+        let room = self.room(lead);
+        let control_open = probing || room.in_flight <= room.window + CONTROL_OVERDRAFT * u64::from(room.mtu);
         let control = control_open && carries(cx.s) && cx.s.has_control();
         let is_other = carrier.is_some_and(|i| i != lead);
         let mut frames = self.has_control_frames(cx.s, cx.now);
         // What is short does not go by the way that the long found free.
         let bulk = bulk_waits && carrier.is_some() && !(is_other && (control || frames));
         let ix = carrier.filter(|_| bulk).unwrap_or(lead);
-        let is_held = bulk_waits && !(bulk && (probing || self.lets_out(cx, ix)));
+        let room = if ix == lead { room } else { self.room(ix) };
+        let is_held = bulk_waits && !(bulk && (probing || self.is_open(cx, ix, room)));
         let bulk = bulk && !is_held;
         if is_held {
-            let (window, in_flight, mtu) = self.room(ix);
-            if in_flight + mtu > window {
+            if room.is_full() {
                 count!(self, cx, stalls_window);
             } else {
                 count!(self, cx, stalls_pacing);
             }
         }
         frames |= (control || bulk) && self.lane_due().is_some();
-        (ix, control, bulk, frames)
+        (ix, room, (control, bulk, frames))
     }
 
-    /// Window of a path, bytes in flight on it, and the size of its packets.
-    fn room(&self, path: u8) -> (u64, u64, u64) {
+    fn room(&self, path: u8) -> Room {
         let p = self.paths.get(usize::from(path));
-        p.map_or((0, 0, 0), |p| (self.window_of(usize::from(path)), p.in_flight, u64::from(p.mtu.size_for(p.ptos))))
+        p.map_or(Room::default(), |p| Room {
+            window: self.window_of(usize::from(path)),
+            in_flight: p.in_flight,
+            mtu: p.mtu.size_for(p.ptos),
+        })
     }
 
     /// Whether window and pacer of a path let data out; notes when the pacer is worth asking again.
     pub(crate) fn lets_out(&mut self, cx: &mut Cx<'_>, path: u8) -> bool {
-        let (window, in_flight, mtu) = self.room(path);
-        if in_flight + mtu > window {
+        let room = self.room(path);
+        self.is_open(cx, path, room)
+    }
+
+    /// The same, of a path whose [`Self::room`] is known.
+    fn is_open(&mut self, cx: &mut Cx<'_>, path: u8, room: Room) -> bool {
+        if room.is_full() {
             return false;
         }
         // Once closed it stays so for a part of a burst: polled all the time, it would let out packets one by one, each for a system call.

@@ -32,7 +32,7 @@ impl MarksIn {
 
     /// Bytes that telling takes in the next acknowledgement.
     pub(crate) fn room(&self) -> usize {
-        self.tells.iter().filter(|t| **t > 0).count() * MARKED_LEN
+        if self.tells == [0; PATHS_MAX] { 0 } else { self.tells.iter().filter(|t| **t > 0).count() * MARKED_LEN }
     }
 
     /// Writes what the acknowledgement that follows it is to tell.

@@ -93,6 +93,11 @@ impl Received {
         if pn >= w.end {
             (w.end, w.at, w.slack_ns) = (pn + 1, now, slack_ns);
         }
+        // As nearly always: of one path, and in its turn.
+        if pn == self.passed && self.ways.len() == 1 {
+            self.passed = pn + 1;
+            return 0;
+        }
         let in_use = self.ways.iter().filter(|w| w.end > 0 && now.since_ns(w.heard) < QUIET_NS);
         let (before, passed) = (self.passed, in_use.map(|w| w.end).min().unwrap_or(0));
         self.passed = before.max(passed);
@@ -149,6 +154,9 @@ impl Received {
 
     /// Which of the peer's paths the next acknowledgement is for: of those that wait for one the one that has come least far, so that each is the first to tell of its newest packet.
     pub(crate) fn next(&self) -> Option<u8> {
+        if let [only] = self.ways.as_slice() {
+            return (only.packets > 0).then_some(0);
+        }
         let pending = self.ways.iter().enumerate().filter(|(_, w)| w.packets > 0);
         pending.min_by_key(|(_, w)| w.end).map(|(i, _)| i as u8)
     }

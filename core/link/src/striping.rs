@@ -78,6 +78,9 @@ impl Delivery {
     /// A packet was sent; so much is in flight with it; `is_full`: the window is.
     pub(crate) fn on_sent(&mut self, now: Time, bytes: u64, in_flight: u64, is_full: bool) {
         self.was_full |= is_full;
+        if self.byte_cost == 0 {
+            return;
+        }
         let cost = |bytes: u64| bytes.saturating_mul(self.byte_cost) >> 16;
         // What was acknowledged waits nowhere: a rate that was too low makes no queue that lasts.
         self.drained = self.drained.max(now).plus_ns(cost(bytes)).min(now.plus_ns(cost(in_flight)));
@@ -205,6 +208,10 @@ impl Association {
 
     /// The path that data takes now; `None`: it waits for one that would have all of it there before another had the next packet. `lead` carries what is short.
     pub(crate) fn carrier(&mut self, cx: &mut Cx<'_>, lead: u8) -> Option<u8> {
+        if self.paths.len() < 2 {
+            self.stripe.is_chosen = false;
+            return Some(lead);
+        }
         let has_long = cx.s.flows_waiting() + cx.s.lost_waiting() > 0 || self.parity.is_due();
         let is_well = |i: usize| self.paths.get(i).is_some_and(Path::is_well);
         let well = self.paths.iter().filter(|p| p.is_well()).count();
