@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "dialect.h"
+#include "tools.h"
 
 #define AT_ONCE 64
 /* Tags of what is said before and after. */
@@ -38,26 +39,6 @@ static bmi_context_id context;
 static int counter = -1;
 /* Posts that were complete at once. */
 static long immediate;
-
-static void fail(const char *what, long code)
-{
-    fprintf(stderr, "%s: %ld\n", what, code);
-    exit(1);
-}
-
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
-}
-
-static double cpu_us(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
-}
 
 /* Before the library makes its threads, which inherit it. */
 static void count_instructions(void)

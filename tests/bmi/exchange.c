@@ -30,25 +30,6 @@
 
 static bmi_context_id context;
 
-void fail(const char *what, long code)
-{
-    fprintf(stderr, "%s: %ld\n", what, code);
-    exit(1);
-}
-
-static void check(const char *what, long code)
-{
-    if (code < 0)
-        fail(what, code);
-}
-
-double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
-}
-
 /* ---- What a client has seen ---- */
 
 struct seen *seen;
@@ -180,17 +161,6 @@ static struct sockaddr_in place(const char *url)
         fail(url, 0);
     at.sin_port = htons(port);
     return at;
-}
-
-static void all(int s, char *p, size_t n, int out)
-{
-    while (n > 0) {
-        ssize_t did = out ? send(s, p, n, MSG_NOSIGNAL) : recv(s, p, n, 0);
-        if (did <= 0)
-            fail("socket", errno);
-        p += did;
-        n -= did;
-    }
 }
 
 static void serve_raw(const char *url)

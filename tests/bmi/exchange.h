@@ -2,6 +2,7 @@
 #ifndef EXCHANGE_H
 #define EXCHANGE_H
 #include <stdint.h>
+#include "tools.h"
 
 #define WINDOW_MAX 256
 #define BYTES_MAX 16384
@@ -16,9 +17,6 @@ struct seen {
 
 extern struct seen *seen;
 
-/* Says what failed and ends the process. */
-void fail(const char *what, long code);
-double now_us(void);
 /* Waits for all clients, and is the instant at which they begin. */
 double begin_together(void);
 

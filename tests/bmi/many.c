@@ -29,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "dialect.h"
+#include "tools.h"
 
 #define PEERS_MAX 1024
 #define BYTES_MAX (1 << 20)
@@ -57,32 +58,6 @@ struct told {
 };
 
 static bmi_context_id context;
-
-static void fail(const char *what, long code)
-{
-    fprintf(stderr, "%s: %ld\n", what, code);
-    exit(1);
-}
-
-static void check(const char *what, long code)
-{
-    if (code < 0)
-        fail(what, code);
-}
-
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
-}
-
-static double cpu_us(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
-}
 
 static double rss_kb(void)
 {
@@ -489,18 +464,6 @@ static int stream_to(const char *url, int listens)
         fail(listens ? "bind" : "connect", errno);
     setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return s;
-}
-
-static void all(int s, void *data, size_t n, int out)
-{
-    char *p = data;
-    while (n > 0) {
-        ssize_t did = out ? send(s, p, n, MSG_NOSIGNAL) : recv(s, p, n, 0);
-        if (did <= 0)
-            fail("socket", errno);
-        p += did;
-        n -= did;
-    }
 }
 
 static void push_raw(struct pollfd *peers, int count, long bytes, int rounds)

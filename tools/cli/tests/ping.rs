@@ -2,18 +2,17 @@
 //!
 //! Where namespaces cannot be made every test is reported as ignored, with the reason.
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use std::process::{Command, Output};
+mod between_hosts;
 
-const WEIR: &str = env!("CARGO_BIN_EXE_weir");
-const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+use std::process::Output;
+
+use between_hosts::{KEY, OTHER_KEY, Test, emulated, text};
+use libtest_mimic::{Arguments, Failed};
+
 /// Datagrams that come to host2 are dropped without a word: its own routes are asked after ours.
 const DROP_UDP: &str = "$WEIR_LAUNCH_AGENT host2 'ip rule add pref 10 ipproto udp iif \
     $(ip -o -4 addr show | grep -v \" lo \" | head -n 1 | cut -d \" \" -f 2) blackhole; \
     ip rule add pref 20 lookup local; ip rule del pref 0' || exit 9; ";
-
-type Test = fn() -> Result<(), Failed>;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -23,29 +22,7 @@ fn main() {
         ("another key is told with both fingerprints", another_key),
         ("an end that listens is asked by who has the key", listening),
     ];
-    let probe = emulated("true");
-    let said = probe.as_ref().map_or_else(ToString::to_string, |output| text(&output.stderr));
-    let works = probe.is_ok_and(|output| output.status.success());
-    let ignored = !works && said.contains("cannot make network namespaces");
-    if ignored {
-        eprintln!("\nIGNORED, not passed: all {} tests between hosts. {said}\n", tests.len());
-    }
-    let trials = tests.map(|(name, test)| Trial::test(name, test).with_ignored_flag(ignored));
-    libtest_mimic::run(&arguments, trials.into()).exit();
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// What a script says beside two hosts, `host1` and `host2`.
-fn emulated(script: &str) -> std::io::Result<Output> {
-    let mut command = Command::new(WEIR);
-    command.args(["emulate", "--hosts", "2", "--", "timeout", "120", "sh", "-c", script]);
-    for name in ["WEIR_KEY_FILE", "WEIR_PORT", "WEIR_IFACE", "WEIR_ADDR"] {
-        command.env_remove(name);
-    }
-    command.env("WEIR_KEY", KEY).env("WEIR", WEIR).output()
+    between_hosts::run(&arguments, tests)
 }
 
 fn check(output: &Output, code: i32, expected: &[&str]) -> Result<(), Failed> {

@@ -2,19 +2,16 @@
 //!
 //! Where namespaces cannot be made every test is reported as ignored, with the reason.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod between_hosts;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use std::process::Output;
 
-const WEIR: &str = env!("CARGO_BIN_EXE_weir");
-const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+use between_hosts::{OTHER_KEY, Test, emulated_with, text};
+use libtest_mimic::{Arguments, Failed};
+
 /// The fingerprints of the two.
 const KEY_NAME: &str = "2f1c412369c47938";
 const OTHER_NAME: &str = "4ea86d81a36ee42c";
-
-type Test = fn() -> Result<(), Failed>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -24,36 +21,14 @@ fn main() {
         ("who has another key is told so on both sides", another_key),
         ("hosts have no key where their leader has none", open),
     ];
-    let probe = emulated("true");
-    let said = probe.as_ref().map_or_else(ToString::to_string, |output| text(&output.stderr));
-    let works = probe.is_ok_and(|output| output.status.success());
-    let ignored = !works && said.contains("cannot make network namespaces");
-    if ignored {
-        eprintln!("\nIGNORED, not passed: all {} tests between hosts. {said}\n", tests.len());
-    }
-    let trials = tests.map(|(name, test)| Trial::test(name, test).with_ignored_flag(ignored));
-    libtest_mimic::run(&arguments, trials.into()).exit();
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    between_hosts::run(&arguments, tests)
 }
 
 /// The folder of the library that Cargo has just built beside the tests.
-fn library() -> PathBuf {
+fn library() -> String {
     let folder = std::env::current_exe().expect("this program").parent().expect("its folder").to_owned();
     assert!(folder.join("libweir_bmi.so").exists(), "{}", folder.display());
-    folder
-}
-
-/// What a script says beside two hosts, `host1` and `host2`.
-fn emulated(script: &str) -> std::io::Result<Output> {
-    let mut command = Command::new(WEIR);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("WEIR_")) {
-        command.env_remove(name);
-    }
-    command.args(["emulate", "--hosts", "2", "--", "timeout", "120", "sh", "-c", script]);
-    command.env("WEIR_KEY", KEY).env("WEIR_LIB", library()).env("WEIR", WEIR).output()
+    folder.to_str().expect("a name").to_owned()
 }
 
 /// A server on host1, its command begun `with` these words, until its clients, of this command, have ended; what both say, and the exit code of the clients.
@@ -65,7 +40,7 @@ fn served(with: &str, method: &str, clients: &str) -> Result<Output, Failed> {
         {clients}; code=$?
         kill -TERM $(cat $folder/pid); wait $server; cat $said; exit $code"
     );
-    Ok(emulated(&script)?)
+    Ok(emulated_with(&script, &[("WEIR_LIB", &library())])?)
 }
 
 fn check(output: &Output, code: i32, expected: &[&str], not: &[&str]) -> Result<(), Failed> {

@@ -1,6 +1,7 @@
 //! What the benches share that run one kind of program over Weir beside its rivals (`bench bsp`, `bench bmi`): their options, what launches
 //! told, and the page.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::measure::Spread;
 use super::{machine, today, write};
+use crate::lab::{Lab, Wire};
 use crate::paths::Paths;
 use crate::process::run_shown;
 
@@ -99,6 +101,44 @@ pub fn wanted(only: &[String], id: &str) -> bool {
 
 /// What a launch told, or why it told nothing.
 pub type Told = Result<Value, String>;
+
+/// What the launches of each side told, by cell and side.
+pub type BySide = BTreeMap<(&'static str, &'static str), Vec<Told>>;
+
+/// Measures all cells, the sides of each in turn: `place` is a cell's name and its network (none: one host), `sides` are the names of those that it has, and what `launch` is to know of them.
+///
+/// # Errors
+/// If a network cannot be made. A launch that fails is told in its row.
+pub fn in_turns<C, S>(
+    launches: u32,
+    cells: &[C],
+    place: impl Fn(&C) -> (&'static str, Option<(usize, Wire)>),
+    sides: impl Fn(&C) -> Vec<(&'static str, S)>,
+    bar: &ProgressBar,
+    mut launch: impl FnMut(&C, &S, Option<&Lab>) -> Result<Value>,
+) -> Result<BySide> {
+    let mut results = BySide::new();
+    for cell in cells {
+        let (id, wire) = place(cell);
+        let lab = wire.map(|(hosts, wire)| Lab::start(hosts, &wire)).transpose()?;
+        let sides = sides(cell);
+        for _ in 0..launches {
+            for (name, side) in &sides {
+                bar.set_message(format!("{id} {name}"));
+                let told = launch(cell, side, lab.as_ref()).map_err(|cause| format!("{cause:#}"));
+                results.entry((id, *name)).or_default().push(told);
+                bar.inc(1);
+            }
+        }
+    }
+    Ok(results)
+}
+
+/// The same for programs.
+pub fn by_side_json(results: &BySide) -> Value {
+    let one = |((cell, side), all): (&(&str, &str), &Vec<Told>)| json!({ "cell": cell, "side": side, "launches": launches_json(Some(all)) });
+    results.iter().map(one).collect::<Vec<_>>().into()
+}
 
 /// A progress bar over so many launches.
 ///

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::beside::{Common, Told, about_json, bar, failures, head, launches_json, spread, wanted};
+use super::beside::{BySide, Common, about_json, bar, by_side_json, failures, head, in_turns, spread, wanted};
 use super::measure::Spread;
 use super::{bulk, many, serverload};
 use crate::lab::{self, Lab, Wire};
@@ -150,8 +150,6 @@ impl Options {
     }
 }
 
-type Results = BTreeMap<(&'static str, &'static str), Vec<Told>>;
-
 /// Measures and reports.
 ///
 /// # Errors
@@ -189,7 +187,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let bar = bar(exchanges + others)?;
     let results = measure(options, &cells, &sides, &programs, &bar)?;
     let served = match loads.as_slice() {
-        [] => serverload::Results::new(),
+        [] => BySide::new(),
         loads => serverload::measure(options, loads, &weir(paths, options)?, &libraries, &bar)?,
     };
     let carried = bulk::measure(options, &bulks, &bulk_programs, &bar)?;
@@ -200,7 +198,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
         + &bulk::section(&carried, &bulks, &bulk_programs)
         + &many::section(&crowded, &crowds, &many_programs);
     let json = json!({
-        "about": about_json(&about), "cells": to_json(&results), "serverload": serverload::to_json(&served), "bulk": bulk::to_json(&carried), "many": many::to_json(&crowded),
+        "about": about_json(&about), "cells": by_side_json(&results), "serverload": by_side_json(&served), "bulk": by_side_json(&carried), "many": by_side_json(&crowded),
     });
     options.common.publish(paths, &options.name, &page, &json)
 }
@@ -272,23 +270,14 @@ fn measure(
     sides: &[Side],
     programs: &BTreeMap<Build, PathBuf>,
     bar: &ProgressBar,
-) -> Result<Results> {
-    let mut results = Results::new();
+) -> Result<BySide> {
     let mut port = FIRST_PORT;
-    for cell in cells {
-        let lab = cell.veth.then(|| Lab::start(2, &Wire::default())).transpose()?;
-        for _ in 0..options.common.launches {
-            for side in sides.iter().filter(|side| side.is_of(cell)) {
-                bar.set_message(format!("{} {}", cell.id, side.name));
-                port += 1;
-                let told = launch(options, cell, side, &programs[&side.build], lab.as_ref(), port);
-                let told = told.map_err(|cause| format!("{cause:#}"));
-                results.entry((cell.id, side.name)).or_default().push(told);
-                bar.inc(1);
-            }
-        }
-    }
-    Ok(results)
+    let place = |cell: &Cell| (cell.id, cell.veth.then(|| (2, Wire::default())));
+    let of_cell = |cell: &Cell| sides.iter().filter(|side| side.is_of(cell)).map(|side| (side.name, *side)).collect();
+    in_turns(options.common.launches, cells, place, of_cell, bar, |cell, side, lab| {
+        port += 1;
+        launch(options, cell, side, &programs[&side.build], lab, port)
+    })
 }
 
 /// Servers listen from here on, each at a port of its own: none waits for what the one before has left.
@@ -371,11 +360,11 @@ fn launch(options: &Options, cell: &Cell, side: &Side, program: &Path, lab: Opti
     serde_json::from_str(outcome.stdout.trim()).context("it told no result")
 }
 
-fn of(results: &Results, cell: &Cell, side: &Side, key: &str) -> Option<Spread> {
+fn of(results: &BySide, cell: &Cell, side: &Side, key: &str) -> Option<Spread> {
     spread(results.get(&(cell.id, side.name)), key)
 }
 
-fn page(results: &Results, cells: &[Cell], sides: &[Side], about: &[(String, String)]) -> String {
+fn page(results: &BySide, cells: &[Cell], sides: &[Side], about: &[(String, String)]) -> String {
     let intro = "A request is an unexpected message, its answer has as many bytes (`tests/bmi/exchange.c`). Raw TCP: blocking clients with TCP_NODELAY, a server with epoll.\n\
         Raw UDP: a datagram each way, nothing looked after. ZeroMQ (DEALER, ROUTER) and nng (REQ, REP, a context for each request under way) go by TCP (`tests/bmi/others.c`). BMI programs test with an idle time of 10 ms, as the originals' own do. Where a server has two methods, half of its clients ask by each; the share is that of the answers which went by the second.\n";
     let mut text = head("BMI: requests and answers", intro, about);
@@ -394,7 +383,7 @@ fn page(results: &Results, cells: &[Cell], sides: &[Side], about: &[(String, Str
     text
 }
 
-fn row(results: &Results, cell: &Cell, side: &Side, raw: Option<Spread>) -> String {
+fn row(results: &BySide, cell: &Cell, side: &Side, raw: Option<Spread>) -> String {
     let key = cell.metric().0;
     let failed = failures(results.get(&(cell.id, side.name)));
     let Some(s) = of(results, cell, side, key) else {
@@ -407,13 +396,6 @@ fn row(results: &Results, cell: &Cell, side: &Side, raw: Option<Spread>) -> Stri
     let second =
         of(results, cell, side, "of_second").map_or_else(String::new, |s| format!(", {:.2} by the second", s.median));
     format!("| {}{second}{failed} | {median} ({min} to {max}) | {p99} | {times} |\n", side.name)
-}
-
-fn to_json(results: &Results) -> Value {
-    let sides = results
-        .iter()
-        .map(|((cell, side), all)| json!({ "cell": cell, "side": side, "launches": launches_json(Some(all)) }));
-    sides.collect::<Vec<_>>().into()
 }
 
 #[cfg(test)]
@@ -434,7 +416,7 @@ mod tests {
     #[test]
     fn rows_compare_with_raw_tcp_and_say_what_failed() {
         let cell = &CELLS[0];
-        let mut results = Results::new();
+        let mut results = BySide::new();
         results.insert((cell.id, "raw TCP"), vec![Ok(json!({ "median_us": 10.0, "p99_us": 20.0 }))]);
         results.insert(
             (cell.id, "bmi_tcp"),

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::beside::{Told, failures, launches_json, spread};
+use super::beside::{BySide, failures, in_turns, spread};
 use super::bmi::{Build, Options, Server, plain_command};
 use crate::lab::{Lab, Wire};
 use crate::process::run_limited;
@@ -96,9 +96,6 @@ impl Side {
     }
 }
 
-/// By cell and side.
-pub type Results = BTreeMap<(&'static str, &'static str), Vec<Told>>;
-
 /// How many launches there will be.
 pub fn launches(options: &Options, cells: &[Cell], programs: &BTreeMap<Build, PathBuf>) -> usize {
     let each = |cell: &Cell| SIDES.iter().filter(|side| side.is_of(cell, programs)).count();
@@ -119,21 +116,15 @@ pub fn measure(
     cells: &[Cell],
     programs: &BTreeMap<Build, PathBuf>,
     bar: &ProgressBar,
-) -> Result<Results> {
-    let (mut results, mut port) = (Results::new(), FIRST_PORT);
-    for cell in cells {
-        let lab = cell.slow.then(|| Lab::start(2, &Wire::shaped(100, 0, 0.0))).transpose()?;
-        for _ in 0..options.common.launches {
-            for side in SIDES.iter().filter(|side| side.is_of(cell, programs)) {
-                bar.set_message(format!("{} {}", cell.id, side.name));
-                port += 1;
-                let told = launch(cell, side, programs, lab.as_ref(), port);
-                results.entry((cell.id, side.name)).or_default().push(told.map_err(|cause| format!("{cause:#}")));
-                bar.inc(1);
-            }
-        }
-    }
-    Ok(results)
+) -> Result<BySide> {
+    let mut port = FIRST_PORT;
+    let place = |cell: &Cell| (cell.id, cell.slow.then(|| (2, Wire::shaped(100, 0, 0.0))));
+    let sides =
+        |cell: &Cell| SIDES.iter().filter(|side| side.is_of(cell, programs)).map(|side| (side.name, *side)).collect();
+    in_turns(options.common.launches, cells, place, sides, bar, |cell, side, lab| {
+        port += 1;
+        launch(cell, side, programs, lab, port)
+    })
 }
 
 fn launch(
@@ -171,7 +162,7 @@ fn told(give: &Value, take: &Value) -> Value {
 }
 
 /// The tables of the page.
-pub fn section(results: &Results, cells: &[Cell], programs: &BTreeMap<Build, PathBuf>) -> String {
+pub fn section(results: &BySide, cells: &[Cell], programs: &BTreeMap<Build, PathBuf>) -> String {
     let mut text = String::new();
     if !cells.is_empty() {
         text += "\nMany messages one way, all posted before the first is asked for (`tests/bmi/bulk.c`); raw TCP: a stream of the same bytes without heads. A time is from the first post to the receiver's word that it \
@@ -193,7 +184,7 @@ pub fn section(results: &Results, cells: &[Cell], programs: &BTreeMap<Build, Pat
     text
 }
 
-fn row(results: &Results, cell: &Cell, side: &Side) -> String {
+fn row(results: &BySide, cell: &Cell, side: &Side) -> String {
     let all = results.get(&(cell.id, side.name));
     let of = |cell: &str, side: &str, key: &str| {
         let all = results.iter().find(|((c, s), _)| *c == cell && *s == side).map(|(_, all)| all);
@@ -232,12 +223,6 @@ fn row(results: &Results, cell: &Cell, side: &Side) -> String {
     format!("{head} {} | {cpu} | {instructions} | {flat} |\n", same("us"))
 }
 
-/// The same for programs.
-pub fn to_json(results: &Results) -> Value {
-    let one = |((cell, side), all): (&(&str, &str), &Vec<Told>)| json!({ "cell": cell, "side": side, "launches": launches_json(Some(all)) });
-    results.iter().map(one).collect::<Vec<_>>().into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,7 +230,7 @@ mod tests {
     #[test]
     fn bandwidth_is_beside_raw_tcp_and_many_beside_few() {
         let give = |us: f64, n: Option<f64>| json!({"bytes_per_second": 1e9 / us, "us": us, "cpu_us": 2.0, "instructions": n, "immediate": 1.0});
-        let mut results = Results::new();
+        let mut results = BySide::new();
         let mut add = |cell: &Cell, side, us, n| {
             results.insert((cell.id, side), vec![Ok(told(&give(us, n), &give(us, n)))]);
         };

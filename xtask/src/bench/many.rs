@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::Value;
 
-use super::beside::{Told, failures, spread};
+use super::beside::{BySide, Told, failures, in_turns, spread};
 use super::bmi::{Build, Options, Server, plain_command};
-use super::bulk::{self, RAW, SIDES, Side};
+use super::bulk::{RAW, SIDES, Side};
 use super::measure::Spread;
 use crate::lab::{Lab, Wire};
 use crate::process::run_limited;
@@ -113,9 +113,6 @@ impl Cell {
     }
 }
 
-/// By cell and side.
-pub type Results = bulk::Results;
-
 /// How many launches there will be.
 pub fn launches(options: &Options, cells: &[Cell], programs: &BTreeMap<Build, PathBuf>) -> usize {
     let each = |cell: &Cell| SIDES.iter().filter(|side| cell.has(side, programs)).count();
@@ -136,21 +133,16 @@ pub fn measure(
     cells: &[Cell],
     programs: &BTreeMap<Build, PathBuf>,
     bar: &ProgressBar,
-) -> Result<Results> {
-    let (mut results, mut port) = (Results::new(), FIRST_PORT);
-    for cell in cells {
-        let lab = cell.veth.then(|| Lab::start(2, &Wire::default())).transpose()?;
-        for _ in 0..options.common.launches {
-            for side in SIDES.iter().filter(|side| cell.has(side, programs)) {
-                bar.set_message(format!("{} {}", cell.id, side.name));
-                let told = launch(cell, side, programs, lab.as_ref(), port);
-                port += cell.servers();
-                results.entry((cell.id, side.name)).or_default().push(told.map_err(|cause| format!("{cause:#}")));
-                bar.inc(1);
-            }
-        }
-    }
-    Ok(results)
+) -> Result<BySide> {
+    let mut port = FIRST_PORT;
+    let place = |cell: &Cell| (cell.id, cell.veth.then(|| (2, Wire::default())));
+    let sides =
+        |cell: &Cell| SIDES.iter().filter(|side| cell.has(side, programs)).map(|side| (side.name, *side)).collect();
+    in_turns(options.common.launches, cells, place, sides, bar, |cell, side, lab| {
+        let first = port;
+        port += cell.servers();
+        launch(cell, side, programs, lab, first)
+    })
 }
 
 fn launch(
@@ -178,7 +170,7 @@ fn launch(
 }
 
 /// The tables of the page.
-pub fn section(results: &Results, cells: &[Cell], programs: &BTreeMap<Build, PathBuf>) -> String {
+pub fn section(results: &BySide, cells: &[Cell], programs: &BTreeMap<Build, PathBuf>) -> String {
     let mut text = String::new();
     if !cells.is_empty() {
         text += "\nMany peers (`tests/bmi/many.c`). Of what is sent to many: all of a round is posted before the first is asked for, and each client says that it has it; raw TCP: a server with poll. Memory is \
@@ -195,7 +187,7 @@ pub fn section(results: &Results, cells: &[Cell], programs: &BTreeMap<Build, Pat
     text
 }
 
-fn row(results: &Results, cell: &Cell, side: &Side) -> String {
+fn row(results: &BySide, cell: &Cell, side: &Side) -> String {
     let all: Option<&Vec<Told>> = results.get(&(cell.id, side.name));
     let shown = |key: &str, unit: f64, digits: usize| {
         spread(all, key).map_or_else(|| "-".to_owned(), |s| format!("{:.digits$}", s.median / unit))
@@ -250,11 +242,6 @@ fn told_of(all: Option<&Vec<Told>>, value: impl Fn(&Value) -> Option<f64>) -> Ve
     all.into_iter().flatten().filter_map(|told| value(told.as_ref().ok()?)).collect()
 }
 
-/// The same for programs.
-pub fn to_json(results: &Results) -> Value {
-    bulk::to_json(results)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,7 +250,7 @@ mod tests {
     #[test]
     fn rows_say_what_was_pushed_what_has_grown_and_who_is_missing() {
         let programs = BTreeMap::from([(Build::Ours, PathBuf::new())]);
-        let mut results = Results::new();
+        let mut results = BySide::new();
         let mut add = |cell: &Cell, side, told| results.insert((cell.id, side), vec![Ok(told)]);
         let pushed = |rate: f64| json!({ "bytes_per_second": rate, "cpu_us": 3.0, "immediate": 0.5 });
         add(&CELLS[0], RAW, pushed(2e8));

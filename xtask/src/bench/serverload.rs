@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::beside::{Told, failures, launches_json, spread};
+use super::beside::{BySide, failures, in_turns, spread};
 use super::bmi::{Build, Options};
 use crate::lab::{Lab, Wire};
 use crate::process::run_limited;
@@ -112,9 +112,6 @@ impl Side {
     }
 }
 
-/// By cell and side.
-pub type Results = BTreeMap<(&'static str, &'static str), Vec<Told>>;
-
 /// How many launches there will be.
 pub fn launches(options: &Options, cells: &[Cell], libraries: &BTreeMap<Build, PathBuf>) -> usize {
     let each = |cell: &Cell| SIDES.iter().filter(|side| side.is_of(cell, libraries)).count();
@@ -131,24 +128,16 @@ pub fn measure(
     weir: &Path,
     libraries: &BTreeMap<Build, PathBuf>,
     bar: &ProgressBar,
-) -> Result<Results> {
-    let mut results = Results::new();
-    for cell in cells {
-        let lab = cell.net.wire().map(|(hosts, wire)| Lab::start(hosts, &wire)).transpose()?;
-        for _ in 0..options.common.launches {
-            for side in SIDES.iter().filter(|side| side.is_of(cell, libraries)) {
-                bar.set_message(format!("{} {}", cell.id, side.name));
-                let library = side.build.and_then(|build| Some((build, libraries.get(&build)?.as_path())));
-                let told = launch(cell, side, weir, library, lab.as_ref(), options.common.seconds);
-                if let Some(lab) = &lab {
-                    lab.clear();
-                }
-                results.entry((cell.id, side.name)).or_default().push(told.map_err(|cause| format!("{cause:#}")));
-                bar.inc(1);
-            }
-        }
-    }
-    Ok(results)
+) -> Result<BySide> {
+    let place = |cell: &Cell| (cell.id, cell.net.wire());
+    let sides =
+        |cell: &Cell| SIDES.iter().filter(|side| side.is_of(cell, libraries)).map(|side| (side.name, *side)).collect();
+    in_turns(options.common.launches, cells, place, sides, bar, |cell, side, lab| {
+        let library = side.build.and_then(|build| Some((build, libraries.get(&build)?.as_path())));
+        let told = launch(cell, side, weir, library, lab, options.common.seconds);
+        lab.inspect(|lab| lab.clear());
+        told
+    })
 }
 
 fn launch(
@@ -206,7 +195,7 @@ fn told(run: &Value) -> Option<Value> {
 }
 
 /// The tables of the page.
-pub fn section(results: &Results, cells: &[Cell], libraries: &BTreeMap<Build, PathBuf>) -> String {
+pub fn section(results: &BySide, cells: &[Cell], libraries: &BTreeMap<Build, PathBuf>) -> String {
     let mut text = String::new();
     if !cells.is_empty() {
         text += "\nServerload (`weir bench serverload`): in each round all clients ask at one instant, each once. max/min: the longest time of a round over the shortest. \
@@ -223,7 +212,7 @@ pub fn section(results: &Results, cells: &[Cell], libraries: &BTreeMap<Build, Pa
     text
 }
 
-fn row(results: &Results, cell: &Cell, side: &Side) -> String {
+fn row(results: &BySide, cell: &Cell, side: &Side) -> String {
     let all = results.get(&(cell.id, side.name));
     let failed = failures(all);
     let Some(mean) = spread(all, "mean_ms") else {
@@ -248,12 +237,6 @@ fn row(results: &Results, cell: &Cell, side: &Side) -> String {
         number("cpu_us", 1),
         number("peak_mib", 1)
     )
-}
-
-/// The same for programs.
-pub fn to_json(results: &Results) -> Value {
-    let one = |((cell, side), all): (&(&str, &str), &Vec<Told>)| json!({ "cell": cell, "side": side, "launches": launches_json(Some(all)) });
-    results.iter().map(one).collect::<Vec<_>>().into()
 }
 
 #[cfg(test)]
@@ -292,7 +275,7 @@ mod tests {
             }]})
         };
         let cell = &CELLS[0];
-        let mut results = Results::new();
+        let mut results = BySide::new();
         results.insert((cell.id, "raw TCP"), vec![Ok(told(&run(2e6, 2.0)).unwrap())]);
         results.insert((cell.id, "bmi_tcp"), vec![Ok(told(&run(3e6, 1.25)).unwrap()), Err("it | broke".into())]);
         let text = section(&results, &CELLS[..1], &all());
