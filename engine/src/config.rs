@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn misspelt_settings_are_told_with_the_nearest_name() {
-        let names = ["WEIR_EAGERBYTES", "FI_WEIR_PEER_TIMEOUT", "WEIR_KEY", "FI_WEIR_TRACE", "WEIR_TEST_LONG", "PATH"];
+        let names = ["WEIR_EAGERBYTES", "FI_WEIR_PEER_TIMEOUT", "WEIR_KEY", "FI_WEIR_TRACE", "WEIR_TEST_SEEDS", "PATH"];
         let told = NAMES.unknown(names.map(str::to_owned));
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(

@@ -79,6 +79,9 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         /// Without the long tests
         #[arg(long)]
         quick: bool,
+        /// With ten times as many simulated networks
+        #[arg(long, conflicts_with = "quick")]
+        long: bool,
     },
     /// Run only what the tests do to MPI jobs on bad days: no key, lost ports, full disks, stopped and killed ranks
     BadDays {
@@ -243,7 +246,7 @@ fn chore() -> ExitCode {
         }),
         Chore::Install(options) => dist::install(&paths, &options).map(|()| true),
         Chore::Dist(options) => packages::run(&paths, &options),
-        Chore::Test { quick } => suite::run(&paths, quick),
+        Chore::Test { quick, long } => suite::run(&paths, quick, long),
         Chore::BadDays { only } => suite::bad_days(&paths, &only),
         Chore::EndToEnd { only } => suite::e2e(&paths, &only),
         Chore::ByCarrier { only } => suite::by_carrier(&paths, &only),

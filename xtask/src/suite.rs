@@ -132,7 +132,7 @@ fn tail(text: &str, lines: usize) -> String {
 ///
 /// # Errors
 /// Only if the tests themselves cannot be run.
-pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
+pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     let world = lab::acquire();
     let begin = Instant::now();
     let mut tally = Tally::default();
@@ -158,7 +158,7 @@ pub fn run(paths: &Paths, quick: bool) -> Result<bool> {
     if builds {
         // Launchers are tested against the real ones, which come with the MPIs. Why they cannot be had is told further down.
         let _ = mpi::set_up(paths);
-        cargo_tests(paths, quick, &mut tally);
+        cargo_tests(paths, seeds(quick, long), &mut tally);
     }
     if builds {
         over_shared_memory(paths, &mut tally);
@@ -223,7 +223,7 @@ fn core_without_std(paths: &Paths, tally: &mut Tally) {
     }
 }
 
-/// The compiler the README promises must take everything. It counts as skipped where rustup does not have it.
+/// The compiler the README promises must take all that is built from source; tests may need a newer one. It counts as skipped where rustup does not have it.
 fn oldest_compiler(paths: &Paths, tally: &mut Tally) {
     let version = match readme::oldest_compiler(paths) {
         Ok(version) => version,
@@ -236,7 +236,7 @@ fn oldest_compiler(paths: &Paths, tally: &mut Tally) {
     }
     // The workspace's own Cargo would use its own compiler; rustup chooses both.
     let mut command = Command::new("rustup");
-    command.args(["run", &version, "cargo", "check", "--workspace", "--all-targets", "--quiet"]);
+    command.args(["run", &version, "cargo", "check", "--workspace", "--quiet"]);
     command.current_dir(&paths.root).env("CARGO_TARGET_DIR", paths.target.join("oldest"));
     for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC"] {
         command.env_remove(name);
@@ -320,16 +320,22 @@ fn model_checked(paths: &Paths, tally: &mut Tally) {
     disk::done_with(&paths.target.join("loom"));
 }
 
+/// Simulated networks of each profile: seconds, half a minute, and minutes on two cores.
+const fn seeds(quick: bool, long: bool) -> u32 {
+    match (quick, long) {
+        (true, _) => 60,
+        (false, false) => 800,
+        (false, true) => 10_000,
+    }
+}
+
 /// Unit, property and simulation tests; each test counts.
-fn cargo_tests(paths: &Paths, quick: bool, tally: &mut Tally) {
+fn cargo_tests(paths: &Paths, seeds: u32, tally: &mut Tally) {
     let begin = Instant::now();
     let mut command = paths.cargo();
     // A failed assertion says where it is; call stacks would push the causes out of the report.
     command.args(["test", "--workspace", "--no-fail-fast"]).env("RUST_BACKTRACE", "0");
-    if !quick {
-        // The simulations' long run, for those who ask for everything.
-        command.env("WEIR_TEST_LONG", "1");
-    }
+    command.env("WEIR_TEST_SEEDS", seeds.to_string());
     let outcome = match run_limited(&mut command, TESTING) {
         Ok(outcome) => outcome,
         Err(error) => return tally.note("cargo test", &Err(format!("{error:#}")), begin.elapsed()),
