@@ -252,6 +252,26 @@ mod tests {
         assert_eq!(circles_of(dir.path(), &["core/message"]).unwrap(), ["core/message: low -> middle -> low"]);
     }
 
+    /// Else `cargo xtask test` compiles twice what the two workspaces share, which takes minutes.
+    #[test]
+    fn the_fuzz_workspace_compiles_what_the_other_does() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let read = |file: &str| -> toml::Table { fs::read_to_string(root.join(file)).unwrap().parse().unwrap() };
+        let versions = |file: &str| -> BTreeSet<(String, String)> {
+            let lock = read(file);
+            let word = |package: &toml::Value, key: &str| package[key].as_str().unwrap().to_owned();
+            lock["package"].as_array().unwrap().iter().map(|p| (word(p, "name"), word(p, "version"))).collect()
+        };
+        let (ours, fuzz) = (versions("Cargo.lock"), versions("fuzz/Cargo.lock"));
+        let known: BTreeSet<_> = ours.iter().map(|(name, _)| name).collect();
+        let other: Vec<_> = fuzz.difference(&ours).filter(|(name, _)| known.contains(name)).collect();
+        assert!(other.is_empty(), "cargo update --manifest-path fuzz/Cargo.toml --precise: {other:?}");
+        let levels = |file: &str| read(file)["profile"]["dev"]["package"].as_table().unwrap().clone();
+        let (ours, fuzz) = (levels("Cargo.toml"), levels("fuzz/Cargo.toml"));
+        let other: Vec<_> = fuzz.iter().filter(|(name, level)| ours.get(*name) != Some(level)).collect();
+        assert!(other.is_empty(), "optimised otherwise than in the workspace: {other:?}");
+    }
+
     #[test]
     fn each_dependency_has_its_reason() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
