@@ -340,7 +340,8 @@ impl Shm {
         }
         self.counters.tx_records += 1;
         self.counters.tx_bytes += len as u64;
-        let link = self.link(peer)?;
+        // (That it is up was seen.)
+        let Some(Peer { link: Some(link), .. }) = self.peers.get_mut(peer) else { return Err(SendError::Over) };
         link.tx_records += 1;
         Ok(link.tx.reservation(kind, len))
     }
@@ -418,15 +419,25 @@ impl Shm {
         if !self.page.is_ours() {
             return None;
         }
-        let awake = self.peers.awake;
-        let (before, from) = self.peers.live.get(..awake)?.split_at(self.next_live.min(awake));
-        let at = match from.iter().chain(before).position(|live| live.rx.has_record()) {
-            Some(found) => (before.len() + found) % awake,
-            None if awake == self.peers.live.len() => return None,
-            None => self.peers.look_at_dormant(&mut self.next_dormant, DORMANT_LOOKS)?,
+        let first = if self.next_live < self.peers.awake { self.next_live } else { 0 };
+        let at = match self.peers.live.get(first) {
+            Some(live) if live.rx.has_record() => first,
+            Some(_) if self.peers.live.len() > 1 => self.ready_behind(first)?,
+            _ => return None,
         };
         self.next_live = at + 1;
         self.peers.handle(self.peers.live[at].slot)
+    }
+
+    /// The next ring that has something, of those behind this one in turn; else one of those left to their sockets.
+    fn ready_behind(&mut self, first: usize) -> Option<usize> {
+        let awake = self.peers.awake;
+        let mut others = (first + 1..awake).chain(0..first.min(awake));
+        let found = others.find(|at| self.peers.live[*at].rx.has_record());
+        if found.is_some() || awake == self.peers.live.len() {
+            return found;
+        }
+        self.peers.look_at_dormant(&mut self.next_dormant, DORMANT_LOOKS)
     }
 
     /// Whether [`try_recv`](Shm::try_recv) has something to find: a record, nonsense, or a peer to be woken for the room that was made. One look at a cache line; false is certain, but for

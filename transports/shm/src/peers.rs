@@ -176,6 +176,7 @@ impl Peers {
     }
 
     /// This peer's ring is looked at again, if it was not.
+    #[cold]
     pub fn rouse(&mut self, ix: PeerIx) {
         if let Some(at) = self.get(ix).and_then(|peer| peer.live).filter(|at| *at >= self.awake) {
             self.rouse_at(at);
@@ -190,7 +191,7 @@ impl Peers {
         self.awake += 1;
     }
 
-    /// Leaves those of the rings that are awake to their sockets by which nothing went for `looks` looks, of which this is one, as long as more than `least` are awake.
+    /// Leaves those of the rings that are awake to their sockets by which nothing went for `looks` looks, of which this is one, as long as more than `least` are awake, and more than one.
     pub fn doze(&mut self, least: usize, looks: u32) {
         for at in (0..self.awake).rev() {
             let live = &mut self.live[at];
@@ -201,7 +202,7 @@ impl Peers {
             live.quiet = if live.seen == seen { live.quiet.saturating_add(1) } else { 0 };
             live.seen = seen;
             let may = live.quiet >= looks && link.tx.is_idle() && !live.rx.has_news();
-            if may && self.awake > least && live.rx.prepare_sleep() {
+            if may && self.awake > least.max(1) && live.rx.prepare_sleep() {
                 self.set_dormant(at);
             }
         }

@@ -245,7 +245,7 @@ fn a_peer_that_clears_the_word_that_says_to_wake_us_is_found_by_looks() {
     let (mut h, mut others) = hub(6, 0);
     let mut now_ns = u64::MAX / 2;
     doze(&mut h, &mut now_ns);
-    // The waking is taken away from the socket, as if it had not been sent.
+    // The packet stays in the socket unread, as if there were none.
     let (other, hub, here) = &mut others[3];
     other.send(*hub, 7, &[]).expect("room");
     let found = (0..6).find_map(|_| h.next_ready());
