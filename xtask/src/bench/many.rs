@@ -269,7 +269,8 @@ mod tests {
             assert!(text.contains(row), "{row}\n{text}");
         }
         assert_eq!(text.matches("raw TCP |").count(), 4, "{text}");
-        for heading in ["one server sends 10000 bytes to each of 8 clients", "4 servers send 10000 bytes to each of 16"] {
+        for heading in ["one server sends 10000 bytes to each of 8 clients", "4 servers send 10000 bytes to each of 16"]
+        {
             assert!(text.contains(heading), "{heading}\n{text}");
         }
     }
