@@ -46,8 +46,9 @@ struct Peer {
     awaited: bool,
     /// Something went straight into the ring.
     straight: bool,
-    /// Who closes waits for it to be read.
-    unread: bool,
+    /// It stands in the list of those that were handed something, and in that of those whose session has a timer.
+    is_handed: bool,
+    is_timed: bool,
 }
 
 /// Whether the session with this peer is up and goes by shared memory.
@@ -69,8 +70,16 @@ pub struct SharedMemory {
     table: Vec<Option<Peer>>,
     /// By the peer's index in the engine.
     by_peer: Vec<Option<PeerIx>>,
-    /// How many of them are up.
+    /// How many there are in the table, and how many of them are up.
+    known: usize,
     up: usize,
+    /// Who was handed what is not known to have been read, and who may have a timer: what is looked after, however many peers there are.
+    handed_to: Vec<PeerIx>,
+    timed: Vec<PeerIx>,
+    /// Who closes waits for something to be read.
+    unread: bool,
+    /// How many sessions had ended when those that did were let go of.
+    ended: u64,
     events: Vec<weir_shm::Event>,
     scratch: Vec<u8>,
     timers_at: Time,
@@ -91,7 +100,12 @@ impl SharedMemory {
             shm,
             table: Vec::new(),
             by_peer: Vec::new(),
+            known: 0,
             up: 0,
+            handed_to: Vec::new(),
+            timed: Vec::new(),
+            unread: false,
+            ended: 0,
             events: Vec::new(),
             scratch: Vec::new(),
             timers_at: Time::ZERO,
@@ -116,7 +130,7 @@ impl SharedMemory {
 
     /// Memory is shared with some peer, or about to be.
     pub fn has_peers(&self) -> bool {
-        self.table.iter().any(Option::is_some)
+        self.known > 0
     }
 
     /// What the rings carried.
@@ -166,12 +180,12 @@ impl SharedMemory {
 
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, st: &State, now: Time) -> Option<Time> {
-        let wait_ns = |p: &Peer| if p.awaited || p.unread { SETTLE_NS } else { TIMERS_NS };
-        let waits = self.peers().filter(|p| p.unread || !p.handed.is_empty());
-        let settle = waits.map(wait_ns).min().map(|ns| now.plus_ns(ns));
+        let wait_ns = |p: &Peer| if p.awaited { SETTLE_NS } else { TIMERS_NS };
+        let waits = self.handed_to.iter().filter_map(|ix| self.there(*ix)).filter(|p| !p.handed.is_empty());
+        let settle = waits.map(wait_ns).chain(self.unread.then_some(SETTLE_NS)).min().map(|ns| now.plus_ns(ns));
         let sessions = st.proto().sessions();
         let of_session = |p: &Peer| sessions.get(p.peer?).filter(|s| s.carrier() == Carrier::Shm)?.deadline();
-        let timers = self.peers().filter_map(of_session).min();
+        let timers = self.timed.iter().filter_map(|ix| self.there(*ix)).filter_map(of_session).min();
         [settle, timers, self.shm.next_timeout_ns().map(Time)].into_iter().flatten().min()
     }
 
@@ -179,16 +193,21 @@ impl SharedMemory {
         self.table.iter().flatten()
     }
 
+    fn there(&self, ix: PeerIx) -> Option<&Peer> {
+        self.table.get(ix.slot()).and_then(Option::as_ref).filter(|p| p.ix == ix)
+    }
+
     /// Nothing is left that a peer has not read.
     pub fn is_drained(&mut self, st: &State) -> bool {
         let sessions = st.proto().sessions();
         let mut drained = true;
-        for p in self.table.iter_mut().flatten() {
+        self.unread = false;
+        for p in self.table.iter().flatten() {
             let Some(s) = p.peer.and_then(|peer| sessions.get(peer)).filter(|s| s.down().is_none()) else { continue };
-            p.unread = p.straight && is_unread(&mut self.shm, p.ix);
-            drained &= !s.has_open() && !p.unread;
+            self.unread |= p.straight && is_unread(&mut self.shm, p.ix);
+            drained &= !s.has_open();
         }
-        drained
+        drained && !self.unread
     }
 
     /// Says goodbye and lets go of all memory that is shared.
@@ -200,35 +219,44 @@ impl SharedMemory {
         }
         self.table.clear();
         self.by_peer.clear();
-        self.up = 0;
+        self.handed_to.clear();
+        self.timed.clear();
+        (self.known, self.up) = (0, 0);
     }
 
     // Peers.
 
-    fn entry(&mut self, ix: PeerIx) -> &mut Peer {
+    fn entry(&mut self, st: &mut State, ix: PeerIx) -> &mut Peer {
         let slot = ix.slot();
+        if let Some(former) = self.table.get(slot).and_then(Option::as_ref).map(|p| p.ix).filter(|former| *former != ix)
+        {
+            self.unbind(st, former);
+        }
         if self.table.len() <= slot {
             self.table.resize_with(slot + 1, || None);
         }
-        let entry = &mut self.table[slot];
-        if entry.as_ref().is_none_or(|p| p.ix != ix) {
-            *entry = Some(Peer {
-                ix,
-                peer: None,
-                up: false,
-                pulls: false,
-                bye: false,
-                handed: Handed::default(),
-                awaited: false,
-                straight: false,
-                unread: false,
-            });
-        }
-        entry.as_mut().expect("just filled")
+        self.known += usize::from(self.table[slot].is_none());
+        self.table[slot].get_or_insert_with(|| Peer {
+            ix,
+            peer: None,
+            up: false,
+            pulls: false,
+            bye: false,
+            handed: Handed::default(),
+            awaited: false,
+            straight: false,
+            is_handed: false,
+            is_timed: false,
+        })
     }
 
-    fn bind(&mut self, ix: PeerIx, peer: PeerId) {
-        self.entry(ix).peer = Some(peer);
+    fn bind(&mut self, st: &mut State, ix: PeerIx, peer: PeerId) {
+        let before = self.entry(st, ix).peer.replace(peer);
+        let sessions = st.proto_mut().sessions_mut();
+        sessions.hold(peer);
+        if let Some(before) = before {
+            sessions.let_go(before);
+        }
         let i = peer.0 as usize;
         if self.by_peer.len() <= i {
             self.by_peer.resize(i + 1, None);
@@ -238,14 +266,17 @@ impl SharedMemory {
     }
 
     /// Forgets a peer of the transport, and returns what was known of it.
-    fn unbind(&mut self, ix: PeerIx) -> Option<Peer> {
+    fn unbind(&mut self, st: &mut State, ix: PeerIx) -> Option<Peer> {
         let p = self.table.get_mut(ix.slot())?.take_if(|p| p.ix == ix)?;
+        self.known -= 1;
         self.up -= usize::from(p.up);
-        if let Some(peer) = p.peer
-            && let Some(there) = self.by_peer.get_mut(peer.0 as usize)
-            && *there == Some(ix)
-        {
-            *there = None;
+        if let Some(peer) = p.peer {
+            st.proto_mut().sessions_mut().let_go(peer);
+            if let Some(there) = self.by_peer.get_mut(peer.0 as usize)
+                && *there == Some(ix)
+            {
+                *there = None;
+            }
         }
         self.shm.forget(ix);
         Some(p)
@@ -258,7 +289,7 @@ impl SharedMemory {
             // What it sends may come here all the same.
             if let Some(ix) = ix {
                 let _ = self.shm.send(ix, kind::BYE, &[]);
-                self.unbind(ix);
+                self.unbind(st, ix);
             }
             return false;
         }
@@ -276,7 +307,7 @@ impl SharedMemory {
 
     /// Packets carry the session from now on, and what was handed over here and not read.
     fn fall_back(&mut self, st: &mut State, now: Time, ix: PeerIx, why: Why) {
-        let Some(p) = self.unbind(ix) else { return };
+        let Some(p) = self.unbind(st, ix) else { return };
         let Some(peer) = p.peer else { return };
         if let Some(there) = self.why.get_mut(peer.0 as usize) {
             *there = Some((st.proto().peer_endpoint_id(peer), why));
@@ -293,7 +324,7 @@ impl SharedMemory {
 
     /// The peer is dead, or not to be spoken to any more.
     fn end(&mut self, st: &mut State, now: Time, ix: PeerIx, reason: DownReason) {
-        let Some(peer) = self.unbind(ix).and_then(|p| p.peer) else { return };
+        let Some(peer) = self.unbind(st, ix).and_then(|p| p.peer) else { return };
         st.messages.with_events(now, &[], |proto, events| {
             let carried = proto.sessions().get(peer).is_some_and(|s| s.carrier() == Carrier::Shm);
             // One that went by packets has a verdict of its own, but for the death of its process.
@@ -309,11 +340,11 @@ impl SharedMemory {
             weir_shm::Event::Up { peer: ix, .. } if self.shm.state(ix).is_none() => {}
             weir_shm::Event::Up { peer: ix, id } => {
                 self.up += 1;
-                self.entry(ix).up = true;
+                self.entry(st, ix).up = true;
                 // One that was here before, and comes again, is another peer: its hello says who.
                 let lives = |peer: &PeerId| st.proto().sessions().get(*peer).is_some_and(|s| s.down().is_none());
                 if let Some(peer) = st.proto().peer_of(id).filter(lives) {
-                    self.bind(ix, peer);
+                    self.bind(st, ix, peer);
                 }
                 let pulls = self.shm.can_pull(ix) == Some(Ok(()));
                 let mut hello = [0; HELLO_LEN];
@@ -359,9 +390,9 @@ impl SharedMemory {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let terms = Terms { credit_msgs: word(48), credit_bytes: word(56) };
         let peer = st.proto_mut().peer(&decoded).map_err(|_| "hello with a name of another job")?;
-        self.bind(ix, peer);
+        self.bind(st, ix, peer);
         let pulls = bytes[64] & 1 != 0;
-        self.entry(ix).pulls = pulls;
+        self.entry(st, ix).pulls = pulls;
         st.messages.with_events(now, &[], |proto, events| {
             let Some(s) = proto.sessions().get(peer) else { return Err("no session") };
             if s.down().is_some() {
@@ -449,26 +480,36 @@ impl SharedMemory {
 
     /// Lets go of those whose session has ended by the verdict of another carrier: a peer that sends by shared memory what it is sent in packets would never hear of it, and its place
     /// may be another's soon.
-    fn leave_ended(&mut self, st: &State) {
+    fn leave_ended(&mut self, st: &mut State) {
         let sessions = st.proto().sessions();
+        if std::mem::replace(&mut self.ended, sessions.common().ended()) == sessions.common().ended() {
+            return;
+        }
         let is_over = |p: &&Peer| p.peer.and_then(|peer| sessions.get(peer)).is_some_and(|s| s.down().is_some());
         let ended: SmallVec<[PeerIx; 4]> = self.peers().filter(is_over).map(|p| p.ix).collect();
         for ix in ended {
-            self.unbind(ix);
+            self.unbind(st, ix);
         }
     }
 
     fn timers(&mut self, st: &mut State, now: Time) {
-        for peer in self.table.iter().flatten().filter_map(|p| p.peer) {
-            let sessions = st.proto_mut().sessions_mut();
-            if let Some((s, common)) = sessions.get_mut(peer)
-                && s.carrier() == Carrier::Shm
+        let sessions = st.proto_mut().sessions_mut();
+        let table = &mut self.table;
+        self.timed.retain(|ix| {
+            let Some(p) = table.get_mut(ix.slot()).and_then(Option::as_mut).filter(|p| p.ix == *ix) else {
+                return false;
+            };
+            let session = p.peer.and_then(|peer| Some((peer, sessions.get_mut(peer)?)));
+            let due = session.filter(|(_, (s, _))| s.carrier() == Carrier::Shm);
+            p.is_timed = due.as_ref().is_some_and(|(_, (s, _))| s.deadline().is_some());
+            if let Some((peer, (s, common))) = due
                 && s.deadline().is_some_and(|t| t <= now)
             {
                 s.on_timeout(common, now);
                 sessions.touch(peer);
             }
-        }
+            p.is_timed
+        });
     }
 
     /// Reads up to `most` records of a peer. Returns how many.
@@ -503,10 +544,19 @@ impl SharedMemory {
 
     /// What peers have read has arrived.
     fn settle(&mut self, st: &mut State, now: Time, idle: bool, all: bool) {
-        for slot in 0..self.table.len() {
-            let Some(p) = &mut self.table[slot] else { continue };
+        let mut next = 0;
+        while let Some(&ix) = self.handed_to.get(next) {
+            let p = self.table.get_mut(ix.slot()).and_then(Option::as_mut).filter(|p| p.ix == ix);
+            let Some(p) = p.filter(|p| !p.handed.is_empty()) else {
+                self.handed_to.swap_remove(next);
+                if let Some(p) = self.table.get_mut(ix.slot()).and_then(Option::as_mut).filter(|p| p.ix == ix) {
+                    p.is_handed = false;
+                }
+                continue;
+            };
+            next += 1;
             let Some(peer) = p.peer else { continue };
-            if p.handed.is_empty() || !(all || (idle && p.awaited) || p.handed.len() >= SETTLE_AT) {
+            if !(all || (idle && p.awaited) || p.handed.len() >= SETTLE_AT) {
                 continue;
             }
             let Ok(read) = self.shm.read_there(p.ix) else { continue };
@@ -547,6 +597,7 @@ impl SharedMemory {
     fn offer_to(&mut self, st: &mut State, now: Time, peer: PeerId) -> bool {
         let Some(s) = st.proto().sessions().get(peer) else { return false };
         let (down, wants) = (s.down().is_some(), s.carrier() == Carrier::Shm && s.has_open());
+        let timed = s.deadline().is_some();
         let Some(ix) = self.by_peer.get(peer.0 as usize).copied().flatten() else {
             if wants && !down {
                 self.connect(st, now, peer);
@@ -554,10 +605,15 @@ impl SharedMemory {
             return false;
         };
         if down {
-            self.unbind(ix);
+            self.unbind(st, ix);
             return false;
         }
-        if !self.table.get(ix.slot()).and_then(Option::as_ref).is_some_and(|p| p.up) || !s.is_up() {
+        let up = s.is_up();
+        let Some(p) = self.table.get_mut(ix.slot()).and_then(Option::as_mut) else { return false };
+        if timed && !std::mem::replace(&mut p.is_timed, true) {
+            self.timed.push(ix);
+        }
+        if !p.up || !up {
             return false;
         }
         let (mut left, mut given) = (false, false);
@@ -583,7 +639,7 @@ impl SharedMemory {
         let id = st.proto().peer_endpoint_id(peer);
         match if id == 0 { Err(()) } else { self.shm.connect(id, now.0).map_err(|_| ()) } {
             Ok(ix) => {
-                self.bind(ix, peer);
+                self.bind(st, ix, peer);
                 // Most of what does not come up is known by now.
                 self.shm.poll(now.0, &mut self.events);
                 if let Some(Association::Over(why)) = self.shm.state(ix) {

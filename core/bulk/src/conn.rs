@@ -119,6 +119,7 @@ impl<S> Conn<S> {
         } else {
             let (peer, lane, answer) = on.greeted(now, &bytes).ok_or(Over::Failed)?;
             (self.peer, self.lane, self.stage) = (peer, lane, Stage::Up);
+            on.endpoint_mut().sessions_mut().hold(peer);
             if on.write(&mut self.io, &answer, None)? != GREETING_LEN {
                 return Err(Over::Failed);
             }

@@ -188,6 +188,7 @@ impl<S> Lanes<S> {
             match on.connect(news) {
                 Ok(io) => {
                     if self.insert(on, Conn::new(io, now, Some(news), Some(news.remote)), Interest::Made) {
+                        on.endpoint_mut().sessions_mut().hold(news.peer);
                         return;
                     }
                 }
@@ -314,6 +315,9 @@ impl<S> Lanes<S> {
     ) -> Option<(Stage, PeerId, u32, Time, SocketAddr)> {
         let c = self.conns.remove(k)?;
         on.close(c.io);
+        if c.stage != Stage::Stranger {
+            on.endpoint_mut().sessions_mut().let_go(c.peer);
+        }
         Some((c.stage, c.peer, c.lane, c.since, c.to))
     }
 }

@@ -137,10 +137,8 @@ pub(crate) struct Association {
 
     /// The caller forgot it: its place may be given to another peer.
     pub(crate) vacant: bool,
-    /// The caller forgot it while its peer was still to be told that it is closed.
+    /// The caller forgot it while its peer was still to be told that it is closed, or a carrier still to let go of it.
     pub(crate) forgetting: bool,
-    /// The nonce of the CONFIRM that made it, once it is forgotten: that one may have been recorded.
-    pub(crate) spent_nonce: Option<[u8; weir_wire::handshake::NONCE_LEN]>,
     /// It stands in the endpoint's queue of associations with something to send.
     pub(crate) ready: bool,
     /// Earliest entry in the endpoint's timer heap.
@@ -200,7 +198,6 @@ impl Association {
             slotted_at: Time::ZERO,
             vacant: false,
             forgetting: false,
-            spent_nonce: None,
             ready: false,
             armed: Time::MAX,
             counts: PeerCounters::default(),
@@ -236,6 +233,7 @@ impl Association {
         if matches!(self.state, State::Down(_)) {
             return;
         }
+        cx.openings.alive -= usize::from(matches!(self.state, State::Opening | State::Up));
         self.state = State::Down(reason);
         cx.counters.peers_down += 1;
         if carries(cx.s) {

@@ -47,7 +47,8 @@ impl Handshake {
         if name.fingerprint == self.fingerprint { Ok(()) } else { Err(NameError::Key) }
     }
 
-    fn epoch(now: Time) -> u64 {
+    /// The cookie epoch.
+    pub(crate) fn epoch(now: Time) -> u64 {
         now.0 / (COOKIE_EPOCH_S * 1_000_000_000)
     }
 

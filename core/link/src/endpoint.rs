@@ -20,6 +20,7 @@ use crate::lane::LaneNews;
 use crate::openings::Openings;
 use crate::paths::PathState;
 use crate::run::Run;
+use crate::spent::Spent;
 use crate::{
     BodyKey, BodyOpened, Config, Counters, Credit, DownReason, EndpointName, Event, Level, Message, NameError,
     PacketBuf, PathStats, Payloads, PeerCounters, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
@@ -30,9 +31,6 @@ pub(crate) const INDEX_BITS: u32 = 24;
 /// Stateless answers that may wait; more are dropped like any datagram.
 pub(crate) const OUTBOX_MAX: usize = 1024;
 
-/// A forgotten peer's place stays empty for so long: longer than a cookie is good for (two epochs, spec 3), so that a
-/// recorded CONFIRM of the dead association is known for one.
-const REUSE_AFTER_NS: u64 = 20_000_000_000;
 /// Entries of the timer heap that mean nothing any more, kept beside two for each association: each acknowledgement in time leaves one, for when a PING would have been due.
 const STALE_TIMERS_MAX: usize = 64;
 
@@ -83,9 +81,11 @@ pub struct Endpoint {
     #[expect(clippy::vec_box, reason = "an association is large and must not be moved when peers are added")]
     pub(crate) assocs: Vec<Box<Association>>,
     pub(crate) by_endpoint: HashMap<u64, PeerId, IdHash>,
-    /// Places of forgotten peers and when they may be used again, oldest first.
-    vacant: VecDeque<(Time, PeerId)>,
-    /// Forgotten, but still to be told that they are closed.
+    /// Places of forgotten peers, oldest first.
+    vacant: VecDeque<PeerId>,
+    /// What is left of them: a recorded CONFIRM of a dead association is to be known for one.
+    pub(crate) spent: Spent,
+    /// Forgotten, but still to be told that they are closed, or to be let go of by a carrier.
     forgetting: Vec<PeerId>,
     /// Associations with something to send, and packets the front one sent in its turn.
     ready: VecDeque<PeerId>,
@@ -169,6 +169,7 @@ impl Endpoint {
             assocs: Vec::new(),
             by_endpoint: HashMap::default(),
             vacant: VecDeque::new(),
+            spent: Spent::default(),
             forgetting: Vec::new(),
             ready: VecDeque::new(),
             turn: 0,
@@ -250,26 +251,23 @@ impl Endpoint {
 
     /// The place of a forgotten peer that may be used again.
     fn vacancy(&mut self) -> Option<PeerId> {
-        while let Some(&(at, p)) = self.vacant.front() {
-            let a = &self.assocs[p.0 as usize];
-            if !a.vacant {
-                self.vacant.pop_front(); // known again meanwhile
-            } else if at <= self.sessions.common().clock() {
+        while let Some(&p) = self.vacant.front() {
+            if self.assocs[p.0 as usize].vacant {
                 return Some(p);
-            } else {
-                break;
             }
+            self.vacant.pop_front(); // known again meanwhile
         }
         None
     }
 
     /// Whether a peer that was not named may come in.
-    pub(crate) fn has_room(&mut self) -> bool {
-        self.assocs.len() < self.cfg.peers_max || self.vacancy().is_some()
+    pub(crate) fn has_room(&mut self, now: Time) -> bool {
+        self.forget_told(now);
+        self.spent.len() < self.cfg.peers_max && (self.assocs.len() < self.cfg.peers_max || self.vacancy().is_some())
     }
 
-    /// The caller refers to this peer no more: its memory is freed, and its index may name another peer some time later.
-    /// Does nothing and returns false unless the peer is down. One that is still to be told is forgotten as soon as it has been.
+    /// The caller refers to this peer no more: its memory is freed, and its index may name another peer from now on.
+    /// Does nothing and returns false unless the peer is down. One that is still to be told is forgotten as soon as it has been; one that a carrier holds, when that has let go of it.
     pub fn forget(&mut self, now: Time, peer: PeerId) -> bool {
         self.forget_told(now);
         self.forget_one(now, peer)
@@ -277,8 +275,13 @@ impl Endpoint {
 
     /// Those that were to be forgotten once they had been told.
     fn forget_told(&mut self, now: Time) {
-        let is_told = |a: &Association| a.close_pending.is_none() || !a.forgetting;
-        let told: Vec<PeerId> = self.forgetting.extract_if(.., |p| is_told(&self.assocs[p.0 as usize])).collect();
+        if self.forgetting.is_empty() {
+            return;
+        }
+        let Endpoint { forgetting, assocs, sessions, .. } = self;
+        let is_held = |p: PeerId| sessions.get(p).is_some_and(Session::is_held);
+        let is_told = |a: &Association| (a.close_pending.is_none() && !is_held(a.id)) || !a.forgetting;
+        let told: Vec<PeerId> = forgetting.extract_if(.., |p| is_told(&assocs[p.0 as usize])).collect();
         for peer in told {
             if core::mem::take(&mut self.assocs[peer.0 as usize].forgetting) {
                 self.forget_one(now, peer);
@@ -302,20 +305,23 @@ impl Endpoint {
         if a.vacant {
             return false;
         }
-        if a.close_pending.is_some() {
+        if a.close_pending.is_some() || session.is_some_and(Session::is_held) {
             if !core::mem::replace(&mut a.forgetting, true) {
                 self.forgetting.push(peer);
             }
+            // (Of a session that ended by packets the other carrier need not know yet.)
+            self.sessions.touch_for(Carrier::Shm, peer);
             return true;
         }
-        let state = State::Down(reason);
-        let spent_nonce = a.accepted.as_ref().map(|accepted| accepted.nonce);
+        if let Some(accepted) = &a.accepted {
+            self.spent.add(Handshake::epoch(now), a.endpoint_id, &accepted.nonce);
+        }
         a.renew(&self.cfg, a.endpoint_id, &[], now);
         self.sessions.renew(peer);
         self.sessions.end(peer, reason, &mut Vec::new());
-        a.state = state;
-        (a.vacant, a.spent_nonce) = (true, spent_nonce);
-        self.vacant.push_back((now.plus_ns(REUSE_AFTER_NS), peer));
+        (a.state, a.vacant) = (State::Down(reason), true);
+        self.lane_news.retain(|news| news.peer != peer);
+        self.vacant.push_back(peer);
         true
     }
 
@@ -418,17 +424,19 @@ impl Endpoint {
     /// Packets carry what some peer sends, or an association is being opened: arrivals are to be expected.
     #[must_use]
     pub fn expects_packets(&self) -> bool {
+        // (Where all is sent otherwise none is looked at, however many there are.)
         !self.askings.is_empty()
-            || self.assocs.iter().any(|a| {
-                matches!(a.state, State::Opening)
-                    || (a.state == State::Up && self.sessions.get(a.id).is_some_and(carries))
-            })
+            || (self.openings.alive > 0
+                && self.assocs.iter().any(|a| {
+                    matches!(a.state, State::Opening)
+                        || (a.state == State::Up && self.sessions.get(a.id).is_some_and(carries))
+                }))
     }
 
     /// Some association is up, or being opened.
     #[must_use]
     pub fn has_associations(&self) -> bool {
-        !self.askings.is_empty() || self.assocs.iter().any(|a| matches!(a.state, State::Opening | State::Up))
+        !self.askings.is_empty() || self.openings.alive > 0
     }
 
     /// The sessions, which other carriers share.

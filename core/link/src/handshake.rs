@@ -168,6 +168,7 @@ impl Endpoint {
         let Endpoint { assocs, openings, cfg, lateness, .. } = self;
         let Some(a) = assocs.get_mut(peer.0 as usize) else { return };
         a.local_id = local_id;
+        openings.alive += usize::from(a.state == State::Idle);
         a.state = State::Opening;
         let mut o = Opening {
             opening: wire::Opening {
@@ -514,8 +515,11 @@ impl Endpoint {
         }
         self.note_opener_lives(now, o);
         // One that was forgotten after it went down is new again, but for what it said before.
-        let spent = |a: &Association| a.accepted.as_ref().map(|x| x.nonce).or(a.spent_nonce) == Some(o.nonce);
-        let is_new = |a: &Association| (a.vacant || a.forgetting) && !spent(a);
+        if self.spent.has(crate::crypt::Handshake::epoch(now), o.opener_id, &o.nonce) {
+            return self.refuse(meta, o.opener_association, RefuseCode::NoRoom);
+        }
+        let said = |a: &Association| a.accepted.as_ref().is_some_and(|x| x.nonce == o.nonce);
+        let is_new = |a: &Association| a.vacant || (a.forgetting && !said(a));
         let known = self.by_endpoint.get(&o.opener_id).copied().filter(|p| !is_new(&self.assocs[p.0 as usize]));
         let peer = match known {
             Some(p) => {
@@ -530,7 +534,7 @@ impl Endpoint {
                 p
             }
             None => {
-                if !self.has_room() {
+                if !self.has_room(now) {
                     return self.refuse(meta, o.opener_association, RefuseCode::NoRoom);
                 }
                 match self.add_peer(o.opener_id, &[], now) {
@@ -631,6 +635,7 @@ impl Association {
 
     /// Both sides agree: the association is up. `took_ns`: what its first messages may take until they are acknowledged.
     fn establish(&mut self, cx: &mut Cx<'_>, p: &Params, (meta, took_ns): (&RxMeta, u64), events: &mut Vec<Event>) {
+        cx.openings.alive += usize::from(self.state == State::Idle);
         self.state = State::Up;
         if self.opening.is_some() {
             cx.openings.comes_up(cx.now);

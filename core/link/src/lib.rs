@@ -42,6 +42,7 @@ mod requirements;
 mod rtt;
 mod run;
 mod show;
+mod spent;
 mod striping;
 mod supersteps;
 #[cfg(test)]

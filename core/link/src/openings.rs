@@ -20,6 +20,8 @@ const TOOK_MAX_NS: u64 = 500_000_000;
 /// Openings of one endpoint.
 #[derive(Default)]
 pub(crate) struct Openings {
+    /// Associations that are up or being opened.
+    pub(crate) alive: usize,
     /// Begun and not over, those that wait included.
     in_progress: u32,
     /// Of these, those that hold a place: a first answer may still come.

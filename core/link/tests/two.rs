@@ -704,6 +704,37 @@ fn places_of_forgotten_peers_are_used_again() {
     assert_eq!(n.nodes[0].ep.peers().count(), 0);
 }
 
+/// One incarnation after the other comes to node 0 and leaves in good order; each one's place there.
+fn come_and_go(n: &mut Net, ids: std::ops::Range<u64>) -> Vec<u32> {
+    let mut places = Vec::new();
+    for id in ids {
+        n.nodes[1].ep = Endpoint::new(Config::default(), [7; 32], id, &[net::addr(1, 0)], [id as u8; 32]);
+        n.nodes[1].downs.clear();
+        n.send(1, 0, false, 0, 0, 0, 8).unwrap();
+        n.run(S, Net::quiet);
+        let Some(peer) = n.nodes[0].ups.pop() else { continue };
+        let now = n.now;
+        n.nodes[1].ep.close(now);
+        assert!(n.run(S, |n| n.nodes[0].ep.is_down(peer)));
+        let now = n.now;
+        assert!(n.nodes[0].ep.forget(now, peer));
+        n.nodes[0].mseqs.retain(|(p, _, _)| *p != peer.0);
+        places.push(peer.0);
+    }
+    places
+}
+
+// spec: P-9.11, P-9.15
+#[test]
+fn the_place_of_one_that_left_is_anothers_at_once_and_what_is_known_of_the_dead_is_bounded() {
+    let mut n = Net::new(2, 1, &Config { peers_max: 4, ..Config::default() }, 43);
+    assert_eq!(come_and_go(&mut n, 100..104), [0; 4], "one after the other");
+    assert_eq!(come_and_go(&mut n, 104..105), [0; 0], "as many are known as may come in");
+    assert_eq!(n.nodes[1].downs.last().map(|d| d.1), Some(DownReason::NoRoom));
+    n.run(24 * S, |_| false);
+    assert_eq!(come_and_go(&mut n, 105..107), [0; 2]);
+}
+
 // spec: P-9.11, P-3.5
 #[test]
 fn the_opening_of_a_dead_incarnation_repeated_by_a_stranger_makes_no_peer() {

@@ -81,12 +81,14 @@ pub struct Session {
     carrier: Carrier,
     /// In whose lists of those that changed it stands ([`Carrier::flag`]).
     pub(crate) touched: u8,
+    /// How many rings and connections of carriers name its place.
+    pub(crate) holds: u16,
 }
 
 impl Session {
     /// The same place names another peer from now on.
     pub(crate) fn renew(&mut self, cfg: &Config) {
-        *self = Session { touched: self.touched, ..Session::new(cfg, self.peer) };
+        *self = Session { touched: self.touched, holds: self.holds, ..Session::new(cfg, self.peer) };
     }
 
     pub(crate) fn new(cfg: &Config, peer: PeerId) -> Session {
@@ -116,6 +118,7 @@ impl Session {
             counts: PeerCounters::default(),
             carrier: Carrier::Link,
             touched: 0,
+            holds: 0,
         }
     }
 
@@ -163,6 +166,12 @@ impl Session {
         self.up
     }
 
+    /// Whether something of a carrier still names its place ([`crate::Sessions::hold`]): it must not be another's yet.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.holds > 0
+    }
+
     /// Why it is over, if it is.
     #[must_use]
     pub fn down(&self) -> Option<DownReason> {
@@ -205,6 +214,7 @@ impl Session {
             self.bodies_in.remove(h);
         }
         common.grants.forget_peer(peer);
+        common.ended += 1;
         self.up = false;
         self.down = Some(reason);
         self.small = VecDeque::new();

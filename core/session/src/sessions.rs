@@ -39,6 +39,8 @@ pub struct Common {
     clock: Time,
     /// The slots of a superstep on a medium that all share.
     slots: Option<SlotPacer>,
+    /// How many sessions have ended.
+    pub(crate) ended: u64,
 }
 
 impl Common {
@@ -46,6 +48,12 @@ impl Common {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.cfg
+    }
+
+    /// How many sessions have ended: who has something of each looks whose did when there are more.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.ended
     }
 
     /// The latest time heard of.
@@ -98,7 +106,7 @@ impl Sessions {
     #[must_use]
     pub fn new(cfg: Config) -> Sessions {
         let grants = Grants::new(&cfg);
-        let common = Common { cfg, grants, counters: Counters::default(), clock: Time::ZERO, slots: None };
+        let common = Common { cfg, grants, counters: Counters::default(), clock: Time::ZERO, slots: None, ended: 0 };
         Sessions { common, list: Vec::new(), touched: Default::default() }
     }
 
@@ -113,6 +121,20 @@ impl Sessions {
     pub fn renew(&mut self, peer: PeerId) {
         if let Some(s) = self.list.get_mut(peer.0 as usize) {
             s.renew(&self.common.cfg);
+        }
+    }
+
+    /// A ring or connection of a carrier names this place: it is not to be another's until [`Sessions::let_go`].
+    pub fn hold(&mut self, peer: PeerId) {
+        if let Some(s) = self.list.get_mut(peer.0 as usize) {
+            s.holds = s.holds.saturating_add(1);
+        }
+    }
+
+    /// It does so no more.
+    pub fn let_go(&mut self, peer: PeerId) {
+        if let Some(s) = self.list.get_mut(peer.0 as usize) {
+            s.holds = s.holds.saturating_sub(1);
         }
     }
 

@@ -509,7 +509,7 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
             traffic.crashing = draw_leaves(rng, net, spread_ns);
             traffic.drops = draw_drops(rng, net, spread_ns);
             traffic.forget_ns = net.last_fault_ns() + 8 * SEC + patience_ns;
-            // Soon after, or when the places of those that were forgotten may be given to others.
+            // Soon after, or when nothing is known any more of those that were forgotten.
             let later = traffic.forget_ns + 21 * SEC;
             traffic.phase_ns = if rng.chance(600_000) { net.last_fault_ns() + rng.log_between(US, SEC) } else { later };
             let (bounds, begin) = (Bounds { messages: messages / 2 + 1, ..bounds }, traffic.phase_ns);

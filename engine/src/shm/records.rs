@@ -302,6 +302,9 @@ impl SharedMemory {
         if let Some(Some(p)) = self.table.get_mut(ix.slot()) {
             p.handed.push(end, f);
             p.awaited |= awaited;
+            if !std::mem::replace(&mut p.is_handed, true) {
+                self.handed_to.push(ix);
+            }
         }
     }
 

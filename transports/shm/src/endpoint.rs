@@ -17,6 +17,9 @@ use std::sync::atomic::{Ordering, fence};
 /// Connections that wait to be accepted, at most. Beyond it connectors try again.
 const BACKLOG: i32 = 128;
 
+/// Rings of those left to their sockets that are looked at where the others have nothing.
+const DORMANT_LOOKS: usize = 4;
+
 /// What an endpoint may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -30,6 +33,10 @@ pub struct Config {
     pub socket_check_ns: u64,
     /// A ring on which nothing was sent for so long gives its pages back, in nanoseconds.
     pub trim_ns: u64,
+    /// So many peers' rings are looked at though nothing comes by them. Of more, those that are quiet are left to their sockets.
+    pub awake: usize,
+    /// How often quiet ones are looked for by who sleeps now and then, in nanoseconds.
+    pub doze_ns: u64,
     /// Whether peers' memory is read directly where that is possible.
     pub pull: bool,
 }
@@ -43,6 +50,8 @@ impl Default for Config {
             handshake_ns: 2_000_000_000,
             socket_check_ns: 1_000_000,
             trim_ns: 1_000_000_000,
+            awake: 8,
+            doze_ns: 5_000_000,
             pull: true,
         }
     }
@@ -157,6 +166,10 @@ pub struct Shm {
     /// When sockets are looked at next; 0 for at once.
     pub(crate) service_at_ns: u64,
     pub(crate) trim_at_ns: u64,
+    /// When quiet rings are looked for, if anybody has slept here since the last time; and which of those left to their sockets is looked at next.
+    pub(crate) doze_at_ns: u64,
+    pub(crate) has_slept: bool,
+    pub(crate) next_dormant: usize,
     /// Until when no connection is taken, for want of descriptors.
     pub(crate) paused_until_ns: Option<u64>,
     /// Peers whose handshake is ours to drive.
@@ -205,6 +218,9 @@ impl Shm {
             counters: ShmCounters::default(),
             service_at_ns: 0,
             trim_at_ns: 0,
+            doze_at_ns: 0,
+            has_slept: false,
+            next_dormant: 0,
             paused_until_ns: None,
             dialling: Vec::new(),
             next_live: 0,
@@ -304,7 +320,13 @@ impl Shm {
     #[inline]
     pub fn reserve(&mut self, peer: PeerIx, kind: u16, len: usize) -> Result<Reservation<'_, MappedRing>, SendError> {
         // A reservation that is handed out borrows the ring, so what went wrong is found out before.
-        match self.link(peer)?.tx.make_room(kind, len) {
+        let link = self.link(peer)?;
+        let (room, dormant) = (link.tx.make_room(kind, len), link.dormant);
+        if dormant {
+            // It may answer, or make room.
+            self.peers.rouse(peer);
+        }
+        match room {
             Ok(()) => {}
             Err(NoRoom::Full) => {
                 self.counters.tx_full += 1;
@@ -318,7 +340,8 @@ impl Shm {
         }
         self.counters.tx_records += 1;
         self.counters.tx_bytes += len as u64;
-        let link = self.link(peer)?;
+        // (That it is up was seen.)
+        let Some(Peer { link: Some(link), .. }) = self.peers.get_mut(peer) else { return Err(SendError::Over) };
         link.tx_records += 1;
         Ok(link.tx.reservation(kind, len))
     }
@@ -389,18 +412,32 @@ impl Shm {
         }
     }
 
-    /// The next peer of which something can be received, in turn; none if there is nothing at all. Looks at one cache line of each peer's
-    /// ring.
+    /// The next peer of which something can be received, in turn; none if nothing is found. Looks at one cache line of the ring of each peer
+    /// that was active of late, and if there is nothing at those of some others; what came of these is found by [`poll`](Shm::poll) at the latest.
     #[inline]
     pub fn next_ready(&mut self) -> Option<PeerIx> {
         if !self.page.is_ours() {
             return None;
         }
-        let (before, from) = self.peers.live.split_at(self.next_live.min(self.peers.live.len()));
-        let found = from.iter().chain(before).position(|live| live.rx.has_record())?;
-        let at = (before.len() + found) % self.peers.live.len();
+        let first = if self.next_live < self.peers.awake { self.next_live } else { 0 };
+        let at = match self.peers.live.get(first) {
+            Some(live) if live.rx.has_record() => first,
+            Some(_) if self.peers.live.len() > 1 => self.ready_behind(first)?,
+            _ => return None,
+        };
         self.next_live = at + 1;
         self.peers.handle(self.peers.live[at].slot)
+    }
+
+    /// The next ring that has something, of those behind this one in turn; else one of those left to their sockets.
+    fn ready_behind(&mut self, first: usize) -> Option<usize> {
+        let awake = self.peers.awake;
+        let mut others = (first + 1..awake).chain(0..first.min(awake));
+        let found = others.find(|at| self.peers.live[*at].rx.has_record());
+        if found.is_some() || awake == self.peers.live.len() {
+            return found;
+        }
+        self.peers.look_at_dormant(&mut self.next_dormant, DORMANT_LOOKS)
     }
 
     /// Whether [`try_recv`](Shm::try_recv) has something to find: a record, nonsense, or a peer to be woken for the room that was made. One look at a cache line; false is certain, but for
@@ -536,10 +573,11 @@ impl Shm {
         if !self.page.is_ours() {
             return true;
         }
-        let may = self.events.is_empty() && (0..self.peers.live.len()).all(|at| self.prepare_peer(at));
+        let may = self.events.is_empty() && (0..self.peers.awake).all(|at| self.prepare_peer(at));
         if !may {
             self.cancel_sleep();
         }
+        self.has_slept |= may;
         may
     }
 
@@ -579,7 +617,7 @@ impl Shm {
             return;
         }
         self.service_at_ns = 0;
-        for at in 0..self.peers.live.len() {
+        for at in 0..self.peers.awake {
             self.peers.live[at].rx.cancel_sleep();
             if let Some(Ok(link)) = self.peers.handle(self.peers.live[at].slot).map(|peer| self.link(peer)) {
                 link.tx.cancel_sleep();

@@ -36,6 +36,8 @@ pub struct Link {
     pub tx_records: u64,
     pub tx_seen: u64,
     pub trimmed: bool,
+    /// The peer's ring is left to its socket.
+    pub dormant: bool,
 }
 
 /// One peer.
@@ -57,6 +59,9 @@ pub struct Peer {
 pub struct Live {
     pub rx: Consumer<MappedRing>,
     pub slot: u32,
+    /// For so many looks nothing was read or sent, and how much had been then.
+    pub quiet: u32,
+    pub seen: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -71,7 +76,10 @@ pub struct Peers {
     slots: Vec<Slot>,
     free: Vec<u32>,
     by_id: HashMap<u64, u32>,
+    /// Those that are awake first.
     pub live: Vec<Live>,
+    /// How many of them are. The others are left to their sockets: `sleeping` is set, and nobody looks at them (spec/shm.md 5).
+    pub awake: usize,
 }
 
 impl Peers {
@@ -136,13 +144,97 @@ impl Peers {
         let at = self.live.len();
         if let Some(peer) = self.get_mut(ix) {
             peer.live = Some(at);
-            self.live.push(Live { rx, slot: ix.slot });
+            self.live.push(Live { rx, slot: ix.slot, quiet: 0, seen: (0, 0) });
+            self.exchange(at, self.awake);
+            self.awake += 1;
         }
+    }
+
+    /// Two rings in the row change places.
+    fn exchange(&mut self, a: usize, b: usize) {
+        self.live.swap(a, b);
+        for at in [a, b] {
+            let slot = self.live[at].slot as usize;
+            if let Some(peer) = self.slots[slot].peer.as_mut() {
+                peer.live = Some(at);
+            }
+        }
+    }
+
+    /// The ring at `at`, which is awake, is left to its socket from now on.
+    fn set_dormant(&mut self, at: usize) {
+        self.awake -= 1;
+        self.exchange(at, self.awake);
+        self.note_dormant(self.awake, true);
+    }
+
+    fn note_dormant(&mut self, at: usize, dormant: bool) {
+        let slot = self.live[at].slot as usize;
+        if let Some(link) = self.slots[slot].peer.as_mut().and_then(|peer| peer.link.as_mut()) {
+            link.dormant = dormant;
+        }
+    }
+
+    /// This peer's ring is looked at again, if it was not.
+    #[cold]
+    pub fn rouse(&mut self, ix: PeerIx) {
+        if let Some(at) = self.get(ix).and_then(|peer| peer.live).filter(|at| *at >= self.awake) {
+            self.rouse_at(at);
+        }
+    }
+
+    fn rouse_at(&mut self, at: usize) {
+        self.live[at].rx.cancel_sleep();
+        self.live[at].quiet = 0;
+        self.exchange(at, self.awake);
+        self.note_dormant(self.awake, false);
+        self.awake += 1;
+    }
+
+    /// Leaves those of the rings that are awake to their sockets by which nothing went for `looks` looks, of which this is one, as long as more than `least` are awake, and more than one.
+    pub fn doze(&mut self, least: usize, looks: u32) {
+        for at in (0..self.awake).rev() {
+            let live = &mut self.live[at];
+            let Some(Peer { state: State::Up, link: Some(link), .. }) = &self.slots[live.slot as usize].peer else {
+                continue;
+            };
+            let seen = (live.rx.position(), link.tx_records);
+            live.quiet = if live.seen == seen { live.quiet.saturating_add(1) } else { 0 };
+            live.seen = seen;
+            let may = live.quiet >= looks && link.tx.is_idle() && !live.rx.has_news();
+            if may && self.awake > least.max(1) && live.rx.prepare_sleep() {
+                self.set_dormant(at);
+            }
+        }
+    }
+
+    /// Looks at some of the rings that are left to their sockets, the next ones each time: sooner than the sockets, and a peer may have cleared what says that it is to wake us.
+    /// One that has something is looked at again from now on; its place.
+    #[inline(never)]
+    pub fn look_at_dormant(&mut self, from: &mut usize, most: usize) -> Option<usize> {
+        let dormant = self.live.len() - self.awake;
+        for _ in 0..most.min(dormant) {
+            *from = if *from + 1 < dormant { *from + 1 } else { 0 };
+            let at = self.awake + *from;
+            if self.live[at].rx.has_record() {
+                self.rouse_at(at);
+                return Some(self.awake - 1);
+            }
+        }
+        None
     }
 
     /// Takes a peer's receiving ring out of the row; nothing more is read of it.
     pub fn unlive(&mut self, ix: PeerIx) {
-        let Some(at) = self.get_mut(ix).and_then(|peer| peer.live.take()) else { return };
+        let Some(mut at) = self.get_mut(ix).and_then(|peer| peer.live) else { return };
+        if at < self.awake {
+            self.awake -= 1;
+            self.exchange(at, self.awake);
+            at = self.awake;
+        }
+        if let Some(peer) = self.get_mut(ix) {
+            peer.live = None;
+        }
         self.live.swap_remove(at);
         let moved = self.live.get(at).map(|live| live.slot as usize);
         if let Some(peer) = moved.and_then(|slot| self.slots[slot].peer.as_mut()) {

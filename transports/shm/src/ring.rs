@@ -333,6 +333,12 @@ impl<M: Memory> Producer<M> {
         self.first.is_some()
     }
 
+    /// Nothing is to be said about this side while it looks at other rings: all is published, and no record waits for room.
+    #[must_use]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.first.is_none() && self.lacking == 0
+    }
+
     /// Publishes what is committed and says that nothing follows. True as for [`publish`](Producer::publish).
     #[must_use]
     pub fn close(&mut self) -> bool {
@@ -429,6 +435,12 @@ impl<M: Memory> Consumer<M> {
     #[must_use]
     pub(crate) fn has_news(&self) -> bool {
         self.owes_wake || self.has_record()
+    }
+
+    /// How far this side has read, in bytes.
+    #[must_use]
+    pub(crate) fn position(&self) -> u64 {
+        self.head
     }
 
     /// The next record, if one is published. It is done with when it is dropped.

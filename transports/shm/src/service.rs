@@ -26,6 +26,8 @@ const ACCEPTS: usize = 16;
 const MESSAGES: usize = 4;
 /// How often sockets are looked at while a handshake is under way.
 const HANDSHAKE_CHECK_NS: u64 = 20_000;
+/// After so many looks for quiet rings one is left to its socket.
+const DOZE_LOOKS: u32 = 2;
 /// Lines of a page, at one of which a pair's rings begin.
 const ORIGINS: u64 = 64;
 /// How long no connection is taken after descriptors ran out.
@@ -109,6 +111,11 @@ impl Shm {
         if now_ns >= self.trim_at_ns {
             self.trim_at_ns = now_ns.saturating_add(self.config.trim_ns);
             self.trim();
+        }
+        if now_ns >= self.doze_at_ns && self.has_slept {
+            self.doze_at_ns = now_ns.saturating_add(self.config.doze_ns);
+            self.has_slept = false;
+            self.peers.doze(self.config.awake, DOZE_LOOKS);
         }
         let busy = !self.dialling.is_empty() || self.strangers.count > 0;
         let wait = if busy { HANDSHAKE_CHECK_NS.min(self.config.socket_check_ns) } else { self.config.socket_check_ns };
@@ -305,7 +312,18 @@ impl Shm {
         // Looking at many peers whose next records all lie at one place of a page would use one set of the cache only.
         let origin = ((self.id ^ id) % ORIGINS) as usize;
         let tx = Producer::new(tx, origin);
-        let link = Link { socket, pidfd, pull, tx, mapping, tx_ring, tx_records: 0, tx_seen: 0, trimmed: false };
+        let link = Link {
+            socket,
+            pidfd,
+            pull,
+            tx,
+            mapping,
+            tx_ring,
+            tx_records: 0,
+            tx_seen: 0,
+            trimmed: false,
+            dormant: false,
+        };
         peer.link = Some(Box::new(link));
         self.peers.set_live(ix, Consumer::new(rx, origin));
         self.dialling.retain(|other| *other != ix);
@@ -329,7 +347,10 @@ impl Shm {
         for _ in 0..MESSAGES {
             let Some(link) = self.peers.get(ix).and_then(|peer| peer.link.as_ref()) else { return };
             match sys::recv_plain(&link.socket, &mut [0; 8]) {
-                Ok(n) if n > 0 => self.counters.rx_wakes += 1,
+                Ok(n) if n > 0 => {
+                    self.counters.rx_wakes += 1;
+                    self.peers.rouse(ix);
+                }
                 Err(e) if would_block(&e) => return,
                 _ => return self.ended(ix),
             }

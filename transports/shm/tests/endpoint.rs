@@ -160,6 +160,172 @@ fn readable(shm: &Shm, timeout_ms: i32) -> bool {
     unsafe { libc::poll(&raw mut fd, 1, timeout_ms) == 1 }
 }
 
+/// One that leaves all quiet rings but so many to their sockets at once, and peers that share memory with it; each one's handle of it.
+fn hub(peers: usize, awake: usize) -> (Shm, Vec<(Shm, PeerIx, PeerIx)>) {
+    let ih = id();
+    let mut hub = Shm::open(ih, &KEY, Config { awake, doze_ns: 1, ..Config::default() }).expect("an endpoint");
+    let mut others = Vec::new();
+    for _ in 0..peers {
+        let mut other = open(id());
+        let there = other.connect(ih, 0).expect("begun");
+        let here = meet(&mut other, &mut hub);
+        others.push((other, there, here));
+    }
+    (hub, others)
+}
+
+/// Sleeps so often that what is quiet is left to its socket.
+fn doze(hub: &mut Shm, now_ns: &mut u64) {
+    for _ in 0..4 {
+        assert!(hub.prepare_sleep());
+        hub.cancel_sleep();
+        *now_ns += 10;
+        hub.poll(*now_ns, &mut Vec::new());
+    }
+}
+
+#[test]
+fn a_quiet_peer_wakes_who_does_not_look_at_its_ring_and_is_looked_at_from_then_on() {
+    let (mut h, mut others) = hub(5, 1);
+    let mut now_ns = u64::MAX / 2;
+    doze(&mut h, &mut now_ns);
+    let wakes: u64 = others
+        .iter_mut()
+        .map(|(other, hub, _)| {
+            other.send(*hub, 1, &[]).expect("room");
+            other.counters().tx_wakes
+        })
+        .sum();
+    assert_eq!(wakes, 4, "one of them is looked at anyway");
+    assert!(readable(&h, 5000));
+    now_ns += 10;
+    h.poll(now_ns, &mut Vec::new());
+    let mut met = Vec::new();
+    while let Some(peer) = h.next_ready() {
+        met.push(peer);
+        assert_eq!(receive(&mut h, peer), Some((1, vec![])));
+        assert_eq!(receive(&mut h, peer), None);
+    }
+    met.sort_unstable();
+    assert_eq!(met, others.iter().map(|(.., here)| *here).collect::<Vec<_>>());
+    for (other, hub, _) in &mut others {
+        let before = other.counters().tx_wakes;
+        other.send(*hub, 2, &[]).expect("room");
+        assert_eq!(other.counters().tx_wakes, before, "it is awake, and so are we");
+    }
+}
+
+#[test]
+fn a_quiet_peer_that_is_sent_something_answers_without_a_system_call() {
+    let (mut h, mut others) = hub(3, 0);
+    let mut now_ns = u64::MAX / 2;
+    doze(&mut h, &mut now_ns);
+    let (other, hub, here) = &mut others[1];
+    h.send(*here, 1, &[]).expect("room");
+    assert!(receive(other, *hub).is_some());
+    other.send(*hub, 2, &[]).expect("room");
+    assert_eq!((other.counters().tx_wakes, h.next_ready()), (0, Some(*here)));
+}
+
+#[test]
+fn who_waits_for_room_in_a_quiet_peers_ring_is_woken() {
+    let (mut h, mut others) = hub(3, 0);
+    let mut now_ns = u64::MAX / 2;
+    let (other, hub, here) = &mut others[2];
+    while h.send(*here, 0, &[IoSlice::new(&[0; 9000])]).is_ok() {}
+    // (It waits for room, and is not left to its socket.)
+    doze(&mut h, &mut now_ns);
+    assert!(h.prepare_sleep());
+    while receive(other, *hub).is_some() {}
+    assert!(readable(&h, 5000), "there is room");
+}
+
+#[test]
+fn a_peer_that_clears_the_word_that_says_to_wake_us_is_found_by_looks() {
+    let (mut h, mut others) = hub(6, 0);
+    let mut now_ns = u64::MAX / 2;
+    doze(&mut h, &mut now_ns);
+    // The packet stays in the socket unread, as if there were none.
+    let (other, hub, here) = &mut others[3];
+    other.send(*hub, 7, &[]).expect("room");
+    let found = (0..6).find_map(|_| h.next_ready());
+    assert_eq!(found, Some(*here));
+    assert_eq!(receive(&mut h, *here), Some((7, vec![])));
+}
+
+/// Whatever is done in whatever order: nobody sleeps on records, and all are read.
+#[test]
+fn nothing_is_lost_and_nobody_sleeps_on_it_whichever_rings_are_looked_at() {
+    for seed in 1..=30u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut below = move |n: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 33) as usize % n
+        };
+        let (mut h, mut others) = hub(6, below(3));
+        let (mut sent, mut got, mut now_ns) = ([0u16; 6], [0u16; 6], u64::MAX / 2);
+        let drain = |h: &mut Shm, got: &mut [u16; 6], others: &[(Shm, PeerIx, PeerIx)]| {
+            while let Some(peer) = h.next_ready() {
+                let who = others.iter().position(|(.., here)| *here == peer).expect("known");
+                let (kind, _) = receive(h, peer).expect("it is ready");
+                assert_eq!(kind, got[who]);
+                got[who] += 1;
+            }
+        };
+        for _ in 0..400 {
+            match below(8) {
+                0 | 1 => {
+                    let who = below(6);
+                    let (other, hub, _) = &mut others[who];
+                    if sent[who] < 2000 && other.send(*hub, sent[who], &[]).is_ok() {
+                        sent[who] += 1;
+                    }
+                }
+                2 => {
+                    let who = below(6);
+                    let (other, hub, here) = &mut others[who];
+                    let _ = h.send(*here, 1, &[]);
+                    while receive(other, *hub).is_some() {}
+                }
+                3 => drain(&mut h, &mut got, &others),
+                _ => {
+                    now_ns += 10;
+                    h.poll(now_ns, &mut Vec::new());
+                    if h.prepare_sleep() {
+                        let quiet = sent == got;
+                        assert!(quiet || readable(&h, 0), "seed {seed}: {sent:?} {got:?}");
+                        h.cancel_sleep();
+                    } else {
+                        drain(&mut h, &mut got, &others);
+                    }
+                }
+            }
+        }
+        now_ns += 10;
+        h.poll(now_ns, &mut Vec::new());
+        drain(&mut h, &mut got, &others);
+        assert_eq!(sent, got, "seed {seed}");
+        // One after the other goes, and the rest stays where it is found.
+        while let Some((other, _, here)) = others.pop() {
+            drop(other);
+            h.forget(here);
+            for (other, hub, _) in &mut others {
+                other.send(*hub, 9, &[]).expect("room");
+            }
+            now_ns += 10;
+            h.poll(now_ns, &mut Vec::new());
+            let mut read = 0;
+            while let Some(peer) = h.next_ready() {
+                assert_eq!(receive(&mut h, peer), Some((9, vec![])));
+                read += 1;
+            }
+            assert_eq!(read, others.len());
+        }
+    }
+}
+
 #[test]
 fn what_was_sent_before_an_orderly_end_is_read_after_it() {
     let (mut a, ab, mut b, ba) = pair();

@@ -117,6 +117,45 @@ fn a_sleeper_sees_the_record_or_is_woken() {
     });
 }
 
+/// A ring that is looked at only after a waking, by who does not sleep (spec/shm.md 5.6): each record is read, or lies behind a waking that was not taken yet.
+#[test]
+fn a_record_in_a_ring_left_to_its_socket_is_read_or_a_waking_is_under_way() {
+    check(3, || {
+        let (mut tx, mut rx) = ring();
+        let packets = Arc::new(AtomicU64::new(0));
+        let socket = Arc::clone(&packets);
+        let writer = thread::spawn(move || {
+            for n in 1..=2 {
+                assert!(send(&mut tx, n));
+                if tx.publish() {
+                    socket.fetch_add(1, Ordering::Release);
+                }
+            }
+        });
+        let (mut got, mut taken, mut left) = (0, 0, rx.prepare_sleep());
+        for _ in 0..2 {
+            let sent = packets.load(Ordering::Acquire);
+            if left && sent == taken {
+                thread::yield_now();
+                continue;
+            }
+            taken = sent;
+            rx.cancel_sleep();
+            while receive(&mut rx).is_some() {
+                got += 1;
+            }
+            left = rx.prepare_sleep();
+        }
+        writer.join().expect("the writer ends");
+        if !left || packets.load(Ordering::Acquire) != taken {
+            while receive(&mut rx).is_some() {
+                got += 1;
+            }
+        }
+        assert_eq!(got, 2, "nobody would ever look");
+    });
+}
+
 #[test]
 fn a_sleeper_sees_the_end_or_is_woken() {
     check(3, || {

@@ -57,7 +57,8 @@ impl Cell {
         match self.what {
             What::Push { servers, clients, bytes, .. } => {
                 let network = if self.veth { "two hosts, veth" } else { "one host" };
-                format!("{servers} servers send {bytes} bytes to each of {clients} clients, {network}")
+                let who = if servers == 1 { "one server sends".to_owned() } else { format!("{servers} servers send") };
+                format!("{who} {bytes} bytes to each of {clients} clients, {network}")
             }
             What::Churn { clients } => format!("{clients} clients come and go, every tenth is killed"),
             What::Idle { idle, .. } => format!("one client asks, alone and beside {idle} that are idle"),
@@ -211,7 +212,6 @@ fn row(results: &BySide, cell: &Cell, side: &Side) -> String {
             vec![ranged(rate(side.name), 1e6, 1), share, shown("cpu_us", 1.0, 2), shown("immediate", 1.0, 2)]
         }
         What::Churn { .. } => {
-            // (`bmi_weir` uses a place again 20 s after its client left: until then a server grows.)
             let grown = told_of(all, |told| Some(told["rss_kb_many"].as_f64()? - told["rss_kb_half"].as_f64()?));
             vec![
                 shown("rss_kb_few", 1024.0, 2),
@@ -269,6 +269,10 @@ mod tests {
             assert!(text.contains(row), "{row}\n{text}");
         }
         assert_eq!(text.matches("raw TCP |").count(), 4, "{text}");
+        for heading in ["one server sends 10000 bytes to each of 8 clients", "4 servers send 10000 bytes to each of 16"]
+        {
+            assert!(text.contains(heading), "{heading}\n{text}");
+        }
     }
 
     #[test]
