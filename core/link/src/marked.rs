@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use weir_wire::frame::{self, Frame, Frames, Marked};
 
-use crate::congestion::{Acked, Congestion, Target};
+use crate::congestion::{Acked, Congestion, Reno, Target};
 use crate::hostile::{Two, meta};
 use crate::{Config, Level, RxMeta, Time};
 
@@ -79,6 +79,19 @@ fn marks_are_told_with_acknowledgements_and_counted_at_both_ends() {
     assert_eq!((more, t.ends[0].counters().marks_told), (3, 2));
 }
 
+// spec: P-6.25
+#[test]
+fn marked_acknowledgements_are_not_told_for_no_window_counts_them() {
+    let mut t = up([true, true]);
+    t.inject(1, frame::write_ping);
+    let mut answers = t.poll(0);
+    assert_eq!(answers.len(), 1, "an acknowledgement alone");
+    let before = t.ends[1].counters().marks_received;
+    let meta = RxMeta { ecn: crate::marks::CE, ..meta(0) };
+    t.ends[1].handle(t.now, meta, &mut answers[0], &mut t.events[1]);
+    assert_eq!((t.ends[1].counters().marks_received - before, t.ends[1].assocs[0].marks_in.room()), (1, 0));
+}
+
 // spec: P-6.25, P-6.32
 #[test]
 fn who_did_not_ask_is_not_told() {
@@ -112,14 +125,20 @@ fn what_a_peer_claims_of_marks_that_cannot_be_is_refused_and_nothing_else_happen
 }
 
 /// One round of a window that was full: one packet acknowledged, marked or not.
-fn round(c: &mut Target, seq: u32, marked: u32) -> u64 {
+fn round(c: &mut impl Congestion, seq: u32, marked: u32) -> u64 {
+    c.on_sent(Time(u64::from(seq) * 1_000_000), 1472, true, false);
+    c.on_ack(&Acked { marked, ..acked(seq) });
+    c.window()
+}
+
+/// The acknowledgement of one packet, sent in its own millisecond.
+fn acked(seq: u32) -> Acked {
     let at = Time(u64::from(seq) * 1_000_000);
-    c.on_sent(at, 1472, true, false);
-    c.on_ack(&Acked {
+    Acked {
         now: at.plus_ns(30_000),
         bytes: 1472,
         packets: 1,
-        marked,
+        marked: 0,
         rtt_ns: Some(30_000),
         base_ns: 30_000,
         newest_seq: seq,
@@ -127,8 +146,7 @@ fn round(c: &mut Target, seq: u32, marked: u32) -> u64 {
         sent_at: at,
         oldest_sent_at: at,
         mtu: 1472,
-    });
-    c.window()
+    }
 }
 
 // spec: P-6.28
@@ -148,6 +166,17 @@ fn marks_end_slow_start_and_lower_the_window_and_without_them_it_grows() {
     deaf.mechanisms.marked_windows = false;
     let mut c = Target::new(&deaf, 1472);
     assert!(round(&mut c, 1, 0) < round(&mut c, 2, 1));
+}
+
+// spec: P-6.33
+#[test]
+fn who_says_that_it_is_ecn_capable_heeds_marks_whatever_its_congestion_control() {
+    let mut c = Reno::new(&with_ecn(), 1472);
+    let grown = round(&mut c, 1, 0);
+    assert_eq!((round(&mut c, 2, 1), c.marked_rounds()), (grown / 2, 1));
+    // What was sent before that says no more.
+    c.on_ack(&Acked { sent_at: Time(2_000_000), marked: 1, ..acked(3) });
+    assert_eq!((c.window(), c.marked_rounds()), (grown / 2, 1));
 }
 
 // spec: P-6.31

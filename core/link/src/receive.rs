@@ -106,7 +106,8 @@ impl Association {
         let is_marked = meta.ecn == CE;
         if is_marked {
             count!(self, cx, marks_received);
-            if self.peer.ecn {
+            // Those that its windows count.
+            if self.peer.ecn && frames.is_ack_eliciting() {
                 self.marks_in.note(header.path);
             }
         }

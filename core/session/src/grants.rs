@@ -86,10 +86,12 @@ pub struct Grants {
     rescued: Time,
     /// Shrinks under loss, in [`SCALE_ONE`]ths.
     scale: u64,
-    /// Packets that came in intervals without such loss or marks since these last grew or shrank: a slow wire brings few in one.
+    /// Packets that came in intervals without such loss since it last grew or shrank: a slow wire brings few in one.
     unharmed: u64,
     /// Shrinks under marks, likewise.
     unmarked: u64,
+    /// Packets that came in intervals without marks or such loss.
+    clean: u64,
     meter: Meter,
     /// Intervals after which the budget was made smaller because of marks.
     cuts: u64,
@@ -142,6 +144,7 @@ impl Grants {
             scale: SCALE_ONE,
             unharmed: 0,
             unmarked: SCALE_ONE,
+            clean: 0,
             meter: Meter { interval: 1, ..Meter::default() },
             cuts: 0,
             changed: false,

@@ -16,6 +16,7 @@ pub(crate) struct Reno {
     burst_packets: u64,
     max: u64,
     acked_in_avoidance: u64,
+    marked_rounds: u64,
 }
 
 impl Reno {
@@ -31,7 +32,19 @@ impl Reno {
             burst_packets: u64::from(cfg.pacing_burst_packets),
             max: cfg.max_window_bytes,
             acked_in_avoidance: 0,
+            marked_rounds: 0,
         }
+    }
+
+    /// What was sent at `sent_at` met congestion. True if that is news.
+    fn halve(&mut self, now: Time, sent_at: Time) -> bool {
+        if self.recovery_start.is_some_and(|t| sent_at <= t) {
+            return false;
+        }
+        self.recovery_start = Some(now);
+        self.window = (self.window / 2).max(self.min_packets * self.mtu);
+        self.ssthresh = self.window;
+        true
     }
 }
 
@@ -41,6 +54,10 @@ impl Congestion for Reno {
     }
 
     fn on_ack(&mut self, a: &Acked) {
+        // A mark is taken as a loss (RFC 9002, 7.1).
+        if a.marked > 0 && self.halve(a.now, a.sent_at) {
+            self.marked_rounds += 1;
+        }
         if self.recovery_start.is_some_and(|t| a.sent_at <= t) || !self.limited {
             return;
         }
@@ -60,12 +77,7 @@ impl Congestion for Reno {
     }
 
     fn on_loss(&mut self, now: Time, _bytes: u64, _packets: u32, sent_at: Time) {
-        if self.recovery_start.is_some_and(|t| sent_at <= t) {
-            return;
-        }
-        self.recovery_start = Some(now);
-        self.window = (self.window / 2).max(self.min_packets * self.mtu);
-        self.ssthresh = self.window;
+        self.halve(now, sent_at);
     }
 
     fn on_spurious(&mut self, _bytes: u64) {}
@@ -91,6 +103,10 @@ impl Congestion for Reno {
 
     fn rate(&self) -> u64 {
         0
+    }
+
+    fn marked_rounds(&self) -> u64 {
+        self.marked_rounds
     }
 
     fn on_mtu(&mut self, mtu: u64) {

@@ -73,19 +73,22 @@ impl Grants {
         // A switch that drops a twentieth and more of what was asked for was asked for too much.
         if m.missing * LOSS_PART > m.packets && m.missing >= LOSS_LEAST {
             self.scale = (self.scale * SCALE_KEEPS.0 / SCALE_KEEPS.1).max(SCALE_MIN);
-            self.unharmed = 0;
-        } else if m.marked > 0 {
+            (self.unharmed, self.clean) = (0, 0);
+        } else {
+            self.unharmed += m.packets;
+            self.clean += m.packets;
+        }
+        if m.marked > 0 && self.unharmed > 0 {
             // Half of the part that was marked, as DCTCP; not averaged, for what an interval brings is as many packets as many rounds of a window.
             self.unmarked = (self.unmarked - self.unmarked * m.marked / m.body_packets / 2).max(SCALE_MIN);
             self.cuts += 1;
-            self.unharmed = 0;
-        } else {
-            self.unharmed += m.packets;
+            self.clean = 0;
         }
-        if self.unharmed >= GROWS_FROM_PACKETS {
-            self.scale = (self.scale + SCALE_GROWS).min(SCALE_ONE);
-            self.unmarked = (self.unmarked + SCALE_GROWS).min(SCALE_ONE);
-            self.unharmed = 0;
+        // Each for itself: where others have every interval marked, what loss took comes back all the same.
+        for (part, packets) in [(&mut self.scale, &mut self.unharmed), (&mut self.unmarked, &mut self.clean)] {
+            if *packets >= GROWS_FROM_PACKETS {
+                (*part, *packets) = ((*part + SCALE_GROWS).min(SCALE_ONE), 0);
+            }
         }
         *m = Meter { started: now, interval: interval + 1, rate: m.rate, rtt_ns: m.rtt_ns, ..Meter::default() };
     }
@@ -140,6 +143,16 @@ mod tests {
             g.measure(Time(now), PeerId(0), (0, true), 0, 0);
         }
         assert_eq!((g.unmarked, g.marked_intervals()), (SCALE_ONE, 22));
+    }
+
+    // spec: P-5.26
+    #[test]
+    fn what_loss_took_comes_back_where_every_interval_is_marked() {
+        let mut g = Grants::new(&Config::default());
+        let mut now = 1_000_000_000;
+        g.scale = SCALE_MIN;
+        (0..100).for_each(|_| interval(&mut g, &mut now, 3, METER_NS));
+        assert_eq!(g.scale, SCALE_ONE);
     }
 
     // spec: P-5.26
