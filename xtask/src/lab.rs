@@ -45,8 +45,37 @@ pub struct Wire {
     pub no_offload: bool,
     /// A second network beside the first, with interfaces of its own; either can be cut.
     pub two_networks: bool,
+    /// What is different on the second.
+    pub second: Second,
+    /// Longest packet, in bytes.
+    pub mtu_bytes: Option<u32>,
     /// Two networks, each a cable between the two hosts there are, without a switch; interfaces, addresses and cables can be taken away.
     pub two_cables: bool,
+}
+
+/// In what the second of two networks differs from the first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Second {
+    /// Rate of its links, in Mbit/s.
+    pub rate_mbit_per_s: Option<u32>,
+    /// Time of flight, one way, in microseconds.
+    pub delay_us: Option<u32>,
+    /// Longest packet, in bytes.
+    pub mtu_bytes: Option<u32>,
+}
+
+impl Second {
+    /// The end of its table of the specification.
+    fn spec(&self) -> String {
+        let mut text = String::new();
+        if let Some(rate) = self.rate_mbit_per_s {
+            text += &format!("link.rate = \"{rate}m\"\n");
+        }
+        if let Some(delay) = self.delay_us {
+            text += &format!("link.delay = \"{delay}us\"\n");
+        }
+        text
+    }
 }
 
 impl Wire {
@@ -64,7 +93,8 @@ impl Wire {
     /// The kernel's path alone cannot do it.
     fn is_shaped(&self) -> bool {
         let is_switch_shaped = self.queue_packets.is_some() || self.mark_packets.is_some();
-        self.rate_mbit_per_s.is_some() || self.delay_us > 0 || is_switch_shaped || self.two_networks
+        let is_shaped = self.rate_mbit_per_s.is_some() || self.delay_us > 0 || self.mtu_bytes.is_some();
+        is_shaped || is_switch_shaped || self.two_networks
     }
 
     /// In words, for tables.
@@ -85,6 +115,12 @@ impl Wire {
         words.join(", ")
     }
 
+    /// The table of a network in the specification.
+    fn network(&self, name: &str, mtu_bytes: Option<u32>) -> String {
+        let mtu = mtu_bytes.map_or_else(String::new, |bytes| format!("mtu = {bytes}\n"));
+        format!("[[network]]\nname = \"{name}\"\n{mtu}")
+    }
+
     fn spec(&self, hosts: usize) -> String {
         let mut text = format!("hosts = {hosts}\ncontrol = true\n");
         if self.is_shaped() {
@@ -98,8 +134,10 @@ impl Wire {
             if let Some(mark) = self.mark_packets {
                 text += &format!("mark = \"{mark}p\"\n");
             }
-            for name in [DATA_IFACE, SECOND_IFACE].iter().filter(|_| self.two_networks) {
-                text += &format!("[[network]]\nname = \"{name}\"\n");
+            text += &self.network(DATA_IFACE, self.mtu_bytes);
+            if self.two_networks {
+                text += &self.network(SECOND_IFACE, self.second.mtu_bytes.or(self.mtu_bytes));
+                text += &self.second.spec();
             }
         } else {
             text += "plain = true\n";
@@ -397,8 +435,13 @@ mod tests {
         let mut queue = Wire::shaped(1000, 50, 0.01);
         queue.queue_packets = Some(64);
         let two = Wire { two_networks: true, ..Wire::default() };
+        let second = Second { rate_mbit_per_s: Some(10), delay_us: Some(1000), mtu_bytes: Some(9000) };
+        let unequal = Wire { second, mtu_bytes: Some(1500), rate_mbit_per_s: Some(100), ..two.clone() };
+        let text = unequal.spec(2);
+        let spec = Spec::from_toml(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!([0, 1].map(|n| spec.networks[n].mtu), [1500, 9000], "{text}");
         let cables = Wire { two_cables: true, no_offload: true, ..Wire::default() };
-        for wire in [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two, cables] {
+        for wire in [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two, unequal, cables] {
             let text = wire.spec(4);
             let spec = Spec::from_toml(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             assert_eq!(spec.hosts.len(), 4);

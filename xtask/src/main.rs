@@ -216,6 +216,21 @@ struct RunArgs {
     /// A second network beside the first
     #[arg(long)]
     two_networks: bool,
+    /// Rate of its links, if it is another
+    #[arg(long, requires = "two_networks")]
+    second_rate_mbit: Option<u32>,
+    /// Time of flight on it, one way, if it is another
+    #[arg(long, requires = "two_networks")]
+    second_delay_us: Option<u32>,
+    /// Longest packet in bytes
+    #[arg(long)]
+    mtu: Option<u32>,
+    /// Longest packet on the second network, if it is another
+    #[arg(long, requires = "two_networks")]
+    second_mtu: Option<u32>,
+    /// The first host's link to the first network is cut this long after the launch
+    #[arg(long, requires = "two_networks")]
+    cut_after_ms: Option<u64>,
     /// Environment for the ranks, as NAME=VALUE
     #[arg(long)]
     env: Vec<String>,
@@ -306,6 +321,12 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
         mark_packets: run.mark,
         no_offload: run.no_offload,
         two_networks: run.two_networks,
+        second: lab::Second {
+            rate_mbit_per_s: run.second_rate_mbit,
+            delay_us: run.second_delay_us,
+            mtu_bytes: run.second_mtu,
+        },
+        mtu_bytes: run.mtu,
         two_cables: false,
     };
     let lab = lab::Lab::start(run.hosts.unwrap_or(run.n), &wire)?;
@@ -329,7 +350,21 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
             println!("{}", process::line_of(&job.command(paths, Some(&lab))?));
         }
         let before = lab.counts()?;
-        let outcome = job.run(paths, Some(&lab))?;
+        let outcome = std::thread::scope(|scope| {
+            if let Some(ms) = run.cut_after_ms {
+                let lab = &lab;
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(ms));
+                    if let Err(error) = lab.cut(lab::DATA_IFACE) {
+                        eprintln!("xtask: the link is not cut: {error:#}");
+                    }
+                });
+            }
+            job.run(paths, Some(&lab))
+        })?;
+        if run.cut_after_ms.is_some() {
+            lab.heal(lab::DATA_IFACE)?;
+        }
         let counts = lab.counts()?.since(before);
         if run.show {
             print!("{}{}", outcome.stdout, outcome.stderr);

@@ -17,6 +17,8 @@ pub struct Links {
     pub wires: Vec<Wire>,
     /// The first link is cut this long after the start, in both directions, and stays so.
     pub cut_ns: Option<Ns>,
+    /// Largest datagram that hosts try, if it is another than usual.
+    pub max_datagram: Option<u16>,
 }
 
 /// What a line measures.
@@ -60,7 +62,8 @@ impl Links {
         let (near, far) =
             (Wire { delay_ns: MS, ..GIGABIT }, Wire { delay_ns: 10 * MS, queue_packets: 1000, ..GIGABIT });
         let lossy = Wire { loss_ppm: 10_000, ..GIGABIT };
-        let links = |name, wires: &[Wire]| Links { name, wires: wires.to_vec(), cut_ns: None };
+        let usual = Wire { mtu: 1472, ..GIGABIT };
+        let links = |name, wires: &[Wire]| Links { name, wires: wires.to_vec(), cut_ns: None, max_datagram: None };
         vec![
             links("one", &[GIGABIT]),
             links("two", &[GIGABIT, GIGABIT]),
@@ -70,6 +73,8 @@ impl Links {
             links("1 ms, 10 ms", &[near, far]),
             links("one with 1 %", &[GIGABIT, lossy]),
             Links { cut_ns: Some(30 * MS), ..links("cut at 30 ms", &[GIGABIT, GIGABIT]) },
+            Links { max_datagram: Some(8972), ..links("1500, 9000", &[usual, GIGABIT]) },
+            Links { max_datagram: Some(8972), ..links("9000, 1500", &[GIGABIT, usual]) },
         ]
     }
 }
@@ -81,7 +86,9 @@ pub fn lines(endpoint: &EndpointSpec, lens: &[u64]) -> Vec<Line> {
     for links in Links::all() {
         for kind in [Kind::Stream, Kind::PingPong] {
             for &len in lens {
-                all.push(Line { links: links.clone(), kind, len, endpoint: endpoint.clone() });
+                let max_datagram = links.max_datagram.unwrap_or(endpoint.max_datagram);
+                let endpoint = EndpointSpec { max_datagram, ..endpoint.clone() };
+                all.push(Line { links: links.clone(), kind, len, endpoint });
             }
         }
     }

@@ -49,6 +49,7 @@ pub enum Defect {
     CutUnitCounted,
     HastyVerdict,
     NeverQuiet,
+    MarkTwice,
 }
 
 /// What is known of a defect.
@@ -114,6 +115,7 @@ pub const ALL: &[Known] = &[
     ),
     known(Defect::HastyVerdict, "hasty-verdict", "who is silent for a short time is not dead", Profile::Carriers),
     known(Defect::NeverQuiet, "never-quiet", "who has nothing to tell sends little", Profile::Multihome),
+    known(Defect::MarkTwice, "mark-twice", "nobody is told of more marks than switches made", Profile::Incast),
     known(Defect::NoticeTwice, "notice-twice", "a target is told of a write once", Profile::All),
 ];
 

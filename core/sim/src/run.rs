@@ -162,6 +162,11 @@ fn wind_up(w: &mut World<Rank>, s: &Scenario) {
     if let Err(e) = w.shared.checks.counters.check_all() {
         return w.violate("exactly-once", e);
     }
+    let told: u64 = (0..s.net.hosts).filter_map(|h| w.node(h)).map(|n| n.endpoint().counters().marks_told).sum();
+    let made = w.counters().marked;
+    if told > made {
+        return w.violate("marks", format!("senders were told of {told} marked packets, and switches marked {made}"));
+    }
     for host in 0..s.net.hosts {
         let now = w.now();
         w.with_node(host, |n, h| n.forget_again(now, h.shared));
@@ -274,7 +279,7 @@ fn describe(head: &[u8]) -> String {
         1 => head.get(16),
         _ => None,
     };
-    const FRAMES: [&str; 15] = [
+    const FRAMES: [&str; 16] = [
         "PADDING",
         "PING",
         "ACK",
@@ -290,6 +295,7 @@ fn describe(head: &[u8]) -> String {
         "PARITY",
         "RECOVERED",
         "LANE",
+        "MARKED",
     ];
     let frame = first_frame.and_then(|f| FRAMES.get(usize::from(*f))).copied().unwrap_or("");
     format!("#{number} path {} {frame}{ask}", head[2])

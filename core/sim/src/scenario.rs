@@ -283,6 +283,10 @@ impl Scenario {
             t.draw_many(&mut rng, s.net.hosts);
             s.endpoint.many_as_sent = rng.chance(500_000);
         }
+        let mut rng = Rng::new(seed, u64::MAX - 9);
+        if rng.chance(400_000) {
+            s.draw_marks(&mut rng);
+        }
         s.endpoint.unexpected_bytes = Rng::new(seed, u64::MAX - 4).pick(&[unexpected_bytes(), 16 << 10, 0]);
         s
     }
@@ -315,6 +319,14 @@ impl Scenario {
         let endpoint = EndpointSpec { patience: patience(&net), ..draw_endpoint(&mut rng, profile) };
         let work = draw_work(&mut rng, &mut net, profile, &endpoint);
         Scenario { seed, net, endpoint, work }
+    }
+
+    /// Has its switches mark: some what finds anything waiting, some what finds a queue that is nearly full.
+    fn draw_marks(&mut self, rng: &mut Rng) {
+        for n in &mut self.net.networks {
+            n.switch.mark_packets = Some(rng.log_between(1, u64::from(n.switch.port_packets)) as u32);
+        }
+        self.endpoint.ecn = rng.chance(900_000);
     }
 
     /// Has its endpoints take lanes.

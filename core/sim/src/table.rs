@@ -39,6 +39,8 @@ pub struct Wire {
     pub jitter_ns: Ns,
     /// So many packets that wait at a port make it mark those that come.
     pub mark_packets: Option<u32>,
+    /// Largest datagram that passes, in bytes.
+    pub mtu: u32,
 }
 
 impl Wire {
@@ -51,6 +53,7 @@ impl Wire {
         queue_packets: 64,
         jitter_ns: 0,
         mark_packets: None,
+        mtu: 65_507,
     };
 
     pub(crate) fn spec(&self, hosts: u32) -> NetSpec {
@@ -59,6 +62,7 @@ impl Wire {
             delay_ns: self.delay_ns / 2,
             loss: self.loss_ppm,
             jitter_ns: self.jitter_ns,
+            mtu: self.mtu,
             ..LinkSpec::default()
         };
         let down = LinkSpec { loss: 0, jitter_ns: 0, rate_bits_per_s: self.slowest_bits_per_s(), ..up.clone() };

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Serialize;
+use weir_engine::EcnUse;
 use weir_job::Env;
 
 use crate::carriers::{self, SharedMemory};
@@ -452,6 +453,7 @@ fn check_kernel(env: &Env, all: &mut Vec<Finding>) {
     all.push(shared_memory(&carriers.shared_memory));
     all.push(offloads(&carriers.udp));
     all.push(xdp(&carriers.xdp));
+    all.push(ecn(settings::understood(env).unwrap_or_default().ecn, &settings::set_as(env, "WEIR_ECN")));
     if let Ok(name) = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control") {
         let text =
             format!("TCP's congestion control is {}; name it when you compare with stacks over TCP", name.trim());
@@ -487,6 +489,20 @@ fn xdp(xdp: &carriers::Xdp) -> Finding {
         (None, true) => Finding::new("xdp", Severity::Warning, text)
             .fixed_by("sudo weir xdpd --interface NAME --allow USER (weir-xdpd(1))"),
     }
+}
+
+/// Marks of switches: whether they are asked for, by whom, and how to see that any come.
+fn ecn(wanted: EcnUse, variable: &str) -> Finding {
+    let why = match (wanted, wanted.is_on()) {
+        (EcnUse::Auto, true) => "heeded, for the kernel's TCP is set to DCTCP".to_owned(),
+        (EcnUse::Auto, false) => {
+            format!("not asked for, as the kernel's TCP is not set to DCTCP; where switches mark: export {variable}=on")
+        }
+        (_, true) => format!("heeded ({variable}=on)"),
+        (_, false) => format!("not asked for ({variable}=off)"),
+    };
+    let seen = if wanted.is_on() { "; weir stat counts those that come (marks_received)" } else { "" };
+    Finding::new("ECN", Severity::Info, format!("marks of switches are {why}{seen}"))
 }
 
 fn offloads(udp: &carriers::Udp) -> Finding {
@@ -587,6 +603,14 @@ mod tests {
 
     fn has(all: &[Finding], check: &str, severity: Severity) -> bool {
         all.iter().any(|f| f.check == check && f.severity == severity)
+    }
+
+    #[test]
+    fn it_is_said_whether_marks_of_switches_are_heeded_and_how_to_see_them() {
+        let text = |wanted| ecn(wanted, "FI_WEIR_ECN").cause;
+        assert!(text(EcnUse::On).contains("heeded (FI_WEIR_ECN=on); weir stat counts"), "{}", text(EcnUse::On));
+        assert!(text(EcnUse::Off).ends_with("not asked for (FI_WEIR_ECN=off)"), "{}", text(EcnUse::Off));
+        assert!(text(EcnUse::Auto).contains("DCTCP"));
     }
 
     #[test]

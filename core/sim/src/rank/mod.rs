@@ -27,6 +27,7 @@ use told::{Pieces, Steps};
 
 use crate::check::{Program, idle, memory::Memory};
 use crate::planted::Defect;
+use crate::queue::{CE, NOT_ECT};
 use crate::rng::mix;
 use crate::spec::{HostId, MS, NetId, Ns};
 use crate::world::{Host, Node, Received};
@@ -308,6 +309,8 @@ pub struct Core {
     closing: bool,
     /// When it chatters next, if it does.
     chatter_at: Option<Ns>,
+    /// The packet before came marked.
+    was_marked: bool,
 }
 
 /// A rank and its program.
@@ -388,6 +391,7 @@ impl Rank {
             has_backlog: false,
             closing: false,
             chatter_at: None,
+            was_marked: false,
         };
         shared.unfinished.insert(host);
         let app = shared.make_app(program);
@@ -586,11 +590,16 @@ impl Node for Rank {
 
     fn receive(&mut self, host: &mut Host<'_, Shared>, meta: Received, data: &mut [u8]) {
         let core = &mut self.core;
+        let mut ecn = meta.ecn;
+        if host.shared.has(Defect::MarkTwice) && core.was_marked && ecn != NOT_ECT {
+            ecn = CE;
+        }
+        core.was_marked = meta.ecn == CE;
         let meta = RxMeta {
             remote: address(meta.from, meta.net),
             local: Some(address(host.id, meta.net).ip()),
             slack_ns: u32::try_from(meta.slack_ns).unwrap_or(u32::MAX),
-            ecn: meta.ecn,
+            ecn,
         };
         core.messages.datagram(Time(host.now), meta, data);
         core.settle(host);
