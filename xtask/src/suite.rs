@@ -155,9 +155,10 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     let builds = result.is_ok();
     println!("{}", disk::room(&paths.target, 0));
     tally.note("build the tests", &result, built.elapsed());
+    let mut launched = false;
     if builds {
         // Launchers are tested against the real ones, which come with the MPIs. Why they cannot be had is told further down.
-        let _ = mpi::set_up(paths);
+        launched = mpi::set_up(paths).is_ok();
         cargo_tests(paths, seeds(quick, long), &mut tally);
     }
     if builds {
@@ -168,7 +169,7 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
         model_checked(paths, &mut tally);
         fuzz_targets(paths, &mut tally);
     }
-    end_to_end(paths, quick, world.map(drop), &mut tally);
+    end_to_end(paths, (quick, launched), world.map(drop), &mut tally);
     println!("{}", disk::room(&paths.target, 0));
     println!("{:.0} s in all", begin.elapsed().as_secs_f64());
     println!("{tally}");
@@ -422,8 +423,8 @@ fn count_results(text: &str) -> (u64, u64, u64) {
     })
 }
 
-/// `world`: whether there can be networks of hosts.
-fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) {
+/// `launched`: the launchers were there when all tests ran, and so were tested. `world`: whether there can be networks of hosts.
+fn end_to_end(paths: &Paths, (quick, launched): (bool, bool), world: Result<()>, tally: &mut Tally) {
     let ready = || -> Result<()> {
         dist::build(paths)?;
         mpi::set_up(paths)?;
@@ -439,7 +440,9 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     if let Err(error) = &world {
         tally.skip("end-to-end tests across hosts", &format!("{error:#}"));
     }
-    launchers(paths, tally);
+    if !launched {
+        launchers(paths, tally);
+    }
     let mut note = tally.noting();
     let mut ran = any_mpi::run(paths, &mut note)
         .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
@@ -467,7 +470,7 @@ fn end_to_end(paths: &Paths, quick: bool, world: Result<()>, tally: &mut Tally) 
     }
 }
 
-/// Real launchers start ranks. Once more: when all tests ran, Hydra and PRRTE may not have been fetched yet.
+/// Real launchers start ranks.
 fn launchers(paths: &Paths, tally: &mut Tally) {
     let begin = Instant::now();
     let mut command = paths.cargo();
