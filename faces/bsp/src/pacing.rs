@@ -16,8 +16,8 @@ use crate::settings::Order;
 use crate::superstep::{Trouble, rides};
 use crate::tuning;
 
-/// Less by packets, to or from a process, is not told. Where two cores carry eight processes, 0.9 MB a process are a twentieth slower told and 7 MB as fast or faster
-/// (`docs/lab/2026-11-26-bsp-told.md`).
+/// Less by packets, to or from a process, is not told. Where two cores carry eight processes, 0.9 MB a process are as fast told or a fiftieth slower
+/// (`docs/lab/2026-11-26-bsp-told.md` beside `2026-11-26-bsp-star.md`).
 const PACED_BYTES: u64 = 4 << 20;
 /// The same where somebody says what may wait in this host's interface: whose network is the bound gains from here on. Less goes unasked (`spec/protocol.md` 5.2).
 const PACED_BYTES_ASKED: u64 = 64 << 10;
