@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use weir_job::JobKey;
-use weir_job::ranks::{Start, guard, run};
+use weir_job::ranks::{Start, guard, run, say};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     match code {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("launch: {error}");
+            say(format_args!("launch: {error}"));
             ExitCode::from(1)
         }
     }
@@ -42,5 +42,5 @@ fn below(words: &[String]) -> std::io::Result<u8> {
         tag_output,
         limit: Duration::from_secs(u64::from(limit)),
     };
-    run(&start, &mut |line| eprintln!("weir: {line}"))
+    run(&start, &mut |line| say(format_args!("weir: {line}")))
 }

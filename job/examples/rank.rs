@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use weir_job::Env;
 use weir_job::launch::{Job, LAST_WORDS, LaunchError};
+use weir_job::ranks::say;
 
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rank: {error}");
+            say(format_args!("rank: {error}"));
             std::thread::sleep(LAST_WORDS);
             ExitCode::from(7)
         }
@@ -41,7 +42,7 @@ fn run() -> Result<(), LaunchError> {
             ("abort", Some(job)) => {
                 let code = i32::try_from(number).unwrap_or(1);
                 if !job.shows_abort() {
-                    eprintln!("rank {rank} aborts as it was told to");
+                    say(format_args!("rank {rank} aborts as it was told to"));
                 }
                 job.abort(code, "as it was told to")?;
                 exit(code);
@@ -57,7 +58,7 @@ fn run() -> Result<(), LaunchError> {
             ("exit", _) => exit(i32::try_from(number).unwrap_or(1)),
             ("kill", _) => drop(Command::new("kill").args(["-9", &std::process::id().to_string()]).status()),
             ("stop", _) => drop(Command::new("kill").args(["-STOP", &std::process::id().to_string()]).status()),
-            _ => eprintln!("rank {rank}: no step {step:?} now"),
+            _ => say(format_args!("rank {rank}: no step {step:?} now")),
         }
     }
     Ok(())

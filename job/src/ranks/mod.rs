@@ -10,4 +10,5 @@ mod run;
 mod signals;
 
 pub use hub::{Answer, Fault, Hub, To};
+pub use output::say;
 pub use run::{Start, guard, run};

@@ -1,9 +1,22 @@
 //! What ranks print, line by line with the rank in front.
 
 use std::collections::VecDeque;
+use std::io::{self, Write};
 
 /// A longer line is cut into pieces of this length.
 const LINE_MAX_BYTES: usize = 64 * 1024;
+
+/// Prints a line on standard error, which the ranks of a job share, in one write.
+///
+/// `eprintln!` writes each part of its format by itself: what another process prints meanwhile would stand in the middle of the line.
+pub fn say(line: impl std::fmt::Display) {
+    // Nobody is left to be told that nobody reads.
+    let _ = say_to(&mut io::stderr().lock(), line);
+}
+
+fn say_to(out: &mut impl Write, line: impl std::fmt::Display) -> io::Result<()> {
+    out.write_all(format!("{line}\n").as_bytes())
+}
 
 /// One rank's standard output or error, as far as its last line is not complete.
 #[derive(Debug)]
@@ -50,6 +63,23 @@ impl Lines {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_line_is_said_in_one_write() {
+        struct Writes(Vec<Vec<u8>>);
+        impl Write for Writes {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.push(bytes.to_vec());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut writes = Writes(Vec::new());
+        say_to(&mut writes, format_args!("rank {}: {}", 3, "no")).unwrap();
+        assert_eq!(writes.0, [b"rank 3: no\n"]);
+    }
 
     fn tagged(pieces: &[&[u8]]) -> String {
         let (mut lines, mut out) = (Lines::of(3), VecDeque::new());

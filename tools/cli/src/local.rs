@@ -91,7 +91,7 @@ pub fn run_ranks(env: &Env, args: RanksArgs) -> Result<u8> {
         tag_output: args.tag_output,
         limit: Limits::from_env(env)?.others.max(Duration::from_secs(1)),
     };
-    Ok(ranks::run(&start, &mut |line| eprintln!("weir: {line}"))?)
+    Ok(ranks::run(&start, &mut |line| ranks::say(format_args!("weir: {line}")))?)
 }
 
 /// The key that the user named for all runs, or one for this run.
