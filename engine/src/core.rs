@@ -74,6 +74,8 @@ pub struct Core {
     out: PacketBuf,
     /// Bytes queued that no transmit pass has seen, roughly.
     pub held_bytes: usize,
+    /// When sends to several peers were last expected, or the last of these was made.
+    pub batch_at: Time,
     /// Something was sent since the watchdog's last pass.
     pub sent: bool,
     /// Reads of the socket that failed, in a row.
@@ -169,6 +171,7 @@ impl Core {
             st,
             out: PacketBuf::default(),
             held_bytes: 0,
+            batch_at: Time::ZERO,
             sent: false,
             read_failures: 0,
             finished: false,

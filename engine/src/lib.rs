@@ -342,7 +342,15 @@ impl Endpoint {
     fn is_burst(&self, core: &Core, at: Time, peer: u32) -> bool {
         // From the end of the last send to the beginning of this one: what the program did between them.
         let last = core.st.peers.get(peer as usize).map_or(Time::ZERO, |p| p.last_send);
-        at.since_ns(last) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0
+        at.since_ns(last.max(core.batch_at)) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0
+    }
+
+    /// The caller was just handed several messages or completions, and so is likely to send several messages, to one peer or to many, and then to make progress.
+    /// Small ones that follow each other within [`EngineConfig::coalesce_ns`] then wait for that, the first of them too: they share packets, or at least a system call.
+    /// For faces whose programs test after they have posted; one whose programs compute meanwhile would hold up what could have left.
+    pub fn expect_several(&self) {
+        let Ok(mut core) = self.shared.enter() else { return };
+        core.batch_at = now();
     }
 
     /// Sends what was just queued, unless it is one of a burst of small ones that go to this peer in packets: then it waits for a full packet, the next poll, or the watchdog at the latest.
@@ -351,15 +359,21 @@ impl Endpoint {
         // Beside the payload: frame head and envelope.
         const FRAME_BYTES: usize = 48;
         const PACKET_BYTES: usize = 1400;
+        // What is for many peers fills no packet; one system call takes so much of it.
+        const BATCH_BYTES: usize = 16 << 10;
         self.shared.sent();
         core.sent = true;
         if core.transmit_unless_packets(at, peer) {
             return self.wake_sleeper(core);
         }
         let burst = self.is_burst(core, at, peer);
+        let batch = burst && at.since_ns(core.batch_at) < self.shared.coalesce_ns;
         core.st.peer(peer).last_send = at;
         core.held_bytes += bytes + FRAME_BYTES;
-        if !burst || core.held_bytes >= PACKET_BYTES {
+        if batch {
+            core.batch_at = at;
+        }
+        if !burst || core.held_bytes >= if batch { BATCH_BYTES } else { PACKET_BYTES } {
             core.transmit(at);
             if bytes < PACKET_BYTES {
                 core.st.peer(peer).last_send = now();

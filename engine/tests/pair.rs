@@ -572,6 +572,11 @@ fn an_eager_limit_above_half_of_the_credit_refuses_nothing() {
 
 /// Datagrams that hold what `count` small sends in a row brought, nobody polling at the sender.
 fn datagrams_of_a_burst(cfg: EngineConfig, count: u64) -> u64 {
+    datagrams_of(cfg, count, false)
+}
+
+/// The same, with sends that were announced or were not.
+fn datagrams_of(cfg: EngineConfig, count: u64, expected: bool) -> u64 {
     let p = pair_with(cfg);
     let mut byte = [7; 8];
     let mut bufs = vec![[0; 8]; count as usize + 1];
@@ -586,7 +591,12 @@ fn datagrams_of_a_burst(cfg: EngineConfig, count: u64) -> u64 {
         let json: serde_json::Value = serde_json::from_str(&p.a.counters_json()).expect("JSON");
         json["transport"]["tx_datagrams"].as_u64().expect("a number")
     };
+    // The first message belongs to no burst.
+    std::thread::sleep(Duration::from_millis(5));
     let before = sent(&p);
+    if expected {
+        p.a.expect_several();
+    }
     for _ in 0..count {
         send_mode(&p.a, p.to_b, 5, &mut byte, SendMode::Transmit, 0);
     }
@@ -616,6 +626,21 @@ fn small_sends_in_a_burst_share_packets_and_leave_although_nobody_polls() {
     // Without a thread that looks after them none may be held back.
     let alone = datagrams_of_a_burst(EngineConfig { coalesce_ns: 1_000_000, watchdog_us: 0, ..config() }, 100);
     assert!(alone >= 100, "{alone} datagrams");
+}
+
+#[test]
+fn sends_that_are_expected_wait_for_each_other_the_first_too() {
+    if about_packets("In shared memory each message is a record of its own") {
+        return;
+    }
+    let cfg = || EngineConfig { coalesce_ns: 1_000_000, ..config() };
+    assert!(datagrams_of(cfg(), 2, false) > 1);
+    let start = Instant::now();
+    while datagrams_of(cfg(), 2, true) > 1 {
+        assert!(start.elapsed() < LIMIT, "they never share a packet");
+    }
+    let alone = EngineConfig { watchdog_us: 0, ..cfg() };
+    assert!(datagrams_of(alone, 2, true) > 1, "without a thread that looks after them none may be held back");
 }
 
 /// Whoever drops it has its memory back: nothing of what the endpoint had with itself is carried any more.

@@ -206,6 +206,7 @@ impl Instance {
         let mut inside = self.enter()?;
         inside.evented = false;
         loop {
+            inside.library.is_alone = inside.sleepers == 0;
             let mut result = found(&mut inside.library);
             if matches!(result, Ok(None)) {
                 inside.library.progress();

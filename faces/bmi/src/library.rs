@@ -80,6 +80,8 @@ pub struct Library {
     pub t: Tables,
     /// Whether unexpected messages end the sleep of other tests.
     pub check_unexpected: bool,
+    /// No other thread sleeps in a test, which what this one posts next would have to wake (W8).
+    pub is_alone: bool,
     forceful: bool,
 }
 
@@ -137,6 +139,7 @@ impl Library {
             methods: Vec::new(),
             t: Tables::default(),
             check_unexpected: true,
+            is_alone: true,
             forceful: false,
         };
         let wanted = methods.map(wanted).transpose()?.unwrap_or_default();
@@ -621,6 +624,13 @@ impl Library {
             }
         }
         self.sweep();
+    }
+
+    /// The program is handed so many messages or completions: it may post as much before it tests again.
+    pub fn hands_out(&mut self, count: usize) {
+        if count > 1 && self.is_alone {
+            self.methods.iter_mut().for_each(Method::expect_several);
+        }
     }
 
     /// Unposted payload that is held, bytes.

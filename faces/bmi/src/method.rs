@@ -171,6 +171,15 @@ impl Method {
         either!(self, m => m.progress(t));
     }
 
+    /// Several posts are likely to follow, and then a test.
+    pub fn expect_several(&mut self) {
+        match self {
+            Method::Weir(m) => m.expect_several(),
+            Method::Tcp(m) => m.expect_several(),
+            Method::Module(_) => {}
+        }
+    }
+
     /// Puts a message that is elsewhere into a buffer.
     pub fn take(&mut self, t: &mut Tables, class: u8, from: AddrKey, entry: &Entry, context: usize) {
         if let Method::Weir(m) = self {

@@ -176,3 +176,84 @@ fn what_leaves_is_watched_until_it_has_arrived() {
         until(&mut client, |c| c.methods()[0].next_timeout(true).is_none());
     }
 }
+
+/// W8, T12: sends that follow several messages or completions wait for each other, and leave with the next pass; nothing waits where another thread sleeps, or after one completion.
+#[test]
+fn sends_that_follow_several_completions_leave_together() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("tcp://{}", listener.local_addr().expect("bound"));
+    let mut client = Library::with(settings(&[("WEIR_COALESCE_NS", "1000000")]), None, None, 0).expect("a client");
+    let context = client.t.ops.open_context().expect("room") as i64;
+    let addr = look_up(&mut client, &url);
+    let mut data = [7u8; 8];
+    let mut post = |client: &mut Library| {
+        let pieces = [Iov { base: data.as_mut_ptr(), len: 8 }];
+        let wanted =
+            Wanted { addr, tag: 3, unexpected: None, pieces: &pieces, size: 8, is_recv: false, user_ptr: 0, context };
+        client.post(&wanted).expect("begun")
+    };
+    let first = post(&mut client).1;
+    let (mut stream, _) = listener.accept().expect("it dials");
+    until(&mut client, |c| c.t.ops.get(first).is_none_or(|op| op.done.is_some()));
+    stream.set_nonblocking(true).expect("set");
+    let mut come = move || {
+        let mut bytes = [0; 4096];
+        std::thread::sleep(Duration::from_millis(2));
+        std::io::Read::read(&mut stream, &mut bytes).unwrap_or(0)
+    };
+    assert_eq!(come(), 32);
+    for (handed_out, is_alone) in [(1, true), (2, false)] {
+        client.is_alone = is_alone;
+        client.hands_out(handed_out);
+        assert_eq!((post(&mut client).0, come()), (Posted::Done(8), 32));
+    }
+    client.is_alone = true;
+    let begun = Instant::now();
+    let keys = loop {
+        client.hands_out(2);
+        let posts = [(); 3].map(|()| post(&mut client));
+        if posts.iter().all(|(posted, _)| *posted == Posted::Begun) {
+            break posts.map(|(_, key)| key);
+        }
+        // More than the time lay between two: the first did not wait for the others.
+        assert!(begun.elapsed() < LIMIT, "they never wait for each other");
+        client.progress();
+        assert_eq!(come(), 96);
+    };
+    assert_eq!(come(), 0);
+    client.progress();
+    assert_eq!(come(), 96);
+    assert!(keys.iter().all(|key| client.t.ops.collect(*key).is_some_and(|ended| ended.error == 0)));
+}
+
+/// T11: messages that came together are read together, to their end also where the pass has had its share; what has no room waits, and goes on.
+#[test]
+fn messages_that_came_together_are_all_taken_however_they_were_cut() {
+    use crate::tcp::codec::{Header, Wire};
+    for cut in [1, 23, 100, 2047, 2048, 2049, 100_000] {
+        let (mut server, url) = server("tcp", &[("WEIR_BMI_PEER_BYTES", "20000")]);
+        let mut stream = TcpStream::connect(url.trim_start_matches("tcp://")).expect("it listens");
+        let sizes: Vec<u64> = (0..150).map(|i| [0, 8, 300, 2048, 4000][i % 5]).collect();
+        let mut all = Vec::new();
+        for (tag, &size) in sizes.iter().enumerate() {
+            all.extend(&Header::of(tag as i32, size, Some(0)).encode(Wire::OrangeFs)[..Wire::OrangeFs.header_len()]);
+            all.extend((0..size).map(|i| (i + tag as u64) as u8));
+        }
+        let writer =
+            std::thread::spawn(move || all.chunks(cut).try_for_each(|part| stream.write_all(part)).map(|()| stream));
+        let mut next = 0;
+        until(&mut server, |s| {
+            while let Some(message) = s.next_unexpected(0) {
+                assert_eq!((message.tag as usize, message.size as u64), (next, sizes[next]));
+                // SAFETY: handed out with so many bytes.
+                let bytes = unsafe { std::slice::from_raw_parts(message.buffer, message.size) };
+                assert!(bytes.iter().enumerate().all(|(i, byte)| *byte == (i + next) as u8), "message {next}");
+                assert!(s.give_back(message.buffer));
+                next += 1;
+            }
+            next == sizes.len()
+        });
+        assert_eq!(server.buffered(), 0);
+        drop(writer.join().expect("written"));
+    }
+}

@@ -77,6 +77,7 @@ fn wait_for(
             library.t.ops.let_go();
         }
         let all = all?;
+        library.hands_out(all.len());
         // Progress comes between the first look and the second.
         let over = !all.is_empty() || (looks > 1 && ends_early(library));
         Ok(over.then_some(all))
@@ -319,6 +320,7 @@ pub unsafe extern "C" fn BMI_testunexpected_class(
             library.look_at(class);
             let next = || library.next_unexpected(class);
             let all: Vec<Unexpected> = std::iter::from_fn(next).take(count).collect();
+            library.hands_out(all.len());
             Ok((!all.is_empty()).then_some(all))
         })?;
         let all = found.unwrap_or_default();

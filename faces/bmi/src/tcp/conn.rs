@@ -15,6 +15,8 @@ use weir_engine::Iov;
 const IOV_MAX: usize = 64;
 /// What is made room for at a time, bytes: memory is taken for what has come.
 const STEP: u64 = 64 << 10;
+/// What is read beyond what is needed next, bytes (T11).
+pub const AHEAD: usize = 2 << 10;
 
 /// A message that leaves: its header, then its payload.
 #[derive(Debug)]
@@ -66,9 +68,8 @@ impl Out {
         self.header_len as u64 + self.size
     }
 
-    /// What is to leave next.
-    fn rest(&self) -> Vec<libc::iovec> {
-        let mut all = Vec::with_capacity(4);
+    /// Adds what is to leave next, as far as one system call takes it.
+    fn rest(&self, all: &mut Vec<libc::iovec>) {
         let mut skip = self.sent as usize;
         let pieces = match &self.pieces {
             // SAFETY: the post is under way, whose list it is.
@@ -83,7 +84,6 @@ impl Out {
                 all.push(libc::iovec { iov_base: piece.base.wrapping_add(passed).cast(), iov_len: piece.len - passed });
             }
         }
-        all
     }
 }
 
@@ -142,8 +142,6 @@ pub enum Read {
         bytes: u64,
         /// It takes memory of ours.
         held: bool,
-        /// There was no more.
-        drained: bool,
     },
 }
 
@@ -161,6 +159,8 @@ pub struct Conn {
     pub incoming: Option<Incoming>,
     /// What leaves, in order.
     pub out: VecDeque<Out>,
+    /// What leaves waits for more (T12).
+    pub batched: bool,
     /// What is waited for: readable, writable.
     pub interest: (bool, bool),
     /// It is among the timers.
@@ -170,6 +170,11 @@ pub struct Conn {
     connecting_until: Option<Instant>,
     /// When the header or payload under way last made a step, or began.
     since: Instant,
+    /// What was read and is needed next: from `at` on.
+    ahead: Vec<u8>,
+    at: usize,
+    /// The last read took all there was.
+    dry: bool,
 }
 
 impl Conn {
@@ -188,12 +193,39 @@ impl Conn {
             stream: Stream::new(wire),
             incoming: None,
             out: VecDeque::new(),
+            batched: false,
             interest: (false, false),
             armed: false,
             watched: None,
             connecting_until,
             since: Instant::now(),
+            ahead: Vec::new(),
+            at: 0,
+            dry: false,
         }
+    }
+
+    /// Memory for what is read ahead: a connection has some for as long as something is in it.
+    pub fn lend(&mut self, spare: &mut Vec<u8>) {
+        if self.ahead.capacity() == 0 {
+            self.ahead = std::mem::take(spare);
+        }
+        self.dry = false;
+    }
+
+    /// Gives it back, if nothing is left in it.
+    pub fn give_back(&mut self, spare: &mut Vec<u8>) {
+        if !self.has_ahead() {
+            self.ahead.clear();
+            self.at = 0;
+            *spare = std::mem::take(&mut self.ahead);
+        }
+    }
+
+    /// Something was read that is not taken yet.
+    #[must_use]
+    pub fn has_ahead(&self) -> bool {
+        self.at < self.ahead.len()
     }
 
     /// What has left and was not acknowledged.
@@ -261,8 +293,10 @@ impl Conn {
     /// # Errors
     /// The connection is over.
     pub fn write(&self, out: &mut Out) -> Result<bool, Failure> {
+        let mut iov = Vec::with_capacity(4);
         while out.sent < out.total() {
-            let iov = out.rest();
+            iov.clear();
+            out.rest(&mut iov);
             match sockets::send(&self.socket, &iov)? {
                 Some(n) => out.sent += n as u64,
                 None => return Ok(false),
@@ -271,39 +305,115 @@ impl Conn {
         Ok(true)
     }
 
+    /// Writes of all that leaves what there is room for, several messages with one system call; tells which have left.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn write_queue(&mut self, mut left: impl FnMut(OpKey, u64)) -> Result<(), Failure> {
+        let mut iov = Vec::new();
+        while !self.out.is_empty() {
+            iov.clear();
+            for out in &self.out {
+                out.rest(&mut iov);
+                if iov.len() >= IOV_MAX {
+                    break;
+                }
+            }
+            let Some(mut n) = sockets::send(&self.socket, &iov)?.map(|n| n as u64) else { return Ok(()) };
+            while let Some(out) = self.out.front_mut() {
+                let step = n.min(out.total() - out.sent);
+                out.sent += step;
+                n -= step;
+                if out.sent < out.total() {
+                    break;
+                }
+                left(out.key, out.size);
+                self.out.pop_front();
+            }
+        }
+        Ok(())
+    }
+
     /// Reads what comes next, of a payload that goes into memory of ours no more than `allowed`.
     ///
     /// # Errors
     /// The connection is over, or is not listened to any more.
     pub fn read(&mut self, allowed: u64) -> Result<Read, Failure> {
         match self.stream.need() {
-            Need::Header(lack) => {
-                let mut bytes = [0u8; super::codec::HEADER_MAX];
-                let iov = [libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: lack }];
-                let Some(n) = sockets::receive(&self.socket, &iov)? else {
-                    return Ok(Read::Nothing);
-                };
-                if !self.stream.in_header() {
-                    self.since = Instant::now();
-                }
-                match self.stream.take_header(&bytes[..n]) {
-                    Ok(Some(header)) => {
-                        self.since = Instant::now();
-                        Ok(Read::Header(header))
-                    }
-                    Ok(None) => Ok(Read::Part),
-                    Err(refused) => Err(Failure::Refused(refused.to_string())),
-                }
-            }
+            Need::Header(lack) => self.read_header(lack),
             Need::Payload(left) => self.read_payload(left, allowed),
         }
     }
 
+    fn read_header(&mut self, lack: usize) -> Result<Read, Failure> {
+        if !self.has_ahead() && !self.read_ahead()? {
+            return Ok(Read::Nothing);
+        }
+        if !self.stream.in_header() {
+            self.since = Instant::now();
+        }
+        let end = self.ahead.len().min(self.at + lack);
+        let taken = self.stream.take_header(&self.ahead[self.at..end]);
+        self.at = end;
+        match taken {
+            Ok(Some(header)) => {
+                self.since = Instant::now();
+                Ok(Read::Header(header))
+            }
+            Ok(None) => Ok(Read::Part),
+            Err(refused) => Err(Failure::Refused(refused.to_string())),
+        }
+    }
+
+    /// Reads whatever comes. False: nothing has.
+    fn read_ahead(&mut self) -> Result<bool, Failure> {
+        if self.dry {
+            return Ok(false);
+        }
+        self.ahead.clear();
+        self.at = 0;
+        self.ahead.reserve(AHEAD);
+        let iov = [libc::iovec { iov_base: self.ahead.as_mut_ptr().cast(), iov_len: AHEAD }];
+        let Some(n) = sockets::receive(&self.socket, &iov)? else { return Ok(false) };
+        // SAFETY: the system has written `n` bytes from the beginning of what is reserved.
+        unsafe { self.ahead.set_len(n) };
+        self.dry = n < AHEAD;
+        Ok(true)
+    }
+
+    /// Takes of a payload what was read ahead.
+    fn take_ahead(&mut self, left: u64, allowed: u64) -> Option<Read> {
+        let incoming = self.incoming.as_mut()?;
+        let most = if incoming.buffered().is_some() { left.min(allowed) } else { left };
+        let end = self.ahead.len().min(self.at.saturating_add(usize::try_from(most).unwrap_or(usize::MAX)));
+        let bytes = &self.ahead[self.at..end];
+        let held = match &mut incoming.dest {
+            Dest::User { pieces, .. } => {
+                write_to(pieces, incoming.at, bytes);
+                false
+            }
+            Dest::Discard => false,
+            Dest::Buffer(to) | Dest::Inbox(to) => {
+                to.extend_from_slice(bytes);
+                true
+            }
+        };
+        let n = bytes.len() as u64;
+        self.at = end;
+        incoming.at += n;
+        self.stream.took(n);
+        self.since = Instant::now();
+        Some(Read::Payload { bytes: n, held })
+    }
+
     fn read_payload(&mut self, left: u64, allowed: u64) -> Result<Read, Failure> {
-        let Some(incoming) = self.incoming.as_mut() else { return Ok(Read::Nothing) };
+        if self.has_ahead() {
+            return Ok(self.take_ahead(left, allowed).unwrap_or(Read::Nothing));
+        }
+        let Some(incoming) = self.incoming.as_mut().filter(|_| !self.dry) else { return Ok(Read::Nothing) };
         let mut nowhere = [0u8; 4096];
         let step = left.min(STEP);
-        let (iov, held) = match &mut incoming.dest {
+        let (mut iov, held) = match &mut incoming.dest {
             Dest::User { pieces, .. } => (from(pieces, incoming.at, left), false),
             Dest::Discard => {
                 let iov_len = (left as usize).min(nowhere.len());
@@ -319,7 +429,19 @@ impl Conn {
             }
         };
         let wanted: usize = iov.iter().map(|i| i.iov_len).sum();
-        let Some(n) = sockets::receive(&self.socket, &iov)? else { return Ok(Read::Nothing) };
+        // What follows the payload comes with its end.
+        let beyond = if wanted as u64 == left { AHEAD } else { 0 };
+        self.ahead.clear();
+        self.at = 0;
+        self.ahead.reserve(beyond);
+        if beyond > 0 {
+            iov.push(libc::iovec { iov_base: self.ahead.as_mut_ptr().cast(), iov_len: beyond });
+        }
+        let Some(all) = sockets::receive(&self.socket, &iov)? else { return Ok(Read::Nothing) };
+        self.dry = all < wanted + beyond;
+        let n = all.min(wanted);
+        // SAFETY: the system has written so many bytes behind the payload, to what is reserved.
+        unsafe { self.ahead.set_len(all - n) };
         if let Dest::Buffer(bytes) | Dest::Inbox(bytes) = &mut incoming.dest {
             // SAFETY: the system has written `n` bytes behind these.
             unsafe { bytes.set_len(bytes.len() + n) };
@@ -327,7 +449,7 @@ impl Conn {
         incoming.at += n as u64;
         self.stream.took(n as u64);
         self.since = Instant::now();
-        Ok(Read::Payload { bytes: n as u64, held, drained: n < wanted })
+        Ok(Read::Payload { bytes: n as u64, held })
     }
 }
 

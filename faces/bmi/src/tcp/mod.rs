@@ -36,6 +36,9 @@ new_key_type! {
 /// What one pass reads of a connection (B2).
 const PASS_MESSAGES: usize = 16;
 const PASS_BYTES: u64 = 256 << 10;
+/// Messages that wait to leave with others (T12): no longer ones, and at most so many of a connection.
+const BATCH_SIZE_MAX: u64 = 4 << 10;
+const BATCH_MESSAGES: usize = 31;
 /// Connections taken in one pass.
 const PASS_ACCEPTS: usize = 64;
 /// A listener without a free descriptor does not accept for so long (T6).
@@ -89,6 +92,12 @@ pub struct Tcp {
     pings: HashMap<u64, sockets::Dial>,
     next_ping: u64,
     ready: Vec<sockets::Ready>,
+    /// Memory for what is read ahead.
+    spare: Vec<u8>,
+    /// When several posts were last expected, or the last of them came.
+    batch_at: Option<Instant>,
+    /// Connections by which several messages are to leave at once.
+    batches: Vec<ConnKey>,
 }
 
 impl Tcp {
@@ -132,6 +141,9 @@ impl Tcp {
             pings: HashMap::new(),
             next_ping: 1,
             ready: Vec::new(),
+            spare: Vec::new(),
+            batch_at: None,
+            batches: Vec::new(),
         })
     }
 
@@ -206,6 +218,21 @@ impl Tcp {
         }
         let header = Header::of(post.tag, post.size, post.unexpected).encode(wire);
         let mut out = Out::new(post.key, &header[..wire.header_len()], post.pieces, post.size);
+        let (size, out_of) = (post.size, conn.out.len());
+        let waits = out_of > 0 || conn.is_connecting();
+        if size <= BATCH_SIZE_MAX && (!waits || conn.batched) && self.is_one_of_several() {
+            self.conns[key].out.push_back(out.keep(post.pieces));
+            if !waits {
+                self.conns[key].batched = true;
+                self.batches.push(key);
+            } else if out_of >= BATCH_MESSAGES {
+                self.write(t, key);
+            }
+            return Ok(Posted::Begun);
+        }
+        // Whoever takes its time between two posts does not make the first wait for it.
+        self.write_batches(t);
+        let Some(conn) = self.conns.get_mut(key) else { return Err(Code::ECONNRESET) };
         if conn.out.is_empty() && !conn.is_connecting() {
             match conn.write(&mut out) {
                 Ok(true) => {
@@ -413,6 +440,7 @@ impl Tcp {
     /// One pass.
     pub fn progress(&mut self, t: &mut Tables) {
         let now = Instant::now();
+        self.write_batches(t);
         self.wake_resting(t);
         self.run_timers(t, now);
         let mut ready = std::mem::take(&mut self.ready);
@@ -569,6 +597,7 @@ impl Tcp {
 
     fn write(&mut self, t: &mut Tables, key: ConnKey) {
         let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.batched = false;
         if conn.is_connecting() {
             match conn.connected() {
                 Ok(true) => {}
@@ -579,20 +608,34 @@ impl Tcp {
         if !self.conns[key].out.is_empty() {
             self.watch(key);
         }
-        while let Some(mut out) = self.conns[key].out.pop_front() {
-            match self.conns[key].write(&mut out) {
-                Ok(true) => t.ops.end(out.key, Ok(out.size)),
-                Ok(false) => {
-                    self.conns[key].out.push_front(out);
-                    break;
-                }
-                Err(failure) => {
-                    self.conns[key].out.push_front(out);
-                    return self.end(t, key, &failure);
-                }
-            }
+        if let Err(failure) = self.conns[key].write_queue(|op, size| t.ops.end(op, Ok(size))) {
+            return self.end(t, key, &failure);
         }
         self.set_interest(key);
+    }
+
+    /// Several posts are likely to follow, and then a test (T12).
+    pub fn expect_several(&mut self) {
+        self.batch_at = Some(Instant::now());
+    }
+
+    /// A post of now belongs to several.
+    fn is_one_of_several(&mut self) -> bool {
+        let Some(at) = self.batch_at else { return false };
+        let now = Instant::now();
+        let follows = now.saturating_duration_since(at) < Duration::from_nanos(self.settings.engine.coalesce_ns.into());
+        self.batch_at = follows.then_some(now);
+        follows
+    }
+
+    /// What waited for others leaves.
+    fn write_batches(&mut self, t: &mut Tables) {
+        self.batch_at = None;
+        let mut keys = std::mem::take(&mut self.batches);
+        for key in keys.drain(..) {
+            self.write(t, key);
+        }
+        self.batches = keys;
     }
 
     /// Bytes that the message under way may still bring in (T5).
@@ -620,7 +663,11 @@ impl Tcp {
     /// Reads what has come, a turn of it.
     fn read(&mut self, t: &mut Tables, key: ConnKey) {
         let (mut messages, mut bytes) = (0, 0);
-        while messages < PASS_MESSAGES && bytes < PASS_BYTES {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.lend(&mut self.spare);
+        }
+        // Nobody tells again of what was read ahead.
+        while (messages < PASS_MESSAGES && bytes < PASS_BYTES) || self.conns.get(key).is_some_and(Conn::has_ahead) {
             let allowed = self.allowance(key);
             let rests = self.must_rest(key, allowed);
             let Some(conn) = self.conns.get_mut(key).filter(|c| !c.is_connecting()) else { return };
@@ -631,23 +678,23 @@ impl Tcp {
             match conn.read(allowed) {
                 Ok(Read::Nothing) => break,
                 Ok(Read::Header(header)) => self.begin(t, key, header),
-                Ok(Read::Payload { bytes: n, held, drained }) => {
+                Ok(Read::Payload { bytes: n, held }) => {
                     bytes += n;
                     if held {
                         let addr = self.conns[key].addr;
                         self.hold(addr, Held { bytes: n, messages: 0 });
                     }
-                    if drained {
-                        break;
-                    }
                 }
-                Ok(Read::Part) => break,
+                Ok(Read::Part) => {}
                 Err(failure) => return self.end(t, key, &failure),
             }
             if self.conns.get(key).is_some_and(Conn::is_whole) {
                 self.finish(t, key);
                 messages += 1;
             }
+        }
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.give_back(&mut self.spare);
         }
         self.set_interest(key);
     }

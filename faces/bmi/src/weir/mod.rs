@@ -223,6 +223,11 @@ impl Weir {
         self.ep.notify_fd()
     }
 
+    /// Several posts are likely to follow, and then a test.
+    pub fn expect_several(&self) {
+        self.ep.expect_several();
+    }
+
     /// False: do not sleep.
     #[must_use]
     pub fn arm(&self) -> bool {
