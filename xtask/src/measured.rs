@@ -28,7 +28,7 @@ const MORE_CELLS: usize = 8 + 3 + 4 + 3 + 2 + 2;
 const LACKING: usize = 3;
 /// Pairs of threads: what tells them apart comes behind.
 const THREADS: &str =
-    "--quiet --reps 30 -s 8,20k -t ping-pong,sendrecv,message-rate,stream --threads 1,3 --window 4 --threads-by";
+    "--quiet --reps 5 -s 8,20k -t ping-pong,sendrecv,message-rate,stream --threads 1,2 --window 4 --threads-by";
 /// Cells of that: four operations at two sizes, by two numbers of threads.
 const THREADS_CELLS: usize = 4 * 2 * 2;
 /// A pattern of two steps.
