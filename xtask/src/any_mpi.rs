@@ -122,6 +122,12 @@ impl Under {
         Ok(())
     }
 
+    /// Several threads of each rank at once.
+    fn threads(&self, program: &Path) -> Result<(), String> {
+        let outcome = self.run(program, 3, Some("threads"), None).map_err(|error| format!("{error:#}"))?;
+        if outcome.ok() { Ok(()) } else { Err(outcome.cause()) }
+    }
+
     /// A rank that ends early must end the others too, which wait for it.
     fn ends_early(&self, program: &Path, mode: &str, wanted: impl Fn(&Outcome) -> bool) -> Result<(), String> {
         let outcome = self.run(program, 3, Some(mode), None).map_err(|error| format!("{error:#}"))?;
@@ -175,9 +181,9 @@ pub fn on_intel(paths: &Paths, only: &str, mut report: impl FnMut(&str, &Ended))
     Ok(())
 }
 
-/// What is tried under one MPI: with one rank, with three, and what happens when a rank ends early.
-fn titles(under: &Under) -> [String; 4] {
-    ["every call, ranks: 1,", "every call, ranks: 3,", "a rank that aborts", "a rank that leaves"]
+/// What is tried under one MPI: with one rank, with three, with several threads of each, and what happens when a rank ends early.
+fn titles(under: &Under) -> [String; 5] {
+    ["every call, ranks: 1,", "every call, ranks: 3,", "threads of 3 ranks", "a rank that aborts", "a rank that leaves"]
         .map(|what| format!("{what} under {}", under.name))
 }
 
@@ -185,9 +191,10 @@ fn titles(under: &Under) -> [String; 4] {
 fn each(under: &Under, program: &Path, only: &str, report: &mut impl FnMut(&str, &Ended)) {
     let aborted = |outcome: &Outcome| outcome.status.and_then(|status| status.code()) == Some(ABORTED);
     let failed = |outcome: &Outcome| !outcome.ok() && outcome.stderr.contains("left in the middle");
-    let tests: [&dyn Fn() -> Result<(), String>; 4] = [
+    let tests: [&dyn Fn() -> Result<(), String>; 5] = [
         &|| under.every_call(program, 1),
         &|| under.every_call(program, 3),
+        &|| under.threads(program),
         &|| under.ends_early(program, "abort", aborted),
         &|| under.ends_early(program, "leave", failed),
     ];

@@ -26,6 +26,11 @@ const MORE: &str = "--quiet --reps 5 --start barrier -s 4k -t one-sided,isend-ir
 const MORE_CELLS: usize = 8 + 3 + 4 + 3 + 2 + 2;
 /// Of these Weir's own endpoints have no persistent requests and no collectives that are begun and waited for.
 const LACKING: usize = 3;
+/// Pairs of threads: what tells them apart comes behind.
+const THREADS: &str =
+    "--quiet --reps 5 -s 8,20k -t ping-pong,sendrecv,message-rate,stream --threads 1,2 --window 4 --threads-by";
+/// Cells of that: four operations at two sizes, by two numbers of threads.
+const THREADS_CELLS: usize = 4 * 2 * 2;
 /// A pattern of two steps.
 const PATTERN: &str = "weir-pattern 1\nranks 2..\nstep\n* -> +1 size\n* -> -1 size\nstep\ncompute 0 20us\n* -> 0 64\n";
 /// Cells of that: seven operations at two sizes, a barrier, a kernel.
@@ -84,6 +89,12 @@ pub fn run(paths: &Paths, weir: &Path, only: &str, mut report: impl FnMut(&str, 
             let words = pattern(dir)?;
             Ok(more(&launched(&under, 3, weir, &words, Some(dir))?, &dir.join("run"), 3, 2))
         });
+        for by in ["communicator", "tag"] {
+            bench.test(&name(&format!("of pairs of threads by {by} on 2 ranks")), |weir, dir| {
+                let outcome = launched(&under, 2, weir, &format!("{THREADS} {by}"), Some(dir))?;
+                Ok(more(&outcome, &dir.join("run"), 2, THREADS_CELLS))
+            });
+        }
         bench.test(&name("refuses 3 ranks in one line"), |weir, _| {
             Ok(refused(&launched(&under, 3, weir, "-t send", None)?, "3 is odd"))
         });
@@ -116,6 +127,10 @@ pub fn run(paths: &Paths, weir: &Path, only: &str, mut report: impl FnMut(&str, 
     bench.test("weir bench of a pattern on 2 ranks without MPI", |weir, dir| {
         let words = pattern(dir)?;
         Ok(more(&run_limited(&mut alone(weir, &words, dir), LIMIT)?, &dir.join("run"), 2, 2))
+    });
+    bench.test("weir bench of pairs of threads without MPI is refused in one line", |weir, dir| {
+        let outcome = run_limited(&mut alone(weir, "--threads 2 -t ping-pong", dir), LIMIT)?;
+        Ok(refused(&outcome, "--threads: a rank over Weir's own endpoints has one thread here"))
     });
     bench.test("weir bench --launches without MPI answers with one document", |weir, dir| {
         let outcome = run_limited(&mut alone(weir, "--launches 2 --json --reps 20 -t barrier", dir), LIMIT)?;
@@ -185,7 +200,8 @@ fn more(outcome: &Outcome, dir: &Path, ranks: usize, wanted: usize) -> Ended {
         for cell in &cells {
             counted(cell, ranks, 5)?;
             let name = cell["configuration"]["operation"].as_str().unwrap_or_default();
-            if ["stream", "incast"].contains(&name) != cell["bandwidth"]["p50_bytes_per_s"].is_number() {
+            if ["stream", "message-rate", "incast"].contains(&name) != cell["bandwidth"]["p50_bytes_per_s"].is_number()
+            {
                 return Err(format!("{name}: bandwidth {}", cell["bandwidth"]));
             }
             if (cell["configuration"]["pairs"] == 0) != cell["span"]["summary"]["p50_ns"].is_number() {

@@ -9,7 +9,7 @@ use weir_bench::Result;
 use weir_bench::cell::{Measured, Noted};
 use weir_bench::collect::{self, Relations, Rules};
 use weir_bench::exchange::{Access, Leg};
-use weir_bench::machine::{Machine, Tag};
+use weir_bench::machine::{Apart, Look, Machine, Messages, Tag, Work};
 use weir_bench::measure::{self, Slots, Starts};
 use weir_bench::operation::Operation;
 use weir_bench::pairing::{Layout, Pairing};
@@ -20,6 +20,33 @@ use weir_distribution::StartSync;
 
 /// A machine on which nothing takes time but the clock.
 struct Nothing(Source);
+
+impl Messages for Nothing {
+    #[inline(always)]
+    fn ticks(&self) -> u64 {
+        self.0.read()
+    }
+
+    fn send(&self, _: &[u8], _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+
+    fn recv(&self, _: &mut [u8], _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+
+    fn sendrecv(&self, _: &[u8], _: usize, _: &mut [u8], _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+
+    fn send_window(&self, _: &[u8], _: usize, _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+
+    fn recv_window(&self, _: &mut [u8], _: usize, _: usize, _: Tag) -> Result<()> {
+        Ok(())
+    }
+}
 
 impl Machine for Nothing {
     type Group = ();
@@ -33,22 +60,12 @@ impl Machine for Nothing {
     fn size(&self) -> usize {
         2
     }
-    #[inline(always)]
-    fn ticks(&self) -> u64 {
-        self.0.read()
-    }
     fn tick_pair(&self) -> TickPair {
         self.0.pair()
     }
     fn pause(&self, _: u64) {}
     fn clock_source(&self) -> &'static str {
         self.0.name()
-    }
-    fn send(&self, _: &[u8], _: usize, _: Tag) -> Result<()> {
-        Ok(())
-    }
-    fn recv(&self, _: &mut [u8], _: usize, _: Tag) -> Result<()> {
-        Ok(())
     }
     fn recv_any(&self, _: &mut [u8], _: Tag) -> Result<usize> {
         Ok(1)
@@ -59,17 +76,8 @@ impl Machine for Nothing {
     fn isend_wait(&self, _: &[u8], _: usize, _: Tag) -> Result<()> {
         Ok(())
     }
-    fn sendrecv(&self, _: &[u8], _: usize, _: &mut [u8], _: usize, _: Tag) -> Result<()> {
-        Ok(())
-    }
     fn duplex(&self, _: &[u8], _: &mut [u8], _: usize, _: Tag) -> Result<u64> {
         Ok(self.ticks())
-    }
-    fn send_window(&self, _: &[u8], _: usize, _: usize, _: Tag) -> Result<()> {
-        Ok(())
-    }
-    fn recv_window(&self, _: &mut [u8], _: usize, _: usize, _: Tag) -> Result<()> {
-        Ok(())
     }
     fn group(&self, _: &[usize]) -> Result<Option<()>> {
         Ok(Some(()))
@@ -97,6 +105,12 @@ impl Machine for Nothing {
     }
     fn allreduce(&self, (): &(), _: &[f64], _: &mut [f64]) -> Result<()> {
         Ok(())
+    }
+    fn lacks_threads(&self) -> Option<String> {
+        None
+    }
+    fn threads<W: Work>(&self, _: &W, _: Vec<W::Seat>, _: Apart, _: usize, _: Look<'_>) -> Result<Vec<W::Out>> {
+        Ok(Vec::new())
     }
     fn exchange_all(&self, _: &[u8], _: &[Leg], _: &mut [u8], _: &[Leg], _: Tag) -> Result<()> {
         Ok(())
@@ -218,6 +232,7 @@ fn ten_million(c: &mut Criterion) {
         start: StartSync::None,
         count: 0,
         pattern: None,
+        threads: None,
     };
     let noted = || {
         let begin: Vec<i64> = (0..COUNT as i64).map(|i| i * 1000).collect();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_bench::Result;
 use weir_bench::machine::mpi::MpiMachine;
-use weir_bench::machine::{Control, Machine, TAG_DATA};
+use weir_bench::machine::{Control, Machine, Messages, TAG_DATA};
 use weir_bench::measure::{self, Buffer, Pair, Part, Slots};
 use weir_bench::operation::Kind;
 
@@ -101,7 +101,7 @@ fn median(ratios: &mut [f64]) -> (f64, f64, f64) {
 
 fn compare() -> Result<bool> {
     let seconds: u64 = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(60);
-    let m = MpiMachine::load(None)?;
+    let m = MpiMachine::load(None, false)?;
     let part = Part { peer: 1 - m.rank().min(1), first: m.rank() == 0 };
     let sizes = [8, 1024, 8192, 65_536, 1 << 20, 4 << 20];
     let each = Duration::from_secs(seconds) / sizes.len() as u32;

@@ -15,9 +15,11 @@ use crate::exchange::Turn;
 use crate::kernels::Kernel;
 use crate::leader::{LONGEST_PLAN_NS, Leader, MOST_WINDOWS, Order, Word};
 use crate::machine::{Control, Machine};
-use crate::measure::{self, Buffer, Flow, Pair, Part, Slots, Starts, Together};
+use crate::measure::{self, Buffer, Pair, Part, Slots, Starts, Together};
 use crate::operation::{Class, Kind};
 use crate::plan::Spec;
+use crate::talk::Talk;
+use crate::threads;
 
 /// A start counts as missed when a rank began so much later than agreed, ns: longer than a reading of the clock takes, shorter than any message.
 const LATE_NS: i64 = 500;
@@ -141,8 +143,8 @@ struct Work<M: Machine> {
     kernel: Option<Kernel>,
     blocks: M::Blocks,
     turns: Vec<Turn>,
-    out: Buffer,
-    into: Buffer,
+    /// What is sent and where it arrives, of each thread.
+    buffers: Vec<(Buffer, Buffer)>,
     numbers: Vec<f64>,
     sums: Vec<f64>,
 }
@@ -178,8 +180,8 @@ impl<M: Machine> Bench<'_, M> {
                     let first = slots.begin.len();
                     let before = tally.before(self.m);
                     let processor = self.m.processor();
-                    self.batch(spec, work, &mut slots, count as usize, plan.as_ref())?;
-                    if self.m.processor() != processor {
+                    let other = self.batch(spec, work, &mut slots, count as usize, plan.as_ref())?;
+                    if other || self.m.processor() != processor {
                         moved.push((first as u32, (slots.begin.len() - first) as u32));
                     }
                     tally.after(self.m, &before);
@@ -279,6 +281,11 @@ impl<M: Machine> Bench<'_, M> {
             self.m.make_room(group, 8 * summed);
         }
         let own = self.own(spec, group.as_ref());
+        let threads = spec.threads.map_or(1, |threads| threads.count as usize);
+        let own = match spec.threads {
+            Some(of) => self.m.make_threads(threads, of.apart).and(own),
+            None => own,
+        };
         let (kernel, (window, blocks, own_sums)) = match kernel.transpose().and_then(|kernel| Ok((kernel, own?))) {
             Ok(both) => both,
             Err(error) => return kept_on_failure(group, Err(error)),
@@ -290,8 +297,7 @@ impl<M: Machine> Bench<'_, M> {
             kernel,
             blocks,
             turns: spec.turns(rank),
-            out: Buffer::new(out as usize),
-            into: Buffer::new(into as usize),
+            buffers: (0..threads).map(|_| (Buffer::new(out as usize), Buffer::new(into as usize))).collect(),
             numbers: vec![1.0; summed],
             sums: vec![1.0; own_sums.unwrap_or(summed)],
         })
@@ -311,7 +317,7 @@ impl<M: Machine> Bench<'_, M> {
         Ok((window, self.m.blocks(&lengths)?, kept))
     }
 
-    /// Measures `count` repetitions.
+    /// Measures `count` repetitions; returns whether another thread of this rank than its own changed its processor.
     fn batch(
         &self,
         spec: &Spec,
@@ -319,9 +325,9 @@ impl<M: Machine> Bench<'_, M> {
         slots: &mut Slots,
         count: usize,
         plan: Option<&Plan>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let kind = spec.operation.kind;
-        let Some(group) = &work.group else { return Ok(()) };
+        let Some(group) = &work.group else { return Ok(false) };
         let instants: Vec<u64> = match plan {
             Some(plan) => (0..count as u32).map(|k| self.clock.ticks_at(plan.start_ns(k))).collect(),
             None => Vec::new(),
@@ -336,26 +342,35 @@ impl<M: Machine> Bench<'_, M> {
         if plan.is_none() {
             self.m.barrier(group)?;
         }
-        let (out, into) = (work.out.get(), work.into.get_mut());
+        if let (Some(of), Some(part)) = (spec.threads, work.part) {
+            let pairs = spec.pairing.as_ref().map_or(&[][..], |pairing| &pairing.pairs);
+            let (buffers, window) = (work.buffers.as_mut_slice(), spec.count as usize);
+            let mut batch = threads::Batch { part, pairs, buffers, apart: of.apart, window };
+            return threads::pair(self.m, kind, &mut batch, slots, first, || self.m.barrier(group));
+        }
+        let Some((out, into)) = work.buffers.first_mut().map(|(out, into)| (out.get(), into.get_mut())) else {
+            return Ok(false);
+        };
         let numbers = work.numbers.as_slice();
         match (kind.class(), work.part, &mut work.kernel) {
             (Class::PointToPoint | Class::OneSided, Some(part), _) => {
                 let pairs = spec.pairing.as_ref().map_or(&[][..], |pairing| &pairing.pairs);
                 let place = spec.active().iter().position(|&rank| rank == part.peer);
                 let memory = work.window.as_ref().zip(place);
-                let (window, flow) = (spec.count as usize, Flow::default());
-                let mut pair = Pair { part, pairs, out, into, window, numbers, memory, again: None, flow };
-                measure::pair(self.m, kind, &mut pair, slots, first, || self.m.barrier(group))
+                let talk = Talk::of_ranks(part.peer, out, into, spec.count as usize);
+                let mut pair = Pair { talk, first: part.first, pairs, numbers, memory, again: None };
+                measure::pair(self.m, kind, &mut pair, slots, first, || self.m.barrier(group))?;
             }
             (Class::Collective, ..) => {
                 let (sums, blocks, turns) = (work.sums.as_mut_slice(), &work.blocks, work.turns.as_slice());
                 let ticks_per_us = self.clock.ticks_per_us();
                 let mut together = Together { group, out, into, numbers, sums, blocks, turns, ticks_per_us };
-                measure::collective(self.m, kind, &mut together, &starts, slots, first)
+                measure::collective(self.m, kind, &mut together, &starts, slots, first)?;
             }
-            (Class::Kernel, _, Some(kernel)) => measure::kernel(self.m, kernel, group, &starts, slots, first),
-            _ => Ok(()),
+            (Class::Kernel, _, Some(kernel)) => measure::kernel(self.m, kernel, group, &starts, slots, first)?,
+            _ => {}
         }
+        Ok(false)
     }
 
     /// What this rank has to say about its last batch.

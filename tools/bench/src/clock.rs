@@ -373,6 +373,7 @@ impl<M: Machine> Exchange for Probes<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Messages;
     use crate::machine::sim::{self, Model, Wrong};
 
     #[test]

@@ -215,7 +215,7 @@ fn without_launches(mut given: impl Iterator<Item = OsString>) -> impl Iterator<
 }
 
 fn over_mpi(settings: &Settings) -> Result<u8> {
-    let machine = MpiMachine::load(settings.args.mpi_library.as_deref())?;
+    let machine = MpiMachine::load(settings.args.mpi_library.as_deref(), !settings.args.threads.is_empty())?;
     let about = about_mpi(&machine, &settings.args);
     // After MPI has started, which may have taken the signals for itself.
     let asked = stop::listen(Then::EndAfterAWhile, EXIT_INTERRUPTED)?;
@@ -271,6 +271,7 @@ fn over_weir(settings: &Settings) -> Result<u8> {
     let about = About {
         backend: "weir".into(),
         mpi: None,
+        thread_level: None,
         environment: host::environment(std::env::vars()),
         command: typed::words(settings.args.typed.as_deref()),
     };
@@ -329,6 +330,7 @@ fn about_mpi(machine: &MpiMachine, args: &Args) -> About {
             abi: Some(abi_word(mpi.abi()).into()),
             launcher: launch.program.as_ref().and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned())),
         }),
+        thread_level: Some(mpi.level().word().into()),
         environment: host::environment(std::env::vars()),
         command: typed::words(args.typed.as_deref()),
     }

@@ -3,6 +3,7 @@
 //! * [`machine`]: what is measured, seen from one rank: MPI, Weir's own endpoint, or a simulation with planted times.
 //! * [`operation`], [`sizes`], [`pairing`], [`plan`]: what is measured, at which sizes, between whom, in which order.
 //! * [`exchange`], [`pattern`]: several messages at once, and a user's own.
+//! * [`talk`]: exchanges of messages alone; [`threads`]: the same between single threads of ranks.
 //! * [`measure`]: the loops that are timed. [`cell`]: one cell, in batches. [`budget`]: when it is enough.
 //! * [`clock`]: this rank's place on the global clock.
 //! * [`serverload`]: a server and its clients, over any BMI library or plain sockets, with processes of its own and the same books.
@@ -43,6 +44,8 @@ pub mod speaker;
 pub mod stop;
 #[allow(unsafe_code)]
 pub mod sys;
+pub mod talk;
+pub mod threads;
 pub mod typed;
 pub mod warnings;
 

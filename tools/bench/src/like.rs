@@ -8,11 +8,13 @@ use weir_distribution::{Configuration, Locality, Reader};
 
 use crate::error::{BenchError, Result};
 use crate::kernels;
+use crate::machine::{Apart, MOST_THREADS};
 use crate::operation::{Class, Kind, Operation};
 use crate::options::Settings;
 use crate::pairing::{Layout, Pairing, Placement};
 use crate::pattern::Plan;
 use crate::plan::{self, Spec, room_for_samples};
+use crate::threads::Threads;
 
 /// The configurations of the run that is to be measured again, each once; nothing if none is named. Rank 0 reads it.
 ///
@@ -62,11 +64,20 @@ fn cell(settings: &Settings, c: &Configuration, layout: &Layout) -> Result<Spec>
         Class::Collective => 0,
     };
     let locality = pairing.as_ref().map_or_else(|| layout.locality(&placement), |pairing| pairing.locality);
+    let apart =
+        if c.parameters.get("threads_by").is_some_and(|by| by == "tag") { Apart::Tag } else { Apart::Communicator };
+    let threads = number("threads").filter(|count| operation.kind.has_threads() && *count <= MOST_THREADS);
+    let threads = threads.map(|count| Threads { count, apart });
+    if threads.is_some() && settings.args.threads.is_empty() {
+        let why = "it was between threads, for which the MPI library is asked beforehand; add --threads 1";
+        return Err(refused(why.into()));
+    }
     let pattern = match operation.kind {
         Kind::Pattern => Some(pattern(settings, c, &refused)?),
         _ => None,
     };
-    let spec = Spec { operation, size: c.size_bytes, placement, pairing, locality, start: c.start, count, pattern };
+    let spec =
+        Spec { operation, size: c.size_bytes, placement, pairing, locality, start: c.start, count, pattern, threads };
     // Whatever else a run says of itself: a cell that is not its like would have no partner.
     match spec.configuration() == *c {
         true => Ok(spec),
@@ -127,21 +138,23 @@ mod tests {
 
     #[test]
     fn whatever_can_be_planned_has_its_like() {
-        let lines: [(&str, &[usize]); 6] = [
+        let lines: [(&str, &[usize]); 8] = [
             ("-t all -s 8,64 --iterations 3", &[0, 0, 1, 1]),
             ("-t message-rate -s 8 --window 7 --pairs 1,2", &[0, 1, 0, 1]),
             ("-t send,alltoall-total -s 64 --placement 2x1,2x2,1x2", &[0, 0, 1, 1]),
             ("-t send,bcast -s 8", &[0, 0, 0, 1]),
             ("-t send -s 8 --locality inter", &[0, 0, 0, 1]),
             ("-t default", &[0, 0]),
+            ("-t stream,send -s 8 --threads 1,3", &[0, 1]),
+            ("-t ping-pong -s 8 --threads 2 --threads-by tag", &[0, 1]),
         ];
         for (line, nodes) in lines {
             let words: Vec<&str> = line.split_whitespace().collect();
             let (settings, layout) = (args(&words).settings().unwrap(), Layout { nodes: nodes.to_vec() });
             let planned = plan::cells(&settings, &layout, StartSync::Window).unwrap();
             let wanted: Vec<Configuration> = planned.iter().map(Spec::configuration).collect();
-            let like =
-                cells(&args(&[]).settings().unwrap(), &wanted, &layout).unwrap_or_else(|e| panic!("{line}: {e}"));
+            let like = cells(&args(&["--like", "run", "--threads", "1"]).settings().unwrap(), &wanted, &layout)
+                .unwrap_or_else(|e| panic!("{line}: {e}"));
             for (one, other) in planned.iter().zip(&like) {
                 let count = if one.operation.kind.has_window() { one.count } else { other.count };
                 assert_eq!(&Spec { count, ..one.clone() }, other, "{line}");
@@ -162,6 +175,11 @@ mod tests {
         assert!(text.starts_with(expected) && !text.contains('\n'), "{text}");
         assert!(refused(Configuration { pairs: 2, ..pair.clone() }, &[0, 1]).contains("start as many as then"));
         assert!(refused(Configuration::pair("teleport", 8), &[0, 1]).contains("no such operation"));
+        let threads = Configuration {
+            parameters: [("threads".to_owned(), "2".to_owned())].into(),
+            ..Configuration::pair("ping-pong", 8)
+        };
+        assert!(refused(threads, &[0, 1]).contains("add --threads 1"));
         let odd = Configuration { parameters: [("colour".to_owned(), "red".to_owned())].into(), ..pair };
         assert!(refused(odd, &[0, 1]).contains("instead of"));
     }

@@ -5,6 +5,7 @@ use crate::exchange::{Leg, Turn};
 use crate::kernels::Kernel;
 use crate::machine::{Machine, TAG_ANSWER, TAG_DATA, TAG_DONE, TAG_MORE};
 use crate::operation::Kind;
+use crate::talk::{self, BothWays, MORE, NO_MORE, PingPong, Plain, Rate, Stream, Talk};
 
 /// What one rank noted, in ticks of its own clock, by repetition.
 ///
@@ -28,7 +29,7 @@ impl Slots {
     }
 
     /// The places from `first` on.
-    fn places(&mut self, first: usize) -> impl Iterator<Item = (&mut u64, &mut u64)> {
+    pub(crate) fn places(&mut self, first: usize) -> impl Iterator<Item = (&mut u64, &mut u64)> {
         self.begin[first..].iter_mut().zip(&mut self.end[first..])
     }
 }
@@ -74,40 +75,27 @@ pub struct Part {
 
 /// What a batch of a pair's operation works on.
 pub struct Pair<'a, M: Machine> {
-    /// This rank's part.
-    pub part: Part,
+    /// With whom, and which bytes.
+    pub talk: Talk<'a>,
+    /// Whether this rank begins.
+    pub first: bool,
     /// All pairs of the cell: none stops before the last of them is done. Alone if there are none.
     pub pairs: &'a [(usize, usize)],
-    /// What is sent.
-    pub out: &'a [u8],
-    /// Where it arrives.
-    pub into: &'a mut [u8],
-    /// Messages in a window of `message-rate` and `stream`.
-    pub window: usize,
     /// What is added to the partner's memory.
     pub numbers: &'a [f64],
     /// Memory of all ranks of the cell, for operations on that of others, and the partner's place among them.
     pub memory: Option<(&'a M::Window, usize)>,
     /// The exchange that is made again and again, once it is set up: it has the buffers then.
     pub again: Option<M::Persistent<'a>>,
-    /// Of `stream`: whether an answer is still to come, and when the last window was over.
-    pub flow: Flow,
 }
 
 impl<'a, M: Machine> Pair<'a, M> {
     /// A pair that sends and receives, alone.
     #[must_use]
     pub fn alone(part: Part, out: &'a [u8], into: &'a mut [u8]) -> Pair<'a, M> {
-        let (numbers, memory, flow) = (&[][..], None, Flow::default());
-        Pair { part, pairs: &[], out, into, window: 1, numbers, memory, again: None, flow }
+        let (talk, first, numbers) = (Talk::of_ranks(part.peer, out, into, 1), part.first, &[][..]);
+        Pair { talk, first, pairs: &[], numbers, memory: None, again: None }
     }
-}
-
-/// Where a stream stands between two windows.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Flow {
-    owed: bool,
-    last: Option<u64>,
 }
 
 /// Fills the places of `slots` from `first` on with an operation between pairs.
@@ -130,16 +118,16 @@ pub fn pair<M: Machine>(
         Kind::Send => halves::<M, OneWay<false>>(m, p, slots, first, between),
         Kind::Isend => halves::<M, OneWay<true>>(m, p, slots, first, between),
         Kind::IsendLocal => halves::<M, Local>(m, p, slots, first, between),
-        Kind::MessageRate => halves::<M, Rate>(m, p, slots, first, between),
-        Kind::Sendrecv => half::<M, BothWays>(m, p, slots, first, p.part.first),
-        Kind::DuplexIsend => half::<M, Duplex>(m, p, slots, first, p.part.first),
-        Kind::Exchange => half::<M, AtOnce>(m, p, slots, first, p.part.first),
+        Kind::MessageRate => halves::<M, Ranks<Rate>>(m, p, slots, first, between),
+        Kind::Sendrecv => half::<M, Ranks<BothWays>>(m, p, slots, first, p.first),
+        Kind::DuplexIsend => half::<M, Duplex>(m, p, slots, first, p.first),
+        Kind::Exchange => half::<M, AtOnce>(m, p, slots, first, p.first),
         Kind::Persistent => {
-            let into = std::mem::take(&mut p.into);
-            p.again = Some(m.persistent(p.out, into, p.part.peer, TAG_DATA)?);
-            half::<M, Again>(m, p, slots, first, p.part.first)
+            let into = std::mem::take(&mut p.talk.into);
+            p.again = Some(m.persistent(p.talk.out, into, p.talk.peer, TAG_DATA)?);
+            half::<M, Again>(m, p, slots, first, p.first)
         }
-        Kind::Stream => halves::<M, Stream>(m, p, slots, first, between),
+        Kind::Stream => halves::<M, Ranks<Stream>>(m, p, slots, first, between),
         Kind::Put => halves::<M, Remote<PUT, false>>(m, p, slots, first, between),
         Kind::Get => halves::<M, Remote<GET, false>>(m, p, slots, first, between),
         Kind::Accumulate => halves::<M, Remote<ADD, false>>(m, p, slots, first, between),
@@ -148,7 +136,7 @@ pub fn pair<M: Machine>(
         Kind::GetFence => halves::<M, Remote<GET, true>>(m, p, slots, first, between),
         Kind::AccumulateFence => halves::<M, Remote<ADD, true>>(m, p, slots, first, between),
         Kind::FetchAndOpFence => halves::<M, Remote<FETCH, true>>(m, p, slots, first, between),
-        _ => halves::<M, PingPong>(m, p, slots, first, between),
+        _ => halves::<M, Ranks<PingPong>>(m, p, slots, first, between),
     }
 }
 
@@ -160,7 +148,7 @@ fn halves<M: Machine, E: Exchange<M>>(
     first: usize,
     between: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let begins = p.part.first;
+    let begins = p.first;
     half::<M, E>(m, p, slots, first, begins)?;
     between()?;
     half::<M, E>(m, p, slots, first, !begins)
@@ -204,18 +192,37 @@ trait Exchange<M: Machine> {
     }
 }
 
+/// What threads make as well, made by a rank as a whole.
+struct Ranks<E>(std::marker::PhantomData<E>);
+
+impl<M: Machine, E: Plain> Exchange<M> for Ranks<E> {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        E::lead(m, &mut p.talk, begin, end)
+    }
+
+    #[inline(always)]
+    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        E::follow(m, &mut p.talk, begin, end)
+    }
+
+    fn finish(m: &M, p: &mut Pair<'_, M>, leads: bool) -> Result<()> {
+        E::finish(m, &mut p.talk, leads)
+    }
+}
+
 /// A message, timed from its sender's start to its receiver's end; an empty answer, not timed, lets the next one go: no more than one message of a pair is under way.
 struct OneWay<const NON_BLOCKING: bool>;
 
 impl<M: Machine, const NON_BLOCKING: bool> Exchange<M> for OneWay<NON_BLOCKING> {
     #[inline(always)]
     fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, _: &mut u64) -> Result<()> {
-        let peer = p.part.peer;
+        let peer = p.talk.peer;
         let start = m.ticks();
         if NON_BLOCKING {
-            m.isend_wait(p.out, peer, TAG_DATA)?;
+            m.isend_wait(p.talk.out, peer, TAG_DATA)?;
         } else {
-            m.send(p.out, peer, TAG_DATA)?;
+            m.send(p.talk.out, peer, TAG_DATA)?;
         }
         m.recv(&mut [], peer, TAG_ANSWER)?;
         *begin = start;
@@ -224,8 +231,8 @@ impl<M: Machine, const NON_BLOCKING: bool> Exchange<M> for OneWay<NON_BLOCKING> 
 
     #[inline(always)]
     fn follow(m: &M, p: &mut Pair<'_, M>, _: &mut u64, end: &mut u64) -> Result<()> {
-        let peer = p.part.peer;
-        m.recv(p.into, peer, TAG_DATA)?;
+        let peer = p.talk.peer;
+        m.recv(p.talk.into, peer, TAG_DATA)?;
         let stop = m.ticks();
         m.send(&[], peer, TAG_ANSWER)?;
         *end = stop;
@@ -239,9 +246,9 @@ struct Local;
 impl<M: Machine> Exchange<M> for Local {
     #[inline(always)]
     fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        let peer = p.part.peer;
+        let peer = p.talk.peer;
         let start = m.ticks();
-        m.isend_wait(p.out, peer, TAG_DATA)?;
+        m.isend_wait(p.talk.out, peer, TAG_DATA)?;
         let stop = m.ticks();
         m.recv(&mut [], peer, TAG_ANSWER)?;
         (*begin, *end) = (start, stop);
@@ -250,66 +257,8 @@ impl<M: Machine> Exchange<M> for Local {
 
     #[inline(always)]
     fn follow(m: &M, p: &mut Pair<'_, M>, _: &mut u64, _: &mut u64) -> Result<()> {
-        m.recv(p.into, p.part.peer, TAG_DATA)?;
-        m.send(&[], p.part.peer, TAG_ANSWER)
-    }
-}
-
-struct PingPong;
-
-impl<M: Machine> Exchange<M> for PingPong {
-    #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        let peer = p.part.peer;
-        let start = m.ticks();
-        m.send(p.out, peer, TAG_DATA)?;
-        m.recv(p.into, peer, TAG_DATA)?;
-        let stop = m.ticks();
-        (*begin, *end) = (start, stop);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_, M>, _: &mut u64, _: &mut u64) -> Result<()> {
-        m.recv(p.into, p.part.peer, TAG_DATA)?;
-        m.send(p.out, p.part.peer, TAG_DATA)
-    }
-}
-
-/// A window of messages, and the answer to the last.
-struct Rate;
-
-impl<M: Machine> Exchange<M> for Rate {
-    #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        let (peer, window) = (p.part.peer, p.window);
-        let start = m.ticks();
-        m.send_window(p.out, window, peer, TAG_DATA)?;
-        m.recv(&mut [], peer, TAG_ANSWER)?;
-        let stop = m.ticks();
-        (*begin, *end) = (start, stop);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_, M>, _: &mut u64, _: &mut u64) -> Result<()> {
-        let (peer, window) = (p.part.peer, p.window);
-        m.recv_window(p.into, window, peer, TAG_DATA)?;
-        m.send(&[], peer, TAG_ANSWER)
-    }
-}
-
-struct BothWays;
-
-impl<M: Machine> Exchange<M> for BothWays {
-    #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        let peer = p.part.peer;
-        let start = m.ticks();
-        m.sendrecv(p.out, peer, p.into, peer, TAG_DATA)?;
-        let stop = m.ticks();
-        (*begin, *end) = (start, stop);
-        Ok(())
+        m.recv(p.talk.into, p.talk.peer, TAG_DATA)?;
+        m.send(&[], p.talk.peer, TAG_ANSWER)
     }
 }
 
@@ -319,7 +268,7 @@ impl<M: Machine> Exchange<M> for Duplex {
     #[inline(always)]
     fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
         let start = m.ticks();
-        let stop = m.duplex(p.out, p.into, p.part.peer, TAG_DATA)?;
+        let stop = m.duplex(p.talk.out, p.talk.into, p.talk.peer, TAG_DATA)?;
         (*begin, *end) = (start, stop);
         Ok(())
     }
@@ -331,10 +280,10 @@ struct AtOnce;
 impl<M: Machine> Exchange<M> for AtOnce {
     #[inline(always)]
     fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        let legs = |bytes| [Leg { peer: p.part.peer, bytes }];
-        let (sends, receives) = (legs(p.out.len()), legs(p.into.len()));
+        let legs = |bytes| [Leg { peer: p.talk.peer, bytes }];
+        let (sends, receives) = (legs(p.talk.out.len()), legs(p.talk.into.len()));
         let start = m.ticks();
-        m.exchange_all(p.out, &sends, p.into, &receives, TAG_DATA)?;
+        m.exchange_all(p.talk.out, &sends, p.talk.into, &receives, TAG_DATA)?;
         let stop = m.ticks();
         (*begin, *end) = (start, stop);
         Ok(())
@@ -356,40 +305,6 @@ impl<M: Machine> Exchange<M> for Again {
     }
 }
 
-/// Windows of messages one after the other, seen by who receives them: from the end of one to the end of the next. The sender waits for the answer to a window only when it has sent the next, so that
-/// messages are always under way, and never more than two windows.
-struct Stream;
-
-impl<M: Machine> Exchange<M> for Stream {
-    #[inline(always)]
-    fn lead(m: &M, p: &mut Pair<'_, M>, _: &mut u64, _: &mut u64) -> Result<()> {
-        let (peer, window) = (p.part.peer, p.window);
-        m.send_window(p.out, window, peer, TAG_DATA)?;
-        if std::mem::replace(&mut p.flow.owed, true) {
-            m.recv(&mut [], peer, TAG_ANSWER)?;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn follow(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
-        let (peer, window) = (p.part.peer, p.window);
-        // The first begins when its receiver is ready for it.
-        let start = p.flow.last.unwrap_or_else(|| m.ticks());
-        m.recv_window(p.into, window, peer, TAG_DATA)?;
-        let stop = m.ticks();
-        m.send(&[], peer, TAG_ANSWER)?;
-        p.flow.last = Some(stop);
-        (*begin, *end) = (start, stop);
-        Ok(())
-    }
-
-    fn finish(m: &M, p: &mut Pair<'_, M>, leads: bool) -> Result<()> {
-        let owed = std::mem::take(&mut p.flow).owed;
-        if leads && owed { m.recv(&mut [], p.part.peer, TAG_ANSWER) } else { Ok(()) }
-    }
-}
-
 /// Operations on the partner's memory.
 const PUT: u8 = 0;
 const GET: u8 = 1;
@@ -408,8 +323,8 @@ impl<M: Machine, const OPERATION: u8, const FENCE: bool> Exchange<M> for Remote<
         let Some((window, place)) = p.memory else { return Ok(()) };
         let start = m.ticks();
         match OPERATION {
-            PUT => m.put(window, p.out, place)?,
-            GET => m.get(window, p.into, place)?,
+            PUT => m.put(window, p.talk.out, place)?,
+            GET => m.get(window, p.talk.into, place)?,
             ADD => m.accumulate(window, p.numbers, place)?,
             _ => {
                 m.fetch_add(window, 1, place)?;
@@ -429,25 +344,16 @@ impl<M: Machine, const OPERATION: u8, const FENCE: bool> Exchange<M> for Remote<
     }
 }
 
-/// What the rank that begins tells its partner before more exchanges that are not timed.
-const MORE: [u8; 1] = [1];
-/// The same: there are no more.
-const NO_MORE: [u8; 1] = [0];
-/// Small messages are exchanged so many times for each word about whether to go on, so that the word is the smaller part.
-const AT_ONCE: usize = 16;
-/// Beside messages of so many bytes the word does not matter.
-const WEIGHTY_BYTES: usize = 65_536;
-
 /// Exchanges more messages, untimed, until all pairs have their repetitions.
 fn go_on<M: Machine, E: Exchange<M>>(m: &M, p: &mut Pair<'_, M>, leads: bool) -> Result<()> {
     if p.pairs.len() < 2 || E::TOGETHER {
         return Ok(());
     }
-    let peer = p.part.peer;
-    let count = (WEIGHTY_BYTES / p.out.len().max(1)).clamp(1, AT_ONCE);
+    let peer = p.talk.peer;
+    let count = talk::between_words(p.talk.out.len());
     let (mut begin, mut end) = (0, 0);
     if leads {
-        let mut others = Others::of(m.rank(), p);
+        let mut others = Others::of(m.rank(), p.pairs);
         while !others.all_done(m)? {
             m.send(&MORE, peer, TAG_MORE)?;
             (0..count).try_for_each(|_| E::lead(m, p, &mut begin, &mut end))?;
@@ -466,7 +372,7 @@ fn go_on<M: Machine, E: Exchange<M>>(m: &M, p: &mut Pair<'_, M>, leads: bool) ->
 
 /// How those that begin learn that all pairs have their repetitions: word goes up a binary tree of the pairs, from each when it and those below it are done, and comes down again. While its own
 /// repetitions are timed, two empty messages at most come to a rank.
-struct Others {
+pub(crate) struct Others {
     above: Option<usize>,
     below: Vec<usize>,
     waited_for: Vec<usize>,
@@ -474,18 +380,19 @@ struct Others {
 }
 
 impl Others {
-    fn of<M: Machine>(rank: usize, p: &Pair<'_, M>) -> Others {
+    /// Those of a rank among these pairs.
+    pub(crate) fn of(rank: usize, pairs: &[(usize, usize)]) -> Others {
         // All that begin now are the firsts of their pairs, or all the seconds.
-        let place = p.pairs.iter().position(|&(a, b)| a == rank || b == rank).unwrap_or(0);
-        let firsts = p.pairs[place].0 == rank;
-        let leader = |place: usize| p.pairs.get(place).map(|&(a, b)| if firsts { a } else { b });
+        let place = pairs.iter().position(|&(a, b)| a == rank || b == rank).unwrap_or(0);
+        let firsts = pairs.get(place).is_some_and(|pair| pair.0 == rank);
+        let leader = |place: usize| pairs.get(place).map(|&(a, b)| if firsts { a } else { b });
         let below: Vec<usize> = [2 * place + 1, 2 * place + 2].into_iter().filter_map(leader).collect();
         let above = place.checked_sub(1).and_then(|before| leader(before / 2));
         Others { above, waited_for: below.clone(), below, told: false }
     }
 
     /// Looks whether there is word; never waits.
-    fn all_done<M: Machine>(&mut self, m: &M) -> Result<bool> {
+    pub(crate) fn all_done<M: Machine>(&mut self, m: &M) -> Result<bool> {
         while let Some(&one) = self.waited_for.last() {
             if !m.arrived(one, TAG_DONE)? {
                 return Ok(false);

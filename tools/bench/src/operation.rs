@@ -309,6 +309,12 @@ impl Kind {
         matches!(self, Kind::MessageRate | Kind::Stream)
     }
 
+    /// Whether it is measured between threads of ranks, too.
+    #[must_use]
+    pub fn has_threads(self) -> bool {
+        matches!(self, Kind::PingPong | Kind::Sendrecv | Kind::MessageRate | Kind::Stream)
+    }
+
     /// Whether it computes: its sizes are of 64-bit floats.
     #[must_use]
     pub fn sums(self) -> bool {
@@ -370,7 +376,8 @@ pub fn list() -> String {
             SizeMode::Each => format!("; a size is of each rank's part ({} alone is the same)", op.kind.name()),
             SizeMode::Total => "; a size is of all ranks' parts together".to_owned(),
         };
-        format!("{:<18} {:<15} {}{mode}\n", op.to_string(), op.kind.class().name(), op.kind.description())
+        let threads = if op.kind.has_threads() { "; with --threads between threads, too" } else { "" };
+        format!("{:<18} {:<15} {}{mode}{threads}\n", op.to_string(), op.kind.class().name(), op.kind.description())
     };
     Operation::all().iter().map(line).collect()
 }
@@ -379,7 +386,7 @@ pub fn list() -> String {
 ///
 /// * `operations`, each with `name`, as -t takes it, and `aliases`, which it takes as well; `operation` and `size_mode`, as the distribution format names it; `class`:
 ///   `point-to-point`, `one-sided`, `collective` or `kernel`; `description`; `ends_at`: `same-rank` if both ends of a sample are read by one rank, else
-///   `other-rank`; and what of the command line it heeds: `sizes` (with `size_multiple_bytes`), `pairs`, `start`, `window`, `pattern`, `iterations`
+///   `other-rank`; and what of the command line it heeds: `sizes` (with `size_multiple_bytes`), `pairs`, `start`, `window`, `threads`, `pattern`, `iterations`
 /// * `sets`: the names in each set that -t takes as well
 #[must_use]
 pub fn list_json() -> serde_json::Value {
@@ -391,7 +398,7 @@ pub fn list_json() -> serde_json::Value {
             "ends_at": if kind.timing() == Timing::Local { "same-rank" } else { "other-rank" },
             "sizes": kind.has_size(), "size_multiple_bytes": if kind.sums() { 8 } else { 1 },
             "pairs": class.is_paired(), "start": class == Class::Collective,
-            "window": kind.has_window(), "pattern": kind == Kind::Pattern, "iterations": class == Class::Kernel,
+            "window": kind.has_window(), "threads": kind.has_threads(), "pattern": kind == Kind::Pattern, "iterations": class == Class::Kernel,
         })
     };
     let names =
@@ -533,6 +540,11 @@ mod tests {
         assert_eq!(
             (of("gather-each")["aliases"][0].as_str(), of("bcast")["aliases"][0].as_str()),
             (Some("gather"), None)
+        );
+        let threaded = text.lines().filter(|line| line.ends_with("; with --threads between threads, too")).count();
+        assert_eq!(
+            (threaded, of("stream")["threads"].as_bool(), of("send")["threads"].as_bool()),
+            (4, Some(true), Some(false))
         );
         assert!(text.contains("each rank's part (gather alone is the same)"), "{text}");
         assert_eq!(json["sets"]["kernels"], serde_json::json!(["farm", "bots", "fft", "jacobi"]));

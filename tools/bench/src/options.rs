@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 
 use crate::error::{BenchError, Result};
+use crate::machine::{Apart, MOST_THREADS};
 use crate::operation::{Kind, Operation};
 use crate::pattern::Pattern;
 use crate::serverload::ServerloadArgs;
@@ -35,6 +36,8 @@ const EXAMPLES: &str = "Examples:
                                                transport; then: weir report run1 run7
   mpiexec -n 4 weir bench -o run8 -t one-sided
                                                put, get, accumulate, fetch-and-op
+  mpiexec -n 2 weir bench -o run8 -t ping-pong,message-rate --threads 1,2,4
+                                               pairs of threads
   mpiexec -n 4 weir bench -o run9 --pattern halo.pattern
                                                messages of one's own
   weir bench serverload -o run9                a server and many clients over BMI
@@ -64,6 +67,12 @@ not tell (-); outliers are beyond --outlier-multiplier times the quantile --outl
 
 Pairs: one half of the ranks begins all exchanges, then the other half. A pair that is done goes on, untimed, until all are, so that every \
 sample is of the contention that its cell states.
+
+Threads: with --threads 4 each rank of a pair has four threads, one of them the rank's own, and thread 2 talks to thread 2 of the partner, by a communicator or a tag \
+of its own. All threads of a side begin together; one that is done goes on, untimed, until all threads of all pairs are. Each thread's times are samples: of four threads, repetition 6 is the \
+second one of thread 2 (6 modulo 4), and --reps counts the repetitions of all threads together. --threads 1 is one thread in a library that other threads might call, which has its price: the \
+operation without --threads is measured in a run without it, as all of a run is under one level of threads. A library that gives less than MPI_THREAD_MULTIPLE is refused; over Weir's own endpoints \
+there are no threads. Give each rank a processor for each thread, e.g. mpiexec -bind-to core:4, or with Open MPI --map-by slot:PE=4.
 
 Time: --time is shared equally among the cells; what a cell leaves, those after it may use. Time for which the machine stands still (a batch \
 that takes more than four times as long as others of its cell; the two longest such times), or that was spent on agreed starts which did not \
@@ -180,6 +189,13 @@ pub struct Args {
     /// Messages in a window of message-rate and stream
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub window: u32,
+    /// Between how many pairs of threads: each rank has so many, each with the same thread of the partner's; those of ping-pong, sendrecv, message-rate
+    /// and stream, see below. The MPI library is asked for MPI_THREAD_MULTIPLE
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)), conflicts_with = "bind", allow_negative_numbers = true)]
+    pub threads: Vec<u32>,
+    /// What tells the threads' messages apart: a communicator for each thread, or a tag for each in one communicator
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "communicator", requires = "threads")]
+    pub threads_by: Apart,
     /// Iterations, transforms or tasks in a repetition of a kernel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub iterations: Option<u32>,
@@ -304,6 +320,12 @@ impl Args {
         if operations.is_empty() {
             return Err(BenchError::Usage("no operation is named (weir bench --list shows all)".into()));
         }
+        if !self.threads.is_empty() && self.like.is_none() && !operations.iter().any(|op| op.kind.has_threads()) {
+            let all = Operation::all().into_iter().filter(|op| op.kind.has_threads());
+            let names: Vec<String> = all.map(|op| op.to_string()).collect();
+            let text = format!("--threads: nothing of -t is measured between threads; what is: {}", names.join(", "));
+            return Err(BenchError::Usage(text));
+        }
         let limits: [(&str, f64, f64, f64); 4] = [
             ("--time", self.time, 0.01, 1e7),
             ("--ci", self.ci.unwrap_or(1.0), 0.001, 100.0),
@@ -378,9 +400,35 @@ pub(crate) mod tests {
 
     #[test]
     fn a_number_below_zero_is_refused_as_a_number() {
-        for option in ["--reps", "--warm-up", "--keep", "--window", "--iterations", "--seed", "--ranks", "--launches"] {
+        for option in [
+            "--reps",
+            "--warm-up",
+            "--keep",
+            "--window",
+            "--threads",
+            "--iterations",
+            "--seed",
+            "--ranks",
+            "--launches",
+        ] {
             let error = Line::try_parse_from(["bench", option, "-1"]).err().unwrap().to_string();
             assert!(error.contains("invalid value '-1'") && !error.contains("tip"), "{error}");
+        }
+    }
+
+    #[test]
+    fn threads_are_asked_for_where_something_is_measured_between_them() {
+        let threads = |words: &[&str]| args(words).settings().map(|settings| settings.args.threads);
+        assert_eq!(threads(&["-t", "ping-pong,bcast", "--threads", "1,4"]).unwrap(), [1, 4]);
+        let error = threads(&["-t", "send,bcast", "--threads", "2"]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--threads: nothing of -t is measured between threads; what is: ping-pong, sendrecv, message-rate, stream"
+        );
+        for words in
+            [&["--threads", "0"][..], &["--threads", "257"], &["--threads", "2", "--bind"], &["--threads-by", "tag"]]
+        {
+            assert!(Line::try_parse_from(["bench"].iter().chain(words)).is_err(), "{words:?}");
         }
     }
 

@@ -10,10 +10,12 @@ use weir_distribution::{Configuration, Locality, Operation as Name, SizeMode, St
 use crate::error::{BenchError, Result};
 use crate::exchange::{Leg, Turn};
 use crate::kernels;
+use crate::machine::Apart;
 use crate::operation::{Class, Kind, Operation};
 use crate::options::{Settings, Where};
 use crate::pairing::{Layout, Pairing, Placement};
 use crate::pattern::Plan;
+use crate::threads::Threads;
 
 /// A cell to be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct Spec {
     pub count: u32,
     /// What each member does in a pattern of the user's own.
     pub pattern: Option<Arc<Plan>>,
+    /// Threads of each rank, if it is measured between them.
+    pub threads: Option<Threads>,
 }
 
 impl Spec {
@@ -46,8 +50,11 @@ impl Spec {
             (_, Class::Kernel) => Some(("iterations", self.count.to_string())),
             _ => self.pattern.as_ref().map(|pattern| ("pattern", pattern.label.clone())),
         };
-        let parameters: BTreeMap<String, String> =
-            parameter.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+        let threads = self.threads.map(|threads| ("threads", threads.count.to_string()));
+        // What is as it is by itself is not said.
+        let by = self.threads.filter(|threads| threads.apart == Apart::Tag).map(|_| ("threads_by", "tag".to_owned()));
+        let all = [parameter, threads, by].into_iter().flatten();
+        let parameters: BTreeMap<String, String> = all.map(|(name, value)| (name.to_owned(), value)).collect();
         Configuration {
             operation: Name::from(kind.name()),
             size_bytes: self.size,
@@ -264,6 +271,12 @@ fn paired(
         return Err(BenchError::Usage(text));
     }
     let sizes = sizes(settings, operation, ranks as u64)?;
+    let threads: Vec<Option<Threads>> = match settings.args.threads.as_slice() {
+        asked if operation.kind.has_threads() && !asked.is_empty() => {
+            asked.iter().map(|&count| Some(Threads { count, apart: settings.args.threads_by })).collect()
+        }
+        _ => vec![None],
+    };
     for pairing in pairings(settings, layout, placement)? {
         let most = pairing.pairs.len();
         let levels: Vec<usize> = match settings.args.pairs.as_slice() {
@@ -280,7 +293,7 @@ fn paired(
             }
             let pairs = pairing.pairs[..level].to_vec();
             for &size in &sizes {
-                cells.push(Spec {
+                cells.extend(threads.iter().map(|&threads| Spec {
                     operation,
                     size,
                     placement: placement.clone(),
@@ -289,7 +302,8 @@ fn paired(
                     start: StartSync::None,
                     count: settings.args.window,
                     pattern: None,
-                });
+                    threads,
+                }));
             }
         }
     }
@@ -365,6 +379,7 @@ fn collectives(
         start,
         count: 0,
         pattern: None,
+        threads: None,
     }));
     Ok(())
 }
@@ -387,6 +402,7 @@ fn kernel(
         start: StartSync::Barrier,
         count: settings.args.iterations.unwrap_or(kernels::default_iterations(operation.kind)),
         pattern: None,
+        threads: None,
     })
 }
 
@@ -414,6 +430,7 @@ fn pattern(
             start,
             count: 0,
             pattern: Some(Arc::new(plan)),
+            threads: None,
         });
     }
     Ok(())
@@ -465,6 +482,7 @@ pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes:
         let out = if cell.operation.kind == Kind::Farm { cell.size } else { out };
         // Unexpected messages are copied once more.
         let need = out.saturating_add(into.saturating_mul(2)).saturating_add(besides);
+        let need = need.saturating_mul(cell.threads.map_or(1, |threads| threads.count.into()));
         for (node, room) in rooms.iter().enumerate() {
             let Some(available) = room.available_bytes else { continue };
             let here = cell.active().iter().filter(|&&rank| layout.nodes[rank] == node).count() as u64;
@@ -528,6 +546,21 @@ mod tests {
     }
 
     #[test]
+    fn each_number_of_threads_is_a_cell_where_threads_are_heeded() {
+        let names = |words: &[&str]| -> Vec<(String, BTreeMap<String, String>)> {
+            let cells = plan(words, &[0, 1]).unwrap();
+            cells.iter().map(|c| (c.operation.to_string(), c.configuration().parameters)).collect()
+        };
+        let of = |pairs: &[(&str, &str)]| pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let asked = names(&["-t", "ping-pong,send", "-s", "8", "--threads", "1,3"]);
+        let expected =
+            [("ping-pong", of(&[("threads", "1")])), ("ping-pong", of(&[("threads", "3")])), ("send", of(&[]))];
+        assert_eq!(asked, expected.map(|(name, parameters)| (name.to_owned(), parameters)));
+        let asked = names(&["-t", "stream", "-s", "8", "--threads", "2", "--threads-by", "tag", "--window", "5"]);
+        assert_eq!(asked[0].1, of(&[("threads", "2"), ("threads_by", "tag"), ("window", "5")]));
+    }
+
+    #[test]
     fn inter_asked_for_is_inter_measured() {
         let localities = |words: &[&str], nodes: &[usize]| -> Vec<(Locality, Vec<(usize, usize)>)> {
             let cells = plan(words, nodes).unwrap();
@@ -588,6 +621,9 @@ mod tests {
         assert!(text.contains("needs about 48 GiB for 4 ranks on n, where 8192 MiB"), "{text}");
         assert!(check_memory(&cells, &layout, &room(100 << 30), u64::MAX).is_ok());
         assert!(check_memory(&cells, &layout, &room(100 << 30), 1 << 20).is_err());
+        let cells = plan(&["-t", "ping-pong", "-s", "1G", "--threads", "4"], &[0; 4]).unwrap();
+        let text = check_memory(&cells, &layout, &room(8 << 30), u64::MAX).unwrap_err().to_string();
+        assert!(text.contains("needs about 48 GiB for 4 ranks"), "{text}");
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct About {
     pub backend: String,
     /// The MPI library.
     pub mpi: Option<MpiInfo>,
+    /// What threads may do with it, as the format says it.
+    pub thread_level: Option<String>,
     /// Variables that steer libraries and transports.
     pub environment: std::collections::BTreeMap<String, String>,
     /// The command line.
@@ -234,6 +236,9 @@ fn whole<M: Machine>(m: &M, settings: &Settings) -> Result<(Settings, Vec<String
         let parsed = pattern::parse(&m.share(&text)?);
         settings.pattern = Some(Arc::new(parsed.map_err(|fault| BenchError::Usage(fault.of(file)))?));
     }
+    if let Some(why) = m.lacks_threads().filter(|_| !settings.args.threads.is_empty()) {
+        return Err(BenchError::Usage(format!("--threads: {why}")));
+    }
     let mut lacking = Vec::new();
     let why = |op: &crate::operation::Operation| Some(format!("{op} is not measured: {}", m.lacks(op.kind)?));
     settings.operations.retain(|op| {
@@ -313,7 +318,9 @@ fn head<M: Machine>(
     run.environment.clone_from(&about.environment);
     run.transport = transport(about);
     let open_mpi = about.mpi.as_ref().is_some_and(|mpi| mpi.abi.as_deref() == Some("open-mpi"));
-    let mut told = warnings::of_placement(facts, layout, open_mpi);
+    let threads = settings.args.threads.iter().max().map_or(1, |&most| most as usize);
+    let mut told = warnings::of_placement(facts, layout, threads, open_mpi);
+    told.extend(warnings::of_threads(facts, layout, threads, open_mpi));
     told.extend(warnings::of_clock(clock.worst_ns(), m.clock_source()));
     let launch = Launch {
         number: 0,
@@ -322,6 +329,7 @@ fn head<M: Machine>(
         placement: placement(facts, layout),
         clock: Some(clock_info(m.clock_source(), clock, &qualities)),
         overhead: Some(Overhead { clock_read_ns: Some(per_sample.p50_ns), per_sample }),
+        thread_level: about.thread_level.clone(),
         warnings: told,
     };
     Ok(Some((run, launch)))

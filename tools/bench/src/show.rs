@@ -153,11 +153,19 @@ pub fn name(c: &Configuration) -> String {
     if c.pairs > 0 {
         let _ = write!(text, ", {}", many(c.pairs as usize, "pair"));
     }
+    if threads(c) > 0 {
+        let _ = write!(text, " of {}", many(threads(c), "thread"));
+    }
     let _ = write!(text, ", {}x{}", c.nodes, c.ranks_per_node);
     if c.pairs > 0 {
         let _ = write!(text, " {}", place(c.locality));
     }
     text
+}
+
+/// Threads of each rank; none if it was not measured between threads.
+fn threads(c: &Configuration) -> usize {
+    c.parameters.get("threads").and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 fn place(locality: Locality) -> &'static str {
@@ -194,25 +202,33 @@ pub fn tables(run: &Run, launch: u32) -> String {
     let mut groups: BTreeMap<Heading, Vec<&Cell>> = BTreeMap::new();
     for cell in run.cells.iter().filter(|cell| cell.launch == launch) {
         let c = &cell.configuration;
-        groups.entry((c.label(), c.nodes, c.ranks_per_node, c.locality, c.start)).or_default().push(cell);
+        let by = c.parameters.get("threads_by").map_or_else(String::new, |by| format!(", threads by {by}"));
+        groups.entry((c.label() + &by, c.nodes, c.ranks_per_node, c.locality, c.start)).or_default().push(cell);
     }
     let step_ns = step_ns(run);
     let mut text = String::new();
     for ((label, n, p, locality, start), mut cells) in groups {
-        cells.sort_by_key(|cell| (cell.configuration.pairs, cell.configuration.size_bytes));
+        cells.sort_by_key(|cell| {
+            let c = &cell.configuration;
+            (c.pairs, threads(c), c.size_bytes)
+        });
         let start = match start {
             StartSync::None => "",
             StartSync::Barrier => ", begun by a barrier",
             StartSync::Window => ", begun by the clock",
         };
         let _ = writeln!(text, "\n{label}, {n}x{p} {}{start} (us)", place(locality));
-        let more =
-            More { span: cells.iter().any(|c| c.span.is_some()), rate: cells.iter().any(|c| c.bandwidth.is_some()) };
+        let more = More {
+            threads: cells.iter().any(|c| threads(&c.configuration) > 0),
+            span: cells.iter().any(|c| c.span.is_some()),
+            rate: cells.iter().any(|c| c.bandwidth.is_some()),
+        };
         let _ = writeln!(
             text,
-            "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}",
+            "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}",
             "bytes",
             "pairs",
+            if more.threads { " threads" } else { "" },
             "samples",
             "min",
             "median",
@@ -300,6 +316,8 @@ fn half_width_ns(c: &Configuration, s: &SummaryRecord, step_ns: f64) -> Option<f
 /// Columns that some operations have.
 #[derive(Clone, Copy)]
 struct More {
+    /// Threads of each rank.
+    threads: bool,
     /// The median of the spans.
     span: bool,
     /// The median of the bandwidth.
@@ -319,9 +337,10 @@ fn row(cell: &Cell, step_ns: f64, more: More, text: &mut String) {
     let rate = cell.bandwidth.map_or_else(|| "-".into(), |b| format!("{:.1}", b.p50_bytes_per_s / 1e6));
     let _ = writeln!(
         text,
-        "{:>10} {:>6} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}",
+        "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}",
         c.size_bytes,
         if c.pairs > 0 { c.pairs.to_string() } else { "-".into() },
+        if more.threads { format!(" {:>7}", threads(c)) } else { String::new() },
         summary.map_or(0, |s| s.count),
         of(&|s| Some(s.min_ns)),
         of(&|s| Some(s.p50_ns)),
@@ -519,6 +538,21 @@ mod tests {
             row_of(cell, None)[7].clone()
         };
         assert_eq!((p99(99).as_str(), p99(100).as_str()), ("-", "7.000"));
+    }
+
+    #[test]
+    fn threads_have_a_column_where_there_are_any() {
+        let mut run = Run::new("m");
+        for (id, threads) in [(0, "16"), (1, "2")] {
+            let mut pair = Configuration::pair("ping-pong", 8);
+            pair.parameters = [("threads", threads), ("threads_by", "tag")].map(|(n, v)| (n.into(), v.into())).into();
+            run.cells.push(Cell::new(id, 0, pair));
+        }
+        let text = tables(&run, 0);
+        let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace().collect::<Vec<_>>();
+        assert_eq!(words(1).join(" "), "ping-pong, threads by tag, 2x1 between nodes (us)");
+        assert_eq!((words(2)[2], &words(3)[..4], words(4)[2]), ("threads", &["8", "1", "2", "0"][..], "16"));
+        assert_eq!(name(&run.cells[1].configuration), "ping-pong 8 B, 1 pair of 2 threads, 2x1 between nodes");
     }
 
     #[test]

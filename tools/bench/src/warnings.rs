@@ -56,9 +56,9 @@ pub fn is_crowded(facts: &[Facts], layout: &Layout) -> bool {
         .any(|here| here.len() > usable(facts, &here) || stacked(facts, &here).is_some())
 }
 
-/// About how the ranks were placed, and their nodes. `family` is the launcher's MPI, if known.
+/// About how the ranks were placed, and their nodes, where a rank has so many threads at most.
 #[must_use]
-pub fn of_placement(facts: &[Facts], layout: &Layout, open_mpi: bool) -> Vec<Warning> {
+pub fn of_placement(facts: &[Facts], layout: &Layout, threads: usize, open_mpi: bool) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let pin = if open_mpi {
         "mpiexec --bind-to core ..., or weir bench --bind"
@@ -71,7 +71,8 @@ pub fn of_placement(facts: &[Facts], layout: &Layout, open_mpi: bool) -> Vec<War
         here.len() <= usable(facts, &here)
     };
     let loose: Vec<usize> = (0..facts.len()).filter(|&r| facts[r].processors.len() > 1 && has_room(r)).collect();
-    if !loose.is_empty() {
+    // Threads of one rank are not to be kept on one.
+    if !loose.is_empty() && threads <= 1 {
         let ranks = if loose.len() == 1 { "rank" } else { "ranks" };
         let text = format!("{ranks} {} may move between processors, which shows in the tails", list(&loose));
         warnings.push(warning("unpinned-ranks", text, pin));
@@ -102,6 +103,39 @@ pub fn of_placement(facts: &[Facts], layout: &Layout, open_mpi: bool) -> Vec<War
         }
     }
     warnings
+}
+
+/// About pairs of threads, the most of which a rank has: whether each has a processor.
+#[must_use]
+pub fn of_threads(facts: &[Facts], layout: &Layout, threads: usize, open_mpi: bool) -> Option<Warning> {
+    let short = |rank: &usize| (1..threads).contains(&facts[*rank].processors.len());
+    let tight: Vec<usize> = (0..facts.len()).filter(short).collect();
+    let advice = match open_mpi {
+        true => format!("mpiexec --map-by slot:PE={threads} --bind-to core ..., or fewer threads"),
+        false => format!("mpiexec -bind-to core:{threads} ..., or fewer threads"),
+    };
+    if let Some(&one) = tight.first() {
+        let text = format!(
+            "{} {} may use {} for {threads} threads: what is measured is the scheduler",
+            if tight.len() == 1 { "rank" } else { "ranks" },
+            list(&tight),
+            plan::many(facts[one].processors.len(), "processor"),
+        );
+        return Some(warning("oversubscribed", text, &advice));
+    }
+    let crowded = (0..layout.count()).map(|node| ranks_of(layout, node)).find_map(|here| {
+        let usable = usable(facts, &here);
+        // Where even the ranks are too many, that is told already.
+        (threads > 1 && here.len() <= usable && here.len() * threads > usable).then_some((here, usable))
+    });
+    crowded.map(|(here, usable)| {
+        let name = here.first().map_or("", |&rank| facts[rank].node.name.as_str());
+        let text = format!(
+            "{name} has {usable} processors for {} of {threads} threads each: what is measured is the scheduler",
+            plan::many(here.len(), "rank")
+        );
+        warning("oversubscribed", text, "fewer threads, or fewer ranks on each node")
+    })
 }
 
 /// About the clocks.
@@ -230,7 +264,7 @@ mod tests {
 
     fn codes(facts: &[Facts]) -> Vec<String> {
         let layout = Layout { nodes: vec![0; facts.len()] };
-        of_placement(facts, &layout, false).into_iter().map(|w| w.code).collect()
+        of_placement(facts, &layout, 1, false).into_iter().map(|w| w.code).collect()
     }
 
     #[test]
@@ -246,9 +280,25 @@ mod tests {
     fn to_keep_ranks_on_processors_is_advised_only_where_there_are_enough() {
         assert_eq!(codes(&vec![facts(&[0, 1], 2, None); 4]), ["oversubscribed"]);
         let layout = Layout { nodes: vec![0, 0, 0, 1] };
-        let told = of_placement(&vec![facts(&[0, 1], 2, None); 4], &layout, false);
+        let told = of_placement(&vec![facts(&[0, 1], 2, None); 4], &layout, 1, false);
         assert_eq!(told.iter().map(|w| w.code.as_str()).collect::<Vec<_>>(), ["unpinned-ranks", "oversubscribed"]);
         assert!(told[0].message.starts_with("rank 3 may move"), "{}", told[0].message);
+    }
+
+    #[test]
+    fn threads_are_counted_against_processors() {
+        let layout = Layout { nodes: vec![0, 0] };
+        let told = |facts: &[Facts], threads| of_threads(facts, &layout, threads, false).map(|w| w.message);
+        let four = [0, 1, 2, 3].map(|n| n + 1);
+        let wide = vec![facts(&four, 4, None); 2];
+        assert_eq!((told(&wide, 1), told(&wide, 2)), (None, None));
+        let expected = "n has 4 processors for 2 ranks of 3 threads each: what is measured is the scheduler";
+        assert_eq!(told(&wide, 3).as_deref(), Some(expected));
+        let pinned = [facts(&[0], 4, None), facts(&[1, 2], 4, None)];
+        let expected = "rank 0 may use 1 processor for 2 threads: what is measured is the scheduler";
+        assert_eq!((told(&pinned, 1), told(&pinned, 2).as_deref()), (None, Some(expected)));
+        let of_placement = of_placement(&wide, &layout, 2, false);
+        assert!(of_placement.is_empty(), "threads are not to be kept on one processor: {of_placement:?}");
     }
 
     #[test]

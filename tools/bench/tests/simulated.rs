@@ -229,6 +229,95 @@ fn contention_shows_at_the_levels_it_was_planted_at() {
     assert!(together > 2.5 * alone, "{together} against {alone}");
 }
 
+/// The mean of what is above `floor`.
+fn mean_above(values: &[f64], floor: f64) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64 - floor
+}
+
+#[test]
+fn each_threads_times_are_its_own_and_stand_where_its_number_says() {
+    // A message of thread t takes 3 us more for each t.
+    let model = Model { shape: Shape::Exponential(200.0), thread_ns: 3000.0, byte_ns: 0.0, ..Model::plain(4) };
+    // Where a sample is of a message there and its answer, both are the thread's; two windows of a stream share such a round.
+    for (operation, ways) in [("ping-pong", 1.0), ("sendrecv", 1.0), ("message-rate", 2.0), ("stream", 1.0)] {
+        let line = format!("-t {operation} -s 8 --reps 1203 --warm-up 0 --window 1 --threads 4 --locality inter");
+        let (run, samples) = bench_and_read(&model, &line);
+        let configuration = &run.cells[0].configuration;
+        assert_eq!(configuration.parameters["threads"], "4", "{operation}");
+        assert_eq!(samples[0].len(), 4 * 1203, "{operation}: one for each rank and repetition");
+        let of = |thread: u32| -> Vec<f64> {
+            let own = samples[0].iter().filter(|s| s.repetition % 4 == thread && s.counts());
+            own.map(|s| s.duration_ns).collect()
+        };
+        let first = mean_above(&of(0), 0.0);
+        for thread in 1..4 {
+            let (values, planted) = (of(thread), 3000.0 * f64::from(thread));
+            assert!(values.len() > 1190, "{operation}, thread {thread}: {} samples", values.len());
+            let more = mean_above(&values, first);
+            assert!((more - ways * planted).abs() < 150.0, "{operation}, thread {thread}: {more} of {planted}");
+        }
+    }
+}
+
+#[test]
+fn threads_are_under_way_together_until_the_last_is_done() {
+    // What varies grows with each other message under way: of four pairs of threads one message each, of which the fastest threads, done first, go on.
+    let model = Model { shape: Shape::Exponential(1000.0), contention: 1.0, thread_ns: 2000.0, ..Model::plain(2) };
+    let (run, samples) = bench_and_read(&model, "-t ping-pong -s 0 --reps 4000 --warm-up 0 --threads 1,4");
+    let above = |threads: &str, thread: u32, of: u32| {
+        let place = run.cells.iter().position(|c| c.configuration.parameters["threads"] == threads).unwrap();
+        let own = samples[place].iter().filter(|s| s.repetition % of == thread);
+        let own: Vec<f64> = own.map(|s| s.duration_ns).collect();
+        mean_above(&own, 10_005.0 + 2000.0 * f64::from(thread))
+    };
+    let (alone, slowest) = (above("1", 0, 1), above("4", 3, 4));
+    assert!((900.0..1100.0).contains(&alone), "{alone}");
+    assert!(slowest > 3.0 * alone, "{slowest} against {alone}");
+}
+
+#[test]
+fn threads_of_several_pairs_end_together_and_each_number_is_a_cell() {
+    let model =
+        Model { nodes: vec![0, 0, 0, 1], shape: Shape::Exponential(1000.0), contention: 1.0, ..Model::plain(4) };
+    let line = "-t ping-pong,stream -s 64 --reps 500 --threads 1,3 --threads-by tag";
+    let (run, samples) = bench_and_read(&model, line);
+    let threads = |cell: &Cell| cell.configuration.parameters["threads"].clone();
+    for count in ["1", "3"] {
+        assert_eq!(
+            run.cells.iter().filter(|cell| threads(cell) == count).count(),
+            4,
+            "two operations, within and mixed"
+        );
+    }
+    assert!(run.cells.iter().all(|cell| cell.configuration.parameters["threads_by"] == "tag"));
+    for (cell, samples) in run.cells.iter().zip(&samples) {
+        assert_eq!(cell.repetitions - cell.warm_up, 500);
+        assert!(samples.iter().all(|s| s.duration_ns > 0.0 && s.duration_ns < 1e6), "{:?}", cell.configuration);
+    }
+    let same = |line: &str| bench(&model, line).run.cells.iter().map(|c| c.summary.clone()).collect::<Vec<_>>();
+    let line = "-t ping-pong -s 64 --reps 300 --seed 3 --threads 3";
+    assert_eq!(same(line), same(line), "the same seed gives the same run");
+}
+
+#[test]
+fn a_machine_without_threads_refuses_them_at_every_rank_before_it_measures() {
+    let model = Model { no_threads: true, ..Model::plain(2) };
+    let all = bench_with(&model, "-t ping-pong,bcast --threads 2", || Box::new(Silent), &AtomicBool::new(false));
+    for one in all {
+        let error = one.map(|_| ()).unwrap_err();
+        assert!(matches!(&error, BenchError::Usage(_)));
+        assert_eq!(error.to_string(), "--threads: this machine has one thread for each rank");
+    }
+}
+
+#[test]
+fn a_rank_that_dies_takes_the_threads_of_its_partner_with_it() {
+    let model = Model { death: Some((1, 40e6)), ..Model::plain(2) };
+    let line = "-t ping-pong -s 8 --reps 100000 --threads 3";
+    let all = bench_with(&model, line, || Box::new(Silent), &AtomicBool::new(false));
+    assert!(all.iter().all(Result::is_err), "nobody hangs, and nobody has a result");
+}
+
 #[test]
 fn pairs_that_are_done_early_go_on_until_all_are() {
     // One pair within a node, ten times as fast as the other one between nodes.

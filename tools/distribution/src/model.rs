@@ -129,6 +129,9 @@ pub struct Launch {
     /// What the harness itself adds to a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead: Option<Overhead>,
+    /// What threads might do with MPI: `single`, `funneled`, `serialized`, `multiple`. Open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_level: Option<String>,
     /// Warnings about this launch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,

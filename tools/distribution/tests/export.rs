@@ -97,6 +97,79 @@ fn classic_files_follow_the_variables() {
     compare(&classic::write(&reader, &dir.path().join("out"), &options.unwrap()).unwrap(), "classic-variables");
 }
 
+/// A run of two launches with what some operations record besides: spans, bandwidths.
+fn with_spans_and_bandwidths() -> (tempfile::TempDir, Reader) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(dir.path().join("run"), Run::new("perseus"), Existing::Refuse).unwrap();
+    for (number, slower) in [(0, 1.0), (1, 1.5)] {
+        writer.begin_launch(Launch { number, ..Launch::default() }).unwrap();
+        let summary = |p50_ns: f64| SummaryRecord {
+            count: 40,
+            min_ns: 0.5 * p50_ns,
+            p1_ns: 0.5 * p50_ns,
+            p25_ns: 0.75 * p50_ns,
+            p50_ns,
+            p75_ns: 1.25 * p50_ns,
+            p99_ns: 2.0 * p50_ns,
+            p999_ns: 3.0 * p50_ns,
+            max_ns: 3.0 * p50_ns,
+            mean_ns: 1.125 * p50_ns,
+            stddev_ns: 0.25 * p50_ns,
+            median_low_ns: Some(0.9375 * p50_ns),
+            median_high_ns: Some(1.0625 * p50_ns),
+            ..SummaryRecord::default()
+        };
+        for size in [8, 64] {
+            let bcast = Configuration { pairs: 0, ..Configuration::pair("bcast", size) };
+            let span = Skew { summary: summary(slower * (5000 + size) as f64), histogram: None };
+            let cell = Cell { span: Some(span), summary: Some(summary(2000.0)), ..Cell::new(0, number, bcast) };
+            writer.write_record(cell).unwrap();
+            let p50 = 1e9 / slower;
+            let bandwidth = Bandwidth {
+                bytes: size as f64,
+                p1_bytes_per_s: 0.5 * p50,
+                p50_bytes_per_s: p50,
+                p99_bytes_per_s: 2.0 * p50,
+                mean_bytes_per_s: 0.75 * p50,
+            };
+            let cell = Cell::new(0, number, Configuration::pair("stream", size));
+            writer.write_record(Cell { bandwidth: Some(bandwidth), summary: Some(summary(8.0)), ..cell }).unwrap();
+        }
+    }
+    writer.finish(State::Complete).unwrap();
+    let reader = Reader::open(dir.path().join("run")).unwrap();
+    (dir, reader)
+}
+
+#[test]
+fn spans_and_bandwidths_stand_behind_the_other_columns_of_csv() {
+    let (dir, reader) = with_spans_and_bandwidths();
+    let made = csv::write(&reader, &dir.path().join("out"), csv::Layout::CellsOnly, csv::Packing::Plain).unwrap();
+    compare(&made, "csv-besides");
+    let text = fs::read_to_string(&made[0]).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let place = |name: &str| rows[0].iter().position(|column| *column == name).unwrap();
+    let (span, rate, before) = (place("span_p50_ns"), place("bandwidth_p50_bytes_per_s"), place("clock_error_ns"));
+    assert!(before < span && span < rate && rows.iter().all(|row| row.len() == rows[0].len()));
+    assert_eq!((rows[1][span], rows[1][rate], rows[2][span], rows[2][rate]), ("5008", "", "", "1000000000"));
+}
+
+#[test]
+fn spans_and_bandwidths_have_classic_files_of_their_own() {
+    let (dir, reader) = with_spans_and_bandwidths();
+    let made = classic::write(&reader, &dir.path().join("out"), &classic::Options::default()).unwrap();
+    let endings = |part: &str| {
+        let of = made.iter().filter(|file| file.to_string_lossy().contains(part));
+        of.filter_map(|file| file.extension()?.to_str()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let five = ["summary", "histograms", "outliers", "subsamples", "gnu"];
+    assert_eq!(endings("bcast"), [&five[..], &["span"]].concat());
+    assert_eq!(endings("stream"), [&five[..], &["bandwidth"]].concat());
+    let more: Vec<PathBuf> =
+        made.into_iter().filter(|file| file.extension().is_some_and(|e| e == "span" || e == "bandwidth")).collect();
+    compare(&more, "classic-besides");
+}
+
 /// A run of two launches whose recorded boundaries are not what the quantile of the pooled samples would give.
 fn with_recorded_outliers() -> (tempfile::TempDir, Reader) {
     let dir = tempfile::tempdir().unwrap();

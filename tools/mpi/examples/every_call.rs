@@ -1,13 +1,13 @@
 //! Makes every call of the crate and checks what it does: the test of an MPI, and of this crate under it.
 //!
 //! `mpiexec -n 3 every_call` ends with a line of JSON from rank 0, or with the first thing that is wrong. With an argument it
-//! ends in another way: `abort` by MPI_Abort on the last rank, `leave` by the last rank ending in the middle, and `which`
-//! only says which MPI it is.
+//! ends in another way: `abort` by MPI_Abort on the last rank, `leave` by the last rank ending in the middle; `which` only says
+//! which MPI it is, and `threads` has several threads of each rank call MPI at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use weir_mpi::{Abi, Access, Blocks, Communicator, Error, Mpi, Reduction, Requests, Source, Tag};
+use weir_mpi::{Abi, Access, Blocks, Communicator, Error, Level, Mpi, Reduction, Requests, Source, Tag, ThreadWork};
 
 /// What is wrong, and where.
 #[derive(Debug)]
@@ -44,10 +44,12 @@ fn main() -> ExitCode {
 }
 
 fn run(mode: Option<&str>) -> Checked {
-    let mpi = Mpi::load()?;
+    let level = if mode == Some("threads") { Level::Multiple } else { Level::Funneled };
+    let mpi = Mpi::load_at(&weir_job::Env::from_process(), None, level)?;
     let world = mpi.world()?;
     match mode {
         Some("which") => {}
+        Some("threads") => threads(&mpi, &world)?,
         Some(way @ ("abort" | "leave")) => return end_early(&mpi, &world, way),
         Some(other) => return Err(Wrong(format!("no such way to run: {other}"))),
         None => every_call(&mpi, &world)?,
@@ -79,6 +81,50 @@ fn end_early(mpi: &Mpi, world: &Communicator, way: &str) -> Checked {
     }
     world.receive(&mut [0], last, 1)?;
     Err(Wrong("a message that nobody sent".into()))
+}
+
+/// Exchanges of threads, each with the same thread of the neighbours.
+struct Ring;
+
+impl ThreadWork for Ring {
+    type Seat = i32;
+    type Out = Checked;
+
+    fn run(&self, group: &Communicator, requests: &mut Requests, thread: i32) -> Checked {
+        let (next, before) = ring(group);
+        for round in 0..200 {
+            let length = [0, 8, 3000, 70_000][round % 4];
+            let (mine, theirs) = (content(group.rank() + round, length), content(before + round, length));
+            let mine: Vec<u8> = mine.iter().map(|byte| byte ^ thread as u8).collect();
+            let mut inbox = vec![0; length];
+            if round % 3 == 0 {
+                let status = group.send_receive((&mine, next, thread), (&mut inbox, before.into(), thread.into()))?;
+                check!(status.tag() == thread);
+            } else {
+                requests.scope(|scope| -> Checked {
+                    let _ = scope.receive(group, &mut inbox, before, thread)?;
+                    let _ = scope.send(group, &mine, next, thread)?;
+                    Ok(scope.wait_all()?)
+                })?;
+            }
+            check!(inbox.iter().zip(&theirs).all(|(is, sent)| *is == sent ^ thread as u8));
+        }
+        Ok(())
+    }
+}
+
+/// Threads with a communicator each, and with one for all, told apart by their tags.
+fn threads(mpi: &Mpi, world: &Communicator) -> Checked {
+    check!(mpi.level() == Level::Multiple);
+    let own: Vec<Communicator> = (0..4).map(|_| world.duplicate()).collect::<Result<_, _>>()?;
+    for communicators in [own.iter().collect::<Vec<_>>(), vec![world; 4]] {
+        let own = |group: &Communicator, requests: &mut Requests| Ring.run(group, requests, 0);
+        for result in mpi.threads(&Ring, &communicators, 2, (1..4).collect(), own)? {
+            result?;
+        }
+        world.barrier()?;
+    }
+    Ok(())
 }
 
 fn every_call(mpi: &Mpi, world: &Communicator) -> Checked {

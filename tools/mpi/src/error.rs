@@ -33,6 +33,14 @@ pub enum Error {
     /// The launcher started several processes, but MPI took each for a job of its own.
     #[error("{0}")]
     Singleton(String),
+    /// Several threads were to call MPI at once, and the library does not allow it.
+    #[error("several threads at once need MPI_THREAD_MULTIPLE, and {library} gives {given}")]
+    Threads {
+        /// What the library says it is.
+        library: String,
+        /// What it gives.
+        given: crate::Level,
+    },
     /// A process can initialise MPI once.
     #[error("MPI was already initialised by this process")]
     AlreadyLoaded,

@@ -21,6 +21,7 @@
 //! * [`Mpi`], [`Communicator`], [`Requests`]: the calls. A call costs what MPI's does and a few nanoseconds: the functions are
 //!   resolved once, nothing is allocated, and which ABI it is costs a branch that always goes one way.
 //! * [`Window`], [`Persistent`]: memory of other ranks, and exchanges that are set up once.
+//! * [`Mpi::threads`]: several threads at once, where the library gives [`Level::Multiple`].
 //! * [`ended`]: a launcher and its processes, ended in time.
 //! * [`elf`]: what a program or library says it needs and is.
 //!
@@ -33,11 +34,15 @@ pub mod elf;
 mod error;
 pub mod find;
 mod launched;
+mod level;
 mod message;
 mod sys;
 
 pub use error::Error;
 pub use launched::ended;
+pub use level::Level;
 pub use message::{Reduction, Source, Tag};
 pub use sys::abi::Abi;
-pub use sys::{Access, Blocks, Communicator, Mpi, Persistent, Request, Requests, Scope, Status, Window, load_only};
+pub use sys::{
+    Access, Blocks, Communicator, Mpi, Persistent, Request, Requests, Scope, Status, ThreadWork, Window, load_only,
+};

@@ -16,7 +16,7 @@ pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
     let mut notices: Vec<String> = Vec::new();
     let mut cells = Vec::new();
     for cell in &reader.run().cells {
-        if !is_of_use(&cell.configuration.operation, wishes) {
+        if !is_of_use(&cell.configuration.operation, wishes) || is_between_threads(cell) {
             continue;
         }
         match distribution(&reader, cell) {
@@ -59,6 +59,11 @@ fn is_of_use(operation: &Operation, wishes: &Wishes) -> bool {
     let name = operation.as_str();
     matches!(name, "isend" | "send" | "ping-pong" | "isendlocal")
         || weir_predict::machine::operation_of(name).is_some_and(|op| wishes.measured.contains(&op))
+}
+
+/// Whether a cell is of several threads of each rank (format 3.5): its messages are not those of processes, which have one.
+fn is_between_threads(cell: &Cell) -> bool {
+    cell.configuration.parameters.contains_key("threads")
 }
 
 fn as_cell(cell: &Cell, times: Quantiles) -> weir_predict::Cell {

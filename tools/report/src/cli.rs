@@ -80,7 +80,7 @@ pub enum ExportFormat {
     Csv,
     /// cells.csv, and a file of samples for each cell
     CsvPerCell,
-    /// The five text files of MPIBench: summary, histograms, outliers, subsamples, gnu
+    /// The five text files of MPIBench: summary, histograms, outliers, subsamples, gnu; and span and bandwidth where a run has them
     Classic,
 }
 
@@ -89,8 +89,11 @@ pub enum ExportFormat {
 #[command(after_help = "Examples:
   weir export run1                            run1/export/cells.csv and samples.csv
   weir export run1 --gzip                     the same packed; --cells-only leaves out the samples
-  weir export run1 --format classic -o old    five text files for each table
+  weir export run1 --format classic -o old    five text files for each table, or six
   MPIBENCH_SUBSAMPLES=100 weir export run1 --format classic
+
+cells.csv has the span of collectives and the bandwidth of streams in its last columns; the classic files have them in ROOT.span
+and ROOT.bandwidth, a line for each launch.
 
 The classic files heed MPIBENCH_HIST_BIN, MPIBENCH_OUTLIER_PERCENTILE, MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER and
 MPIBENCH_SUBSAMPLES; without the two of outliers, they are those that weir bench found. Programs that read Parquet need no

@@ -21,32 +21,44 @@ pub struct Level {
     pub nodes: u32,
     /// Ranks on each.
     pub ranks_per_node: u32,
+    /// Threads of each rank, where it was measured between them; else 0.
+    pub threads: u32,
 }
+
+/// The parameter that is a level.
+const THREADS: &str = "threads";
 
 impl Level {
     /// That of a cell.
     #[must_use]
     pub fn of(configuration: &Configuration) -> Self {
         let Configuration { pairs, ranks, nodes, ranks_per_node, .. } = *configuration;
-        Self { pairs, ranks, nodes, ranks_per_node }
+        let threads = configuration.parameters.get(THREADS).and_then(|count| count.parse().ok()).unwrap_or(0);
+        Self { pairs, ranks, nodes, ranks_per_node, threads }
     }
 
-    /// `8 pairs, 4 × 4` for point-to-point operations, `4 × 2` (nodes by ranks on each) for collectives.
+    /// `8 pairs, 4 × 4` for point-to-point operations, `1 pair of 4 threads, 2 × 1` between threads, `4 × 2` (nodes by ranks on each) for collectives.
     #[must_use]
     pub fn label(&self) -> String {
         let placement = format!("{} × {}", self.nodes, self.ranks_per_node);
+        let threads = match self.threads {
+            0 => String::new(),
+            1 => " of 1 thread".to_owned(),
+            n => format!(" of {n} threads"),
+        };
         match self.pairs {
             0 => placement,
-            1 => format!("1 pair, {placement}"),
-            n => format!("{n} pairs, {placement}"),
+            1 => format!("1 pair{threads}, {placement}"),
+            n => format!("{n} pairs{threads}, {placement}"),
         }
     }
 
-    /// The same in few letters, for axes.
+    /// The same in few letters, for axes; `1·4` is one pair of four threads.
     #[must_use]
     pub fn short(&self) -> String {
         match self.pairs {
             0 => format!("{}×{}", self.nodes, self.ranks_per_node),
+            n if self.threads > 0 => format!("{n}·{} ({}×{})", self.threads, self.nodes, self.ranks_per_node),
             n => format!("{n} ({}×{})", self.nodes, self.ranks_per_node),
         }
     }
@@ -73,7 +85,7 @@ impl Key {
             operation: configuration.label(),
             locality: configuration.locality,
             start: configuration.start,
-            parameters: configuration.parameters.clone(),
+            parameters: configuration.parameters.clone().into_iter().filter(|(name, _)| name != THREADS).collect(),
         }
     }
 
@@ -92,7 +104,7 @@ impl Key {
         };
         let mut text = format!("{locality}, {start}");
         for (name, value) in &self.parameters {
-            text += &format!(", {name} {value}");
+            text += &format!(", {} {value}", name.replace('_', " "));
         }
         text
     }

@@ -11,7 +11,7 @@ use crate::warnings;
 ///
 /// * `machine`; `transport`: what carried its messages, as counted; `samples`: how many were read; `warnings`: all that the text has, each with `code`, `message`, `advice`
 /// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `points`, each with
-///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
+///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`, and between threads `threads`
 ///   * `launches`: how many measured it; `launch_medians_ns`: the median of each
 ///   * `summary`: as in the format, of one launch; of several (`summary_of` is `launches`, else `samples`) the medians of the launches'
 ///     quantiles, means and deviations, the least `min_ns`, the greatest `max_ns`, and from `median_low_ns` to `median_high_ns` what holds the
@@ -47,7 +47,13 @@ fn key_json(key: &crate::digest::Key) -> Value {
 }
 
 fn level_json(level: &Level) -> Value {
-    json!({"pairs": level.pairs, "ranks": level.ranks, "nodes": level.nodes, "ranks_per_node": level.ranks_per_node})
+    let mut all = json!({
+        "pairs": level.pairs, "ranks": level.ranks, "nodes": level.nodes, "ranks_per_node": level.ranks_per_node
+    });
+    if level.threads > 0 {
+        all["threads"] = level.threads.into();
+    }
+    all
 }
 
 fn profile_json(profile: &Profile) -> Value {
@@ -75,7 +81,7 @@ fn profile_json(profile: &Profile) -> Value {
 /// * `warnings`: all that the text has, each with `code`, `message`, `advice`, and `run`: which it is about, `first`, `second` or `both`; `null`
 ///   where it is about the comparison
 /// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `cells`, each with
-///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`
+///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`, and between threads `threads`
 ///   * `first_ns`, `second_ns`: what stands for a run: of one launch its median, of several (`first_launches`, `second_launches`) the
 ///     geometric mean of their medians (arithmetic where a median is not above 0)
 ///   * `ratio`: `second_ns` over `first_ns`, null where a centre is not above 0 or samples are too few; `ratio_low`, `ratio_high`: its 95 % interval,

@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_hostile_captions_do_nothing() {
-        let level = Level { pairs: 1, ranks: 2, nodes: 2, ranks_per_node: 1 };
+        let level = Level { pairs: 1, ranks: 2, nodes: 2, ranks_per_node: 1, threads: 0 };
         let table = Table {
             caption: "a<b>\u{1b}[31m".into(),
             head: vec![("size", Side::Right), ("verdict", Side::Left)],

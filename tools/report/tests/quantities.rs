@@ -253,3 +253,37 @@ fn a_damaged_histogram_of_a_span_is_told() {
     let found = weir_report::notes::damaged_histograms(&digest.run);
     assert!(found.len() == 1 && found[0].0 == "cells[0].span.histogram.hdr.v2_deflate_base64", "{found:?}");
 }
+
+#[test]
+fn pairs_of_threads_are_levels_of_their_operation_in_the_order_of_their_number() {
+    let threaded = |launch: u32, threads: u32, size: u64, p50_ns: f64| {
+        let mut cell = cell(launch, "ping-pong", size, 1, p50_ns);
+        cell.configuration.parameters.insert("threads".into(), threads.to_string());
+        cell
+    };
+    let all = |factor: f64| {
+        let sizes = [8, 64].into_iter();
+        sizes.flat_map(|size| [16, 2].map(|n| threaded(0, n, size, 1000.0 * f64::from(n) * factor))).collect::<Vec<_>>()
+    };
+    let digest = run(all(1.0));
+    assert_eq!((digest.profiles.len(), digest.profiles[0].key.parameters.len()), (1, 0));
+    let labels: Vec<String> = digest.profiles[0].levels.iter().map(|level| level.label()).collect();
+    assert_eq!(labels, ["1 pair of 2 threads, 2 × 1", "1 pair of 16 threads, 2 × 1"]);
+    let text = table(&digest, 0);
+    let (two, sixteen) = (text.find("1 pair of 2 threads").unwrap(), text.find("1 pair of 16 threads").unwrap());
+    assert!(two < sixteen && text[two..sixteen].contains("2.00 µs"), "{text}");
+    let points = &run_json(&digest)["operations"][0]["points"];
+    assert_eq!((points[0]["level"]["threads"].as_u64(), points[3]["level"]["threads"].as_u64()), (Some(2), Some(16)));
+    assert!(page::of_run(&digest).contains("1 pair of 16 threads"));
+    // A cell of ranks as a whole is no partner of one of threads.
+    let mut plain = all(2.0);
+    plain[0].configuration.parameters.clear();
+    let other = run(plain);
+    let compared = comparison_json(&digest, &other, &compare(&digest, &other));
+    let cells = compared["operations"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 3, "{cells:?}");
+    assert!(cells.iter().all(|cell| cell["level"]["threads"].as_u64().is_some()), "{cells:?}");
+    assert!(
+        run_json(&run(vec![cell(0, "send", 8, 1, 1.0)]))["operations"][0]["points"][0]["level"]["threads"].is_null()
+    );
+}

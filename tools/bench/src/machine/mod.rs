@@ -49,10 +49,73 @@ pub struct Again<'b> {
     pub tag: Tag,
 }
 
+/// Of a thread's pair, from here on: three tags each ([`of_thread`]).
+const TAG_THREADS: Tag = 64;
+
+/// The tag that stands for one of [`TAG_DATA`], [`TAG_ANSWER`] and [`TAG_MORE`] among the messages of a thread.
+#[must_use]
+pub fn of_thread(tag: Tag, thread: usize) -> Tag {
+    let place = match tag {
+        TAG_DATA => 0,
+        TAG_ANSWER => 1,
+        _ => 2,
+    };
+    TAG_THREADS + 3 * thread as Tag + place
+}
+
+/// Most threads of a rank: tags are [`Tag`]s, and MPIs know few thousand communicators.
+pub const MOST_THREADS: u32 = 256;
+
+/// What one thread of a rank can do: messages to and from one other rank, and looking at the clock.
+pub trait Messages {
+    /// This process's clock in ticks: never goes back, and no call before it in the program is still under way when it is read.
+    fn ticks(&self) -> u64;
+    /// The processor on which this thread runs now, if that is known.
+    fn processor(&self) -> Option<u32> {
+        None
+    }
+    /// Sends; returns when `data` may be used again.
+    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()>;
+    /// Receives exactly `into.len()` bytes from `from`.
+    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()>;
+    /// Sends and receives in one call.
+    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()>;
+    /// Begins `count` sends of the same data, then waits for all.
+    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()>;
+    /// Begins `count` receives of `into.len() / count` bytes each, then waits for all.
+    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()>;
+}
+
+/// What threads of a rank do at once: [`Machine::threads`].
+pub trait Work: Sync {
+    /// What one of them is given.
+    type Seat: Send;
+    /// What one of them leaves.
+    type Out: Send;
+
+    /// The work of one thread. The first, which is the rank's own, is given `look`, and may call it as often as it likes.
+    ///
+    /// # Errors
+    /// The machine's.
+    fn run<T: Messages>(&self, m: &T, seat: Self::Seat, look: Option<Look<'_>>) -> Result<Self::Out>;
+}
+
+/// Something that only the rank's own thread may look at.
+pub type Look<'a> = &'a mut dyn FnMut() -> Result<bool>;
+
+/// What tells the messages of a rank's threads apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Apart {
+    /// A communicator for each thread: a library may have a channel for each.
+    Communicator,
+    /// A tag for each, in one communicator.
+    Tag,
+}
+
 /// One rank's view of the machine.
 ///
 /// Buffers passed to a collective over `n` ranks hold `n` blocks of equal length where each rank has its own; block `i` belongs to the group's `i`-th member.
-pub trait Machine {
+pub trait Machine: Messages {
     /// Ranks that call a collective together.
     type Group;
     /// Lengths of blocks, one for each member of a group.
@@ -67,8 +130,6 @@ pub trait Machine {
     /// How many processes there are.
     fn size(&self) -> usize;
 
-    /// This process's clock in ticks: never goes back, and no call before it in the program is still under way when it is read.
-    fn ticks(&self) -> u64;
     /// Keeps the processor until the clock shows `until`; returns what it shows then.
     fn spin_until(&self, until: u64) -> u64 {
         loop {
@@ -79,17 +140,13 @@ pub trait Machine {
         }
     }
 
-    /// A reading of the node's own steady clock between two of [`Machine::ticks`], by which they are calibrated.
+    /// A reading of the node's own steady clock between two of [`Messages::ticks`], by which they are calibrated.
     fn tick_pair(&self) -> TickPair;
     /// Lets some time pass without the processor, ns.
     fn pause(&self, ns: u64);
     /// Reads the node's own steady clock instead of the counter from now on; false if there is no other, or it is read already.
     fn distrust_counter(&self) -> bool {
         false
-    }
-    /// The processor on which this thread runs now, if that is known.
-    fn processor(&self) -> Option<u32> {
-        None
     }
     /// Why this machine has no such operation, if it has none.
     fn lacks(&self, kind: Kind) -> Option<&'static str> {
@@ -103,24 +160,32 @@ pub trait Machine {
         u64::MAX
     }
 
-    /// Sends; returns when `data` may be used again.
-    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()>;
-    /// Receives exactly `into.len()` bytes from `from`.
-    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()>;
     /// Receives at most `into.len()` bytes from anybody; returns from whom.
     fn recv_any(&self, into: &mut [u8], tag: Tag) -> Result<usize>;
     /// Whether a message with this tag from `from` could be received at once.
     fn arrived(&self, from: usize, tag: Tag) -> Result<bool>;
     /// Begins a send without waiting, then waits until `data` may be used again.
     fn isend_wait(&self, data: &[u8], to: usize, tag: Tag) -> Result<()>;
-    /// Sends and receives in one call.
-    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()>;
     /// Begins a send to `peer`, receives from it, reads the clock, then waits for the send; returns the reading.
     fn duplex(&self, data: &[u8], into: &mut [u8], peer: usize, tag: Tag) -> Result<u64>;
-    /// Begins `count` sends of the same data, then waits for all.
-    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()>;
-    /// Begins `count` receives of `into.len() / count` bytes each, then waits for all.
-    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()>;
+
+    /// Why threads of a rank cannot send messages at once, if they cannot.
+    fn lacks_threads(&self) -> Option<String>;
+    /// Makes what so many threads of each rank need to tell their messages apart. Every rank of the machine calls it.
+    fn make_threads(&self, count: usize, apart: Apart) -> Result<()> {
+        let _ = (count, apart);
+        Ok(())
+    }
+    /// Runs `work` in one thread for each of `seats`, the first of which is this one; each has room for `window` messages at once.
+    /// If one fails the others cannot go on: the job is ended, or all fail.
+    fn threads<W: Work>(
+        &self,
+        work: &W,
+        seats: Vec<W::Seat>,
+        apart: Apart,
+        window: usize,
+        look: Look<'_>,
+    ) -> Result<Vec<W::Out>>;
 
     /// Begins all receives, one behind the other in `into`, and all sends, each from the beginning of `out`; waits for all.
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()>;

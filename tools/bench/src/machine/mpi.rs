@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 
 use weir_clock::TickPair;
-use weir_mpi::{Blocks, Communicator, Mpi, Persistent, Reduction, Requests, Source, Window};
+use weir_mpi::{Blocks, Communicator, Level, Mpi, Persistent, Reduction, Requests, Source, ThreadWork, Window};
 
-use super::{Machine, Tag};
+use super::{Apart, Look, Machine, Messages, Tag, Work};
 use crate::error::{BenchError, Result};
 use crate::exchange::{Access, Leg};
 use crate::sys::{affinity, carried, counter};
@@ -26,21 +26,31 @@ pub struct MpiMachine {
     world: Communicator,
     requests: RefCell<Requests>,
     source: Cell<counter::Source>,
+    /// Communicators of threads, those that were ever needed.
+    lines: RefCell<Vec<Communicator>>,
     /// The Weir provider, once the library has loaded it.
     provider: Cell<Option<carried::Provider>>,
 }
 
 impl MpiMachine {
-    /// Loads and initialises the launcher's MPI, or the one named.
+    /// Loads and initialises the launcher's MPI, or the one named, so that several threads may call it if they shall.
     ///
     /// # Errors
     /// [`BenchError::Machine`], with what `weir-mpi` says.
-    pub fn load(library: Option<&Path>) -> Result<MpiMachine> {
-        let mpi = Mpi::load_with(&weir_job::Env::from_process(), library)?;
+    pub fn load(library: Option<&Path>, threads: bool) -> Result<MpiMachine> {
+        let level = if threads { Level::Multiple } else { Level::Funneled };
+        let mpi = Mpi::load_at(&weir_job::Env::from_process(), library, level)?;
         let world = mpi.world()?;
         // A table as large as a window is made for those who need it.
         let requests = RefCell::new(mpi.requests(REQUESTS));
-        Ok(MpiMachine { mpi, world, requests, source: Cell::new(counter::Source::best()), provider: Cell::new(None) })
+        Ok(MpiMachine {
+            mpi,
+            world,
+            requests,
+            source: Cell::new(counter::Source::best()),
+            lines: RefCell::default(),
+            provider: Cell::new(None),
+        })
     }
 
     /// The library.
@@ -55,6 +65,7 @@ impl MpiMachine {
     /// MPI's.
     pub fn finish(self) -> Result<()> {
         drop(self.requests);
+        drop(self.lines);
         drop(self.world);
         Ok(self.mpi.finalize()?)
     }
@@ -62,6 +73,146 @@ impl MpiMachine {
 
 fn too_short() -> BenchError {
     BenchError::machine("MPI", "a buffer is shorter than its messages")
+}
+
+fn send_window(
+    via: &Communicator,
+    requests: &mut Requests,
+    data: &[u8],
+    count: usize,
+    (to, tag): (usize, Tag),
+) -> Result<()> {
+    requests.scope(|scope| {
+        for _ in 0..count {
+            let _ = scope.send(via, data, to, tag.into())?;
+        }
+        Ok(scope.wait_all()?)
+    })
+}
+
+fn recv_window(
+    via: &Communicator,
+    requests: &mut Requests,
+    into: &mut [u8],
+    count: usize,
+    (from, tag): (usize, Tag),
+) -> Result<()> {
+    let each = into.len() / count.max(1);
+    requests.scope(|scope| {
+        let mut rest = into;
+        for _ in 0..count {
+            let (one, others) = rest.split_at_mut(each);
+            let _ = scope.receive(via, one, from, i32::from(tag))?;
+            rest = others;
+        }
+        Ok(scope.wait_all()?)
+    })
+}
+
+/// One of a rank's threads.
+struct Thread<'a> {
+    line: &'a Communicator,
+    requests: RefCell<&'a mut Requests>,
+    source: counter::Source,
+}
+
+impl Messages for Thread<'_> {
+    #[inline(always)]
+    fn ticks(&self) -> u64 {
+        self.source.read()
+    }
+
+    fn processor(&self) -> Option<u32> {
+        affinity::current()
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
+        Ok(self.line.send(data, to, tag.into())?)
+    }
+
+    #[inline]
+    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        self.line.receive(into, from, i32::from(tag))?;
+        Ok(())
+    }
+
+    #[inline]
+    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        let tag = i32::from(tag);
+        self.line.send_receive((data, to, tag), (into, Source::Rank(from), tag.into()))?;
+        Ok(())
+    }
+
+    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
+        send_window(self.line, &mut self.requests.borrow_mut(), data, count, (to, tag))
+    }
+
+    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
+        recv_window(self.line, &mut self.requests.borrow_mut(), into, count, (from, tag))
+    }
+}
+
+/// The work of threads that may fail: then the job ends, as the others would wait for ever.
+struct Running<'w, W> {
+    work: &'w W,
+    source: counter::Source,
+}
+
+impl<W: Work> Running<'_, W> {
+    fn go(&self, line: &Communicator, requests: &mut Requests, seat: W::Seat, look: Option<Look<'_>>) -> W::Out {
+        let thread = Thread { line, requests: RefCell::new(requests), source: self.source };
+        self.work.run(&thread, seat, look).unwrap_or_else(|error| {
+            eprintln!("weir bench: rank {}: a thread: {error}", line.rank());
+            line.abort(1)
+        })
+    }
+}
+
+impl<W: Work> ThreadWork for Running<'_, W> {
+    type Seat = W::Seat;
+    type Out = W::Out;
+
+    fn run(&self, line: &Communicator, requests: &mut Requests, seat: W::Seat) -> W::Out {
+        self.go(line, requests, seat, None)
+    }
+}
+
+impl Messages for MpiMachine {
+    #[inline(always)]
+    fn ticks(&self) -> u64 {
+        self.source.get().read()
+    }
+
+    fn processor(&self) -> Option<u32> {
+        affinity::current()
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
+        Ok(self.world.send(data, to, tag.into())?)
+    }
+
+    #[inline]
+    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        self.world.receive(into, from, i32::from(tag))?;
+        Ok(())
+    }
+
+    #[inline]
+    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        let tag = i32::from(tag);
+        self.world.send_receive((data, to, tag), (into, Source::Rank(from), tag.into()))?;
+        Ok(())
+    }
+
+    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
+        send_window(&self.world, &mut self.requests.borrow_mut(), data, count, (to, tag))
+    }
+
+    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
+        recv_window(&self.world, &mut self.requests.borrow_mut(), into, count, (from, tag))
+    }
 }
 
 impl Machine for MpiMachine {
@@ -80,11 +231,6 @@ impl Machine for MpiMachine {
         self.world.size()
     }
 
-    #[inline(always)]
-    fn ticks(&self) -> u64 {
-        self.source.get().read()
-    }
-
     fn tick_pair(&self) -> TickPair {
         self.source.get().pair()
     }
@@ -101,23 +247,8 @@ impl Machine for MpiMachine {
         self.source.get().name()
     }
 
-    fn processor(&self) -> Option<u32> {
-        affinity::current()
-    }
-
     fn most_bytes(&self) -> u64 {
         i32::MAX as u64
-    }
-
-    #[inline]
-    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
-        Ok(self.world.send(data, to, tag.into())?)
-    }
-
-    #[inline]
-    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
-        self.world.receive(into, from, i32::from(tag))?;
-        Ok(())
     }
 
     fn recv_any(&self, into: &mut [u8], tag: Tag) -> Result<usize> {
@@ -138,13 +269,6 @@ impl Machine for MpiMachine {
     }
 
     #[inline]
-    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
-        let tag = i32::from(tag);
-        self.world.send_receive((data, to, tag), (into, Source::Rank(from), tag.into()))?;
-        Ok(())
-    }
-
-    #[inline]
     fn duplex(&self, data: &[u8], into: &mut [u8], peer: usize, tag: Tag) -> Result<u64> {
         self.requests.borrow_mut().scope(|scope| {
             let request = scope.send(&self.world, data, peer, tag.into())?;
@@ -155,27 +279,38 @@ impl Machine for MpiMachine {
         })
     }
 
-    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
-        self.requests.borrow_mut().scope(|scope| {
-            for _ in 0..count {
-                let _ = scope.send(&self.world, data, to, tag.into())?;
-            }
-            Ok(scope.wait_all()?)
-        })
+    fn lacks_threads(&self) -> Option<String> {
+        (self.mpi.level() < Level::Multiple).then(|| self.mpi.refuses_threads().to_string())
     }
 
-    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
-        let each = into.len() / count.max(1);
-        let tag = i32::from(tag);
-        self.requests.borrow_mut().scope(|scope| {
-            let mut rest = into;
-            for _ in 0..count {
-                let (one, others) = rest.split_at_mut(each);
-                let _ = scope.receive(&self.world, one, from, tag)?;
-                rest = others;
-            }
-            Ok(scope.wait_all()?)
-        })
+    fn make_threads(&self, count: usize, apart: Apart) -> Result<()> {
+        let mut lines = self.lines.borrow_mut();
+        while apart == Apart::Communicator && lines.len() < count {
+            lines.push(self.world.duplicate()?);
+        }
+        Ok(())
+    }
+
+    fn threads<W: Work>(
+        &self,
+        work: &W,
+        mut seats: Vec<W::Seat>,
+        apart: Apart,
+        window: usize,
+        look: Look<'_>,
+    ) -> Result<Vec<W::Out>> {
+        if seats.is_empty() {
+            return Ok(Vec::new());
+        }
+        let own = seats.remove(0);
+        let lines = self.lines.borrow();
+        let all: Vec<&Communicator> = match apart {
+            Apart::Communicator => lines.iter().collect(),
+            Apart::Tag => vec![&self.world; seats.len() + 1],
+        };
+        let running = Running { work, source: self.source.get() };
+        let first = |line: &Communicator, requests: &mut Requests| running.go(line, requests, own, Some(look));
+        Ok(self.mpi.threads(&running, &all, window + 1, seats, first)?)
     }
 
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {

@@ -9,7 +9,7 @@ use weir_clock::TickPair;
 use weir_engine::{EngineConfig, NAME_BYTES};
 
 use super::tree::{self, Members};
-use super::{Again, Machine, Tag};
+use super::{Again, Apart, Look, Machine, Messages, Tag, Work};
 use crate::error::{BenchError, Result};
 use crate::exchange::{Access, Leg};
 use crate::operation::Kind;
@@ -72,6 +72,45 @@ impl WeirMachine {
     }
 }
 
+impl Messages for WeirMachine {
+    #[inline(always)]
+    fn ticks(&self) -> u64 {
+        self.source.get().read()
+    }
+
+    #[inline]
+    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
+        self.port.run(Self::out(data, to), None, tag, || {})?;
+        Ok(())
+    }
+
+    #[inline]
+    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        self.port.run(None, Self::into(into, from), tag, || {})?;
+        Ok(())
+    }
+
+    #[inline]
+    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        self.port.run(Self::out(data, to), Self::into(into, from), tag, || {})?;
+        Ok(())
+    }
+
+    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
+        self.port.run(Some(Out { data, to, count }), None, tag, || {})?;
+        Ok(())
+    }
+
+    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
+        self.port.run(None, Some(In { into, from: Some(from), count, exact: true }), tag, || {})?;
+        Ok(())
+    }
+
+    fn processor(&self) -> Option<u32> {
+        affinity::current()
+    }
+}
+
 impl Machine for WeirMachine {
     type Group = Members;
     type Blocks = Vec<usize>;
@@ -84,11 +123,6 @@ impl Machine for WeirMachine {
 
     fn size(&self) -> usize {
         self.size
-    }
-
-    #[inline(always)]
-    fn ticks(&self) -> u64 {
-        self.source.get().read()
     }
 
     fn tick_pair(&self) -> TickPair {
@@ -107,18 +141,6 @@ impl Machine for WeirMachine {
         self.source.get().name()
     }
 
-    #[inline]
-    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
-        self.port.run(Self::out(data, to), None, tag, || {})?;
-        Ok(())
-    }
-
-    #[inline]
-    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
-        self.port.run(None, Self::into(into, from), tag, || {})?;
-        Ok(())
-    }
-
     fn recv_any(&self, into: &mut [u8], tag: Tag) -> Result<usize> {
         let receive = In { into, from: None, count: 1, exact: false };
         let from = self.port.run(None, Some(receive), tag, || {})?;
@@ -135,30 +157,10 @@ impl Machine for WeirMachine {
     }
 
     #[inline]
-    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
-        self.port.run(Self::out(data, to), Self::into(into, from), tag, || {})?;
-        Ok(())
-    }
-
-    #[inline]
     fn duplex(&self, data: &[u8], into: &mut [u8], peer: usize, tag: Tag) -> Result<u64> {
         let mut now = 0;
         self.port.run(Self::out(data, peer), Self::into(into, peer), tag, || now = self.ticks())?;
         Ok(now)
-    }
-
-    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
-        self.port.run(Some(Out { data, to, count }), None, tag, || {})?;
-        Ok(())
-    }
-
-    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
-        self.port.run(None, Some(In { into, from: Some(from), count, exact: true }), tag, || {})?;
-        Ok(())
-    }
-
-    fn processor(&self) -> Option<u32> {
-        affinity::current()
     }
 
     fn lacks(&self, kind: Kind) -> Option<&'static str> {
@@ -167,6 +169,14 @@ impl Machine for WeirMachine {
             Kind::Ibarrier | Kind::Iallreduce => Some("Weir's own endpoints have no non-blocking collectives"),
             _ => None,
         }
+    }
+
+    fn lacks_threads(&self) -> Option<String> {
+        Some("a rank over Weir's own endpoints has one thread here; measure pairs of threads over an MPI".into())
+    }
+
+    fn threads<W: Work>(&self, _: &W, _: Vec<W::Seat>, _: Apart, _: usize, _: Look<'_>) -> Result<Vec<W::Out>> {
+        Err(BenchError::machine("Weir", "a rank has one thread"))
     }
 
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {

@@ -1,4 +1,5 @@
-//! The five text files of MPIBench, `ROOT.{summary,histograms,outliers,subsamples,gnu}`, for each operation and placement.
+//! The five text files of MPIBench, `ROOT.{summary,histograms,outliers,subsamples,gnu}`, for each operation and placement, and
+//! beside them `ROOT.{span,bandwidth}` where a run records these.
 //!
 //! ROOT is `machine.NxP.operation.INIT-INCR-MAX`, e.g. `perseus.4x1.bcast.0-128-1024`; sizes that do not rise evenly give
 //! `INIT-xFACTOR-MAX` or `INIT-list-MAX`. Where runs differ in what ROOT does not say (locality, pairs, start, parameters), it
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Folder, plain};
 use crate::error::{Error, Result};
-use crate::model::{Configuration, Locality, Run, StartSync};
+use crate::model::{Cell, Configuration, Locality, Run, StartSync};
 use crate::reader::Reader;
 use series::Series;
 
@@ -84,8 +85,22 @@ pub fn write(reader: &Reader, dir: &Path, options: &Options) -> Result<Vec<PathB
         folder.file(&format!("{root}.outliers"), |out| text::outliers(&title, &series, options, out))?;
         folder.file(&format!("{root}.subsamples"), |out| text::subsamples(&title, &series, options, out))?;
         folder.file(&format!("{root}.gnu"), |out| text::gnuplot(&title, &root, &series, out))?;
+        let all: Vec<&Cell> = sizes.iter().flat_map(|(_, configuration)| of(reader.run(), configuration)).collect();
+        if all.iter().any(|cell| cell.span.is_some()) {
+            folder.file(&format!("{root}.span"), |out| text::span(&title, &all, out))?;
+        }
+        if all.iter().any(|cell| cell.bandwidth.is_some()) {
+            folder.file(&format!("{root}.bandwidth"), |out| text::bandwidth(&title, &all, out))?;
+        }
     }
     Ok(folder.made)
+}
+
+/// The cells of a configuration, by launch.
+fn of<'a>(run: &'a Run, configuration: &Configuration) -> Vec<&'a Cell> {
+    let mut cells: Vec<&Cell> = run.cells.iter().filter(|cell| cell.configuration == *configuration).collect();
+    cells.sort_by_key(|cell| cell.launch);
+    cells
 }
 
 fn title(run: &Run, c: &Configuration) -> String {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Folder, writing};
 use crate::error::Result;
-use crate::model::{Cell, Locality, Sample, SizeMode, StartSync};
+use crate::model::{Cell, Locality, Sample, SizeMode, StartSync, SummaryRecord};
 use crate::reader::Reader;
 
 /// How samples are laid out.
@@ -35,6 +35,10 @@ const CONFIGURATION: &str =
 const SAMPLE: &str = "rank,peer,repetition,start_ns,duration_ns,error_ns,flags";
 const SUMMARY: &str = "measured,count,min_ns,p1_ns,p25_ns,p50_ns,p75_ns,p99_ns,p999_ns,max_ns,mean_ns,stddev_ns,\
                        median_low_ns,median_high_ns,outlier_boundary_ns,outliers,clock_error_ns";
+/// What some operations have besides: behind all others, so that those keep their places.
+const BESIDES: &str = "span_count,span_min_ns,span_p1_ns,span_p25_ns,span_p50_ns,span_p75_ns,span_p99_ns,span_p999_ns,span_max_ns,\
+                       span_mean_ns,span_stddev_ns,span_median_low_ns,span_median_high_ns,bandwidth_bytes,\
+                       bandwidth_p1_bytes_per_s,bandwidth_p50_bytes_per_s,bandwidth_p99_bytes_per_s,bandwidth_mean_bytes_per_s";
 
 /// Writes a run as CSV into a folder; returns the files.
 ///
@@ -162,17 +166,36 @@ fn sample(s: &Sample, before: &str, out: &mut dyn Write) -> std::io::Result<()> 
 }
 
 fn cells(reader: &Reader, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "{CONFIGURATION},{SUMMARY}").map_err(writing)?;
+    writeln!(out, "{CONFIGURATION},{SUMMARY},{BESIDES}").map_err(writing)?;
     for cell in &reader.run().cells {
-        writeln!(out, "{}{}", configuration(cell), summary(cell)).map_err(writing)?;
+        writeln!(out, "{}{},{}", configuration(cell), summary(cell), besides(cell)).map_err(writing)?;
     }
     Ok(())
 }
 
 /// Fields of [`SUMMARY`]; empty where not known.
 fn summary(cell: &Cell) -> String {
-    let text = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
     let s = cell.summary.as_ref();
+    let boundary = text(cell.outliers.as_ref().map(|o| o.boundary_ns));
+    let outliers = whole(cell.outliers.as_ref().map(|o| o.count));
+    format!("{},{},{boundary},{outliers},{}", cell.measured, statistics(s), text(cell.clock_error_ns))
+}
+
+/// Fields of [`BESIDES`]; empty where not known.
+fn besides(cell: &Cell) -> String {
+    let b = cell.bandwidth.as_ref();
+    let numbers = [
+        b.map(|b| b.bytes),
+        b.map(|b| b.p1_bytes_per_s),
+        b.map(|b| b.p50_bytes_per_s),
+        b.map(|b| b.p99_bytes_per_s),
+        b.map(|b| b.mean_bytes_per_s),
+    ];
+    format!("{},{}", statistics(cell.span.as_ref().map(|span| &span.summary)), numbers.map(text).join(","))
+}
+
+/// Count, quantiles, mean and deviation, and the interval of the median.
+fn statistics(s: Option<&SummaryRecord>) -> String {
     let numbers = [
         s.map(|s| s.min_ns),
         s.map(|s| s.p1_ns),
@@ -186,11 +209,12 @@ fn summary(cell: &Cell) -> String {
         s.map(|s| s.stddev_ns),
         s.and_then(|s| s.median_low_ns),
         s.and_then(|s| s.median_high_ns),
-        cell.outliers.as_ref().map(|o| o.boundary_ns),
     ];
-    let count = whole(s.map(|s| s.count));
-    let outliers = whole(cell.outliers.as_ref().map(|o| o.count));
-    format!("{},{count},{},{outliers},{}", cell.measured, numbers.map(text).join(","), text(cell.clock_error_ns))
+    format!("{},{}", whole(s.map(|s| s.count)), numbers.map(text).join(","))
+}
+
+fn text(v: Option<f64>) -> String {
+    v.map_or(String::new(), |v| v.to_string())
 }
 
 fn whole(v: Option<impl Display>) -> String {

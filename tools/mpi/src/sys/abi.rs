@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::functions::Raw;
 use crate::error::Error;
+use crate::level::Level;
 
 /// How a library's functions are to be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +77,23 @@ pub fn recognise(library: &Path, soname: &str, symbols: &Symbols) -> Result<Abi,
     }
 }
 
+/// `MPI_THREAD_SINGLE` to `MPI_THREAD_MULTIPLE`, which rise in every ABI.
+#[derive(Clone, Copy)]
+pub struct Levels([c_int; 4]);
+
+impl Levels {
+    /// As MPI takes it.
+    pub fn of(self, level: Level) -> c_int {
+        self.0[level as usize]
+    }
+
+    /// The level that a library which answered this number gives: no more than it promises.
+    pub fn given(self, provided: c_int) -> Level {
+        let promised = |level: &Level| self.of(*level) <= provided;
+        Level::ALL.into_iter().rfind(promised).unwrap_or(Level::Single)
+    }
+}
+
 /// The constants of an ABI whose handles are `H`.
 pub struct Constants<H> {
     pub world: H,
@@ -93,7 +111,7 @@ pub struct Constants<H> {
     pub any_tag: c_int,
     pub undefined: c_int,
     pub shared: c_int,
-    pub funneled: c_int,
+    pub levels: Levels,
     pub in_status: c_int,
     /// Bytes of an `MPI_Status`.
     pub status_bytes: usize,
@@ -118,7 +136,7 @@ pub const MPICH: Constants<c_int> = Constants {
     any_tag: -1,
     undefined: -32766,
     shared: 1,
-    funneled: 1,
+    levels: Levels([0, 1, 2, 3]),
     in_status: 17,
     status_bytes: 20,
     source_at: 2,
@@ -143,7 +161,7 @@ pub fn standard() -> Constants<*mut c_void> {
         any_tag: -2,
         undefined: -32766,
         shared: 221,
-        funneled: 1024,
+        levels: Levels([0, 1024, 2048, 4096]),
         in_status: 19,
         status_bytes: 32,
         source_at: 0,
@@ -171,7 +189,7 @@ pub fn open_mpi<E>(find: impl Fn(&'static str) -> Result<*mut c_void, E>) -> Res
         any_tag: -1,
         undefined: -32766,
         shared: 0,
-        funneled: 1,
+        levels: Levels([0, 1, 2, 3]),
         in_status: 18,
         status_bytes: 24,
         source_at: 0,

@@ -100,6 +100,11 @@ pub fn plain_tag(tag: i32) -> Result<c_int, Error> {
 }
 
 impl Communicator {
+    /// The same communicator as `handle`, for another thread: not freed with this value.
+    pub(super) fn lent(library: &'static Library, handle: Handle, rank: usize, size: usize) -> Self {
+        Self { library, handle, rank, size, owned: false }
+    }
+
     pub(super) fn new(library: &'static Library, handle: Handle, owned: bool) -> Result<Self, Error> {
         let (mut rank, mut size) = (0, 0);
         // SAFETY: a communicator of this library, which runs.

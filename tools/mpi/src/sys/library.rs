@@ -14,6 +14,7 @@ use super::requests::Requests;
 use crate::elf;
 use crate::error::Error;
 use crate::find::{self, Found, Launch};
+use crate::level::Level;
 
 /// Longest text that an MPI hands out (`MPI_MAX_LIBRARY_VERSION_STRING` of MPICH and the standard's ABI; all others are less).
 const MAX_TEXT_BYTES: usize = 8192;
@@ -49,7 +50,7 @@ pub struct Library {
     /// What `MPI_Get_library_version` says.
     pub version: String,
     /// Whether MPI runs: between `MPI_Init_thread` and `MPI_Finalize`. Being a `Cell`, it also keeps all that refers to the
-    /// library on one thread, as `MPI_THREAD_FUNNELED` wants it.
+    /// library on one thread, as `MPI_THREAD_FUNNELED` wants it; [`Mpi::threads`] is the one way around that.
     running: Cell<bool>,
     /// Scopes that are open, in which MPI may be using buffers.
     pub scopes: Cell<usize>,
@@ -178,9 +179,10 @@ pub fn load_only(library: &Path) -> Result<(Abi, String), Error> {
 /// for the other ranks, which after an error may be waiting for this one: the process then ends without, and the launcher
 /// ends the job.
 pub struct Mpi {
-    library: &'static Library,
+    pub(super) library: &'static Library,
     launch: Launch,
     found: Found,
+    level: Level,
 }
 
 /// Whether this process has initialised MPI.
@@ -203,6 +205,14 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::load`].
     pub fn load_with(env: &weir_job::Env, library: Option<&Path>) -> Result<Self, Error> {
+        Self::load_at(env, library, Level::Funneled)
+    }
+
+    /// The same, asking for this level of threads; what the library gives instead, [`Mpi::level`] says.
+    ///
+    /// # Errors
+    /// As [`Mpi::load`].
+    pub fn load_at(env: &weir_job::Env, library: Option<&Path>, wanted: Level) -> Result<Self, Error> {
         let launch = Launch::of_process(env);
         let found = find::library(&launch, env, library)?;
         let library = Library::open(&found.library)?;
@@ -210,8 +220,8 @@ impl Mpi {
         if INITIALISED.swap(true, Ordering::Relaxed) {
             return Err(Error::AlreadyLoaded);
         }
-        let mpi = Self { library: Box::leak(Box::new(library)), launch, found };
-        mpi.initialise()?;
+        let mut mpi = Self { library: Box::leak(Box::new(library)), launch, found, level: Level::Single };
+        mpi.level = mpi.initialise(wanted)?;
         let (world, text) = (mpi.world()?, &mpi.library.version);
         if let Some(cause) = find::is_alone(&mpi.launch, &mpi.found, text, world.size()) {
             mpi.finalize()?;
@@ -220,7 +230,8 @@ impl Mpi {
         Ok(mpi)
     }
 
-    fn initialise(&self) -> Result<(), Error> {
+    /// Initialises MPI; returns the level of threads that it gives.
+    fn initialise(&self, wanted: Level) -> Result<Level, Error> {
         let library = self.library;
         let (mut already, mut provided) = (0, 0);
         // SAFETY: may be called before MPI_Init; writes one integer.
@@ -231,12 +242,20 @@ impl Mpi {
         }
         let null = std::ptr::null_mut();
         // SAFETY: MPI is not initialised, which `already` and `INITIALISED` tell; it takes null for the arguments.
-        let code = on!(library, t => unsafe { (t.f.init_thread)(null, null.cast(), t.k.funneled, &raw mut provided) });
+        let code = on!(library, t => unsafe {
+            (t.f.init_thread)(null, null.cast(), t.k.levels.of(wanted), &raw mut provided)
+        });
         library.check("MPI_Init_thread", code)?;
         library.running.set(true);
         // SAFETY: the handles are this library's own.
         let code = on!(library, t => unsafe { (t.f.comm_set_errhandler)(t.k.world, t.k.errors_return) });
-        library.check("MPI_Comm_set_errhandler", code)
+        library.check("MPI_Comm_set_errhandler", code)?;
+        Ok(on!(library, t => t.k.levels.given(provided)))
+    }
+
+    /// What threads of this process may do, as the library said when it was initialised.
+    pub fn level(&self) -> Level {
+        self.level
     }
 
     /// All ranks (`MPI_COMM_WORLD`).

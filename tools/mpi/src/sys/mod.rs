@@ -8,6 +8,7 @@
 //! * [`windows`]: memory that other ranks reach: [`Window`].
 //! * [`persistent`]: an exchange that is set up once and made again and again: [`Persistent`].
 //! * [`requests`]: operations that go on while the caller does: [`Requests`].
+//! * [`threads`]: several threads of a process at once: [`Mpi::threads`](crate::Mpi::threads).
 
 #![allow(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod functions;
 mod library;
 mod persistent;
 mod requests;
+mod threads;
 mod uneven;
 mod windows;
 
@@ -25,5 +27,6 @@ pub use communicator::{Communicator, Status};
 pub use library::{Mpi, load_only};
 pub use persistent::Persistent;
 pub use requests::{Request, Requests, Scope};
+pub use threads::ThreadWork;
 pub use uneven::Blocks;
 pub use windows::{Access, Window};

@@ -34,6 +34,8 @@ pub struct Requests {
     /// The next request's serial number, and the oldest that can be pending.
     next: u64,
     oldest: u64,
+    /// Whether its scopes are counted, so that MPI does not end within one: not those of threads, which end before that.
+    counted: bool,
 }
 
 /// A pending operation of a [`Scope`].
@@ -53,6 +55,15 @@ pub struct Scope<'table, 'buffers> {
 
 impl Requests {
     pub(super) fn new(library: &'static Library, capacity: usize) -> Self {
+        Self::made(library, capacity, true)
+    }
+
+    /// A table for a thread of [`Mpi::threads`](crate::Mpi::threads).
+    pub(super) fn of_thread(library: &'static Library, capacity: usize) -> Self {
+        Self::made(library, capacity, false)
+    }
+
+    fn made(library: &'static Library, capacity: usize, counted: bool) -> Self {
         let mut table = Self {
             library,
             slots: vec![Handle(std::ptr::null_mut()); capacity].into(),
@@ -63,6 +74,7 @@ impl Requests {
             used: 0,
             next: 1,
             oldest: 1,
+            counted,
         };
         on!(library, t => slots(&mut table.slots, t.k.request_null).fill(t.k.request_null));
         table
@@ -87,7 +99,9 @@ impl Requests {
         work: impl FnOnce(&mut Scope<'_, 'buffers>) -> Result<T, E>,
     ) -> Result<T, E> {
         // Dropped after `work` has ended in whichever way, and then waits.
-        self.library.scopes.update(|open| open + 1);
+        if self.counted {
+            self.library.scopes.update(|open| open + 1);
+        }
         let mut scope = Scope { table: self, buffers: PhantomData };
         let result = work(&mut scope)?;
         scope.wait_all()?;
@@ -389,6 +403,8 @@ impl Drop for Scope<'_, '_> {
         if self.table.pending() > 0 {
             self.table.give_up();
         }
-        self.table.library.scopes.update(|open| open - 1);
+        if self.table.counted {
+            self.table.library.scopes.update(|open| open - 1);
+        }
     }
 }

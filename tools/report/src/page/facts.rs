@@ -83,6 +83,10 @@ fn mpi(run: &Run) -> String {
     parts.extend(mpi.standard.as_ref().map(|s| format!("MPI {s}")));
     parts.extend(mpi.abi.as_ref().map(|a| format!("{a} ABI")));
     parts.extend(mpi.launcher.as_ref().map(|l| format!("started by {l}")));
+    let levels: std::collections::BTreeSet<&str> =
+        run.launches.iter().filter_map(|l| l.thread_level.as_deref()).collect();
+    // As everywhere, unless something else was asked for.
+    parts.extend(levels.iter().filter(|l| **l != "funneled").map(|l| format!("MPI_THREAD_{}", l.to_uppercase())));
     parts.extend(mpi.library_path.clone());
     parts.join("; ")
 }

@@ -160,7 +160,7 @@ mod tests {
                 start: weir_distribution::StartSync::None,
                 parameters: Default::default(),
             };
-            let level = crate::digest::Level { pairs: 1, ranks: 2, nodes: 2, ranks_per_node: 1 };
+            let level = crate::digest::Level { pairs: 1, ranks: 2, nodes: 2, ranks_per_node: 1, threads: 0 };
             ratios(&Match { key, title: "send".into(), profiles: (0, 0), levels: vec![level], pairs })
         };
         let wide = pair(8, 1.2, (1e-6, 1e6));

@@ -381,6 +381,7 @@ fn launch(number: u32, shape: &Shape) -> Launch {
             },
             clock_read_ns: Some(14.0),
         }),
+        thread_level: None,
         warnings: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ mod model;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use rand_pcg::Pcg64;
 use weir_clock::TickPair;
@@ -15,12 +15,14 @@ use weir_clock::TickPair;
 pub use model::{Model, Phases, Shape, Stall, Warming, Wrong};
 
 use super::tree::{self, Members};
-use super::{Again, Machine, Tag};
+use super::{Again, Apart, Look, Machine, Messages, Tag, Work};
 use crate::error::{BenchError, Result};
 use crate::exchange::{Access, Leg};
 
 struct Message {
     from: usize,
+    /// Which of its threads.
+    by: usize,
     tag: Tag,
     arrives: f64,
     data: Vec<u8>,
@@ -33,11 +35,19 @@ enum Standing {
     At(f64),
     /// It wants a message with this tag, from this rank or anybody, and has come to this time.
     Wants(Option<usize>, Tag, f64),
+    /// It waits for its threads.
+    Waits,
     Ended,
 }
 
 struct World {
+    /// By who acts: the ranks first, which are their own threads 0, then all other threads that there ever were at once.
     standing: Vec<Standing>,
+    /// Of each, its rank.
+    rank_of: Vec<usize>,
+    wake: Vec<Arc<Condvar>>,
+    /// Of each rank, threads that have not ended, and the latest end of the others, ns.
+    running: Vec<(usize, f64)>,
     inbox: Vec<VecDeque<Message>>,
     /// When messages under way arrive: what the contention is counted by.
     flying: Vec<f64>,
@@ -60,11 +70,12 @@ impl World {
         }
     }
 
-    /// When a process acts next, if it can.
-    fn next(&self, rank: usize) -> Option<f64> {
-        match self.standing[rank] {
+    /// When somebody acts next, if they can.
+    fn next(&self, who: usize) -> Option<f64> {
+        let rank = self.rank_of[who];
+        match self.standing[who] {
             Standing::At(time) => Some(time),
-            Standing::Ended => None,
+            Standing::Waits | Standing::Ended => None,
             Standing::Wants(from, tag, time) => {
                 self.match_of(rank, from, tag).map(|i| self.inbox[rank][i].arrives.max(time))
             }
@@ -73,21 +84,49 @@ impl World {
 
     /// Whose turn it is.
     fn turn(&self) -> Option<usize> {
-        let next = (0..self.standing.len()).filter_map(|rank| Some((rank, self.next(rank)?)));
-        next.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(rank, _)| rank)
+        let next = (0..self.standing.len()).filter_map(|who| Some((who, self.next(who)?)));
+        next.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(who, _)| who)
+    }
+
+    /// One more that acts for a rank from now on, in the place of one that has ended if there is one.
+    fn enter(&mut self, rank: usize, now: f64) -> usize {
+        let ranks = self.running.len();
+        let free = (ranks..self.standing.len()).find(|&who| matches!(self.standing[who], Standing::Ended));
+        let who = free.unwrap_or_else(|| {
+            self.standing.push(Standing::Ended);
+            self.rank_of.push(rank);
+            self.wake.push(Arc::default());
+            self.standing.len() - 1
+        });
+        (self.standing[who], self.rank_of[who]) = (Standing::At(now), rank);
+        who
+    }
+
+    /// A thread of a rank has come to its end: with the last of them the rank goes on.
+    fn left(&mut self, rank: usize, now: f64) {
+        let (running, latest) = &mut self.running[rank];
+        (*running, *latest) = (running.saturating_sub(1), latest.max(now));
+        if *running == 0 && matches!(self.standing[rank], Standing::Waits) {
+            self.standing[rank] = Standing::At(*latest);
+        }
     }
 }
 
 struct Shared<'a> {
     model: &'a Model,
     world: Mutex<World>,
-    wake: Vec<Condvar>,
 }
 
-/// A process of the simulated machine.
+/// A process of the simulated machine, or a thread of one.
 pub struct Sim<'a> {
     shared: &'a Shared<'a>,
     rank: usize,
+    /// Which of its threads.
+    thread: usize,
+    /// By which it is known among all that act.
+    who: usize,
+    /// How often its process has had threads.
+    crews: Cell<usize>,
     /// This process's time, ns.
     time: Cell<f64>,
     /// Whether it reads the kernel's clock instead of a cycle counter.
@@ -106,18 +145,23 @@ pub fn run<T: Send>(model: &Model, program: impl Fn(&Sim<'_>) -> T + Sync) -> Ve
     let ranks = model.nodes.len();
     let world = World {
         standing: vec![Standing::At(0.0); ranks],
+        rank_of: (0..ranks).collect(),
+        wake: (0..ranks).map(|_| Arc::default()).collect(),
+        running: vec![(0, 0.0); ranks],
         inbox: (0..ranks).map(|_| VecDeque::new()).collect(),
         flying: Vec::new(),
         windows: BTreeMap::new(),
         made: 0,
         failed: None,
     };
-    let wake = (0..ranks).map(|_| Condvar::new()).collect();
-    let shared = Shared { model, world: Mutex::new(world), wake };
+    let shared = Shared { model, world: Mutex::new(world) };
     let one = |rank: usize| {
         let sim = Sim {
             shared: &shared,
             rank,
+            thread: 0,
+            who: rank,
+            crews: Cell::new(0),
             time: Cell::new(0.0),
             kernel_clock: Cell::new(model.kernel_clocks.contains(&rank)),
             pairs: Cell::new(0),
@@ -144,7 +188,10 @@ struct Leaving<'a, 'b>(&'b Sim<'a>);
 impl Drop for Leaving<'_, '_> {
     fn drop(&mut self) {
         let mut world = self.0.lock();
-        world.standing[self.0.rank] = Standing::Ended;
+        world.standing[self.0.who] = Standing::Ended;
+        if self.0.thread > 0 {
+            world.left(self.0.rank, self.0.time.get());
+        }
         self.0.pass_on(&mut world);
     }
 }
@@ -163,32 +210,70 @@ impl Sim<'_> {
     /// Wakes whose turn it is; if it is nobody's while somebody waits, all fail.
     fn pass_on(&self, world: &mut World) {
         match world.turn() {
-            Some(rank) => self.shared.wake[rank].notify_one(),
+            Some(who) => world.wake[who].notify_one(),
             None if world.standing.iter().any(|s| matches!(s, Standing::Wants(..))) => {
                 world.failed.get_or_insert_with(|| "every process waits for another".into());
             }
             None => {}
         }
         if world.failed.is_some() {
-            self.shared.wake.iter().for_each(Condvar::notify_one);
+            world.wake.iter().for_each(|wake| wake.notify_one());
         }
     }
 
     /// Stands as told until it is this process's turn.
     fn wait_turn(&self, standing: Standing) -> Result<MutexGuard<'_, World>> {
         let mut world = self.lock();
-        world.standing[self.rank] = standing;
-        if world.turn() != Some(self.rank) {
+        world.standing[self.who] = standing;
+        if world.turn() != Some(self.who) {
             self.pass_on(&mut world);
         }
+        let wake = Arc::clone(&world.wake[self.who]);
         loop {
             if let Some(cause) = &world.failed {
                 return Err(BenchError::machine("simulated machine", cause));
             }
-            if world.turn() == Some(self.rank) {
+            if world.turn() == Some(self.who) {
                 return Ok(world);
             }
-            world = self.shared.wake[self.rank].wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+            world = wake.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// One more thread of this process, from now on; the `crew`th time that it has some.
+    fn another(&self, thread: usize, who: usize, crew: usize) -> Sim<'_> {
+        let model = self.shared.model;
+        Sim {
+            shared: self.shared,
+            rank: self.rank,
+            thread,
+            who,
+            crews: Cell::new(0),
+            time: self.time.clone(),
+            kernel_clock: self.kernel_clock.clone(),
+            pairs: Cell::new(0),
+            random: RefCell::new(model.random(self.rank + model.nodes.len() * (thread + crew * 1024))),
+            posted: self.posted.clone(),
+            sent: Cell::new(0),
+        }
+    }
+
+    /// Nobody can go on any more.
+    fn fail(&self, cause: &str) {
+        let mut world = self.lock();
+        world.failed.get_or_insert_with(|| cause.to_owned());
+        self.pass_on(&mut world);
+    }
+
+    /// Stands still until all threads of this process have ended; it is as late then as the latest of them.
+    fn wait_for_threads(&self) {
+        let mut world = self.lock();
+        let (running, latest) = world.running[self.rank];
+        world.running[self.rank].1 = latest.max(self.time.get());
+        let standing = if running == 0 { Standing::At(world.running[self.rank].1) } else { Standing::Waits };
+        drop(world);
+        if let Ok(world) = self.wait_turn(standing) {
+            self.time.set(world.running[self.rank].1);
         }
     }
 
@@ -208,7 +293,8 @@ impl Sim<'_> {
         let (others, model) = (world.flying.len(), self.shared.model);
         let transit = model.transit_ns(&mut self.random.borrow_mut(), self.rank, to, bytes, others)
             + model.warming_ns(&self.posted, bytes)
-            + model.phase_ns(now);
+            + model.phase_ns(now)
+            + model.thread_ns * self.thread as f64;
         model.after_stalls(now + transit)
     }
 
@@ -233,7 +319,7 @@ impl Sim<'_> {
         let answer = self.arrival(&mut world, rank, back, there);
         world.flying.push(answer);
         self.time.set(answer);
-        world.standing[self.rank] = Standing::At(answer);
+        world.standing[self.who] = Standing::At(answer);
         drop(world);
         if window.access == Access::Fence {
             tree::barrier(self, &window.members)?;
@@ -248,13 +334,13 @@ impl Sim<'_> {
         let mut world = self.wait_turn(Standing::At(now))?;
         let model = self.shared.model;
         let arrives = self.arrival(&mut world, to, data.len(), now);
-        let earlier = world.inbox[to].iter().filter(|m| m.from == self.rank).map(|m| m.arrives);
+        let earlier = world.inbox[to].iter().filter(|m| (m.from, m.by) == (self.rank, self.thread)).map(|m| m.arrives);
         // Messages of one sender do not overtake each other.
         let arrives = earlier.fold(arrives, f64::max);
-        world.inbox[to].push_back(Message { from: self.rank, tag, arrives, data: data.to_vec() });
+        world.inbox[to].push_back(Message { from: self.rank, by: self.thread, tag, arrives, data: data.to_vec() });
         world.flying.push(arrives);
         self.time.set(now + model.local_ns);
-        world.standing[self.rank] = Standing::At(self.time.get());
+        world.standing[self.who] = Standing::At(self.time.get());
         Ok(())
     }
 
@@ -264,7 +350,7 @@ impl Sim<'_> {
         let found = world.match_of(self.rank, from, tag).and_then(|i| world.inbox[self.rank].remove(i));
         let Some(message) = found else { return Err(BenchError::machine("simulated machine", "no message")) };
         self.time.set(self.time.get().max(message.arrives));
-        world.standing[self.rank] = Standing::At(self.time.get());
+        world.standing[self.who] = Standing::At(self.time.get());
         let (len, room) = (message.data.len(), into.len());
         if len > room {
             let cause = format!("a message of {len} bytes from rank {} for {room} bytes", message.from);
@@ -299,6 +385,46 @@ fn within(memory: &mut [u8], len: usize) -> Result<&mut [u8]> {
         .ok_or_else(|| BenchError::machine("simulated machine", format!("{len} bytes of a window that has {room}")))
 }
 
+impl Messages for Sim<'_> {
+    fn ticks(&self) -> u64 {
+        let model = self.shared.model;
+        let clock = model.clock(self.rank);
+        self.time.set(self.time.get() + model.reading_ns);
+        (model.ticks_per_ns * (1.0 + clock.drift) * (self.time.get() + clock.offset_ns)) as u64
+    }
+
+    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
+        self.post(data, to, tag)
+    }
+
+    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        let len = self.take(into, Some(from), tag)?.1;
+        if len == into.len() {
+            return Ok(());
+        }
+        let cause = format!("a message of {len} bytes from rank {from}, {} were expected", into.len());
+        Err(BenchError::machine("simulated machine", cause))
+    }
+
+    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
+        self.post(data, to, tag)?;
+        self.recv(into, from, tag)
+    }
+
+    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
+        (0..count).try_for_each(|_| self.post(data, to, tag))
+    }
+
+    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
+        let each = into.len() / count.max(1);
+        (0..count).try_for_each(|i| self.recv(&mut into[i * each..(i + 1) * each], from, tag))
+    }
+
+    fn processor(&self) -> Option<u32> {
+        Some(self.shared.model.processor(self.rank, self.time.get()))
+    }
+}
+
 impl<'a> Machine for Sim<'a> {
     type Group = Members;
     type Blocks = Vec<usize>;
@@ -311,13 +437,6 @@ impl<'a> Machine for Sim<'a> {
 
     fn size(&self) -> usize {
         self.shared.model.nodes.len()
-    }
-
-    fn ticks(&self) -> u64 {
-        let model = self.shared.model;
-        let clock = model.clock(self.rank);
-        self.time.set(self.time.get() + model.reading_ns);
-        (model.ticks_per_ns * (1.0 + clock.drift) * (self.time.get() + clock.offset_ns)) as u64
     }
 
     fn spin_until(&self, until: u64) -> u64 {
@@ -359,19 +478,6 @@ impl<'a> Machine for Sim<'a> {
         if self.kernel_clock.get() { "monotonic-raw" } else { "virtual" }
     }
 
-    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
-        self.post(data, to, tag)
-    }
-
-    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
-        let len = self.take(into, Some(from), tag)?.1;
-        if len == into.len() {
-            return Ok(());
-        }
-        let cause = format!("a message of {len} bytes from rank {from}, {} were expected", into.len());
-        Err(BenchError::machine("simulated machine", cause))
-    }
-
     fn recv_any(&self, into: &mut [u8], tag: Tag) -> Result<usize> {
         Ok(self.take(into, None, tag)?.0)
     }
@@ -390,28 +496,63 @@ impl<'a> Machine for Sim<'a> {
         self.post(data, to, tag)
     }
 
-    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
-        self.post(data, to, tag)?;
-        self.recv(into, from, tag)
-    }
-
     fn duplex(&self, data: &[u8], into: &mut [u8], peer: usize, tag: Tag) -> Result<u64> {
         self.post(data, peer, tag)?;
         self.recv(into, peer, tag)?;
         Ok(self.ticks())
     }
 
-    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
-        (0..count).try_for_each(|_| self.post(data, to, tag))
+    fn lacks_threads(&self) -> Option<String> {
+        self.shared.model.no_threads.then(|| "this machine has one thread for each rank".into())
     }
 
-    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
-        let each = into.len() / count.max(1);
-        (0..count).try_for_each(|i| self.recv(&mut into[i * each..(i + 1) * each], from, tag))
-    }
-
-    fn processor(&self) -> Option<u32> {
-        Some(self.shared.model.processor(self.rank, self.time.get()))
+    fn threads<W: Work>(
+        &self,
+        work: &W,
+        mut seats: Vec<W::Seat>,
+        _: Apart,
+        _: usize,
+        look: Look<'_>,
+    ) -> Result<Vec<W::Out>> {
+        if seats.is_empty() {
+            return Ok(Vec::new());
+        }
+        let own = seats.remove(0);
+        let now = self.time.get();
+        let mut world = self.wait_turn(Standing::At(now))?;
+        world.running[self.rank] = (seats.len(), now);
+        let others: Vec<usize> = seats.iter().map(|_| world.enter(self.rank, now)).collect();
+        drop(world);
+        let crew = self.crews.replace(self.crews.get() + 1);
+        // Made before any of them runs: they begin as this thread stands now.
+        let others: Vec<Sim<'_>> = (1..).zip(others).map(|(thread, who)| self.another(thread, who, crew)).collect();
+        let one = |sim: Sim<'_>, seat: W::Seat| {
+            let ended = Leaving(&sim);
+            drop(sim.wait_turn(Standing::At(now)));
+            let result = work.run(&sim, seat, None);
+            if let Err(error) = &result {
+                sim.fail(&error.to_string());
+            }
+            drop(ended);
+            (result, sim.sent.get())
+        };
+        let one = &one;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                others.into_iter().zip(seats).map(|(sim, seat)| scope.spawn(move || one(sim, seat))).collect();
+            let result = work.run(self, own, Some(look));
+            if let Err(error) = &result {
+                self.fail(&error.to_string());
+            }
+            self.wait_for_threads();
+            let mut left = vec![result];
+            for thread in threads {
+                let (result, sent) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                self.sent.set(self.sent.get() + sent);
+                left.push(result);
+            }
+            left.into_iter().collect()
+        })
     }
 
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
@@ -491,9 +632,7 @@ impl<'a> Machine for Sim<'a> {
     tree::collectives!();
 
     fn abort(&self, _code: i32) {
-        let mut world = self.lock();
-        world.failed.get_or_insert_with(|| format!("rank {} ended the job", self.rank));
-        self.pass_on(&mut world);
+        self.fail(&format!("rank {} ended the job", self.rank));
     }
 }
 

@@ -127,6 +127,10 @@ pub struct Model {
     pub unsteady: Vec<usize>,
     /// Ranks that change their processor, and when, ns.
     pub moves: Vec<(usize, f64)>,
+    /// A message of a rank's thread t takes t times so much longer, ns.
+    pub thread_ns: f64,
+    /// Its ranks cannot have several threads.
+    pub no_threads: bool,
     /// This rank dies when its time reaches so many ns.
     pub death: Option<(usize, f64)>,
 }
@@ -155,6 +159,8 @@ impl Model {
             kernel_clocks: Vec::new(),
             unsteady: Vec::new(),
             moves: Vec::new(),
+            thread_ns: 0.0,
+            no_threads: false,
             death: None,
         }
     }

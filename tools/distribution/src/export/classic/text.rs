@@ -6,7 +6,7 @@ use super::Options;
 use super::series::{Series, ms};
 use crate::error::Result;
 use crate::export::writing;
-use crate::model::Sample;
+use crate::model::{Cell, Sample};
 
 /// A time or, where it is not known, what gnuplot takes for missing.
 fn time(t: f64) -> String {
@@ -69,6 +69,37 @@ pub(super) fn subsamples(title: &str, all: &[Series], o: &Options, out: &mut dyn
         writeln!(out, "# {} of each process, spread evenly", o.subsamples)?;
         writeln!(out, "# size_bytes rank repetition start_ms time_ms")?;
         all.iter().try_for_each(|s| s.subsamples.iter().try_for_each(|sample| point(s, sample, out)))
+    };
+    lines().map_err(writing)
+}
+
+/// How long repetitions took from the first start to the last end: not pooled, as launches record summaries.
+pub(super) fn span(title: &str, all: &[&Cell], out: &mut dyn Write) -> Result<()> {
+    let mut lines = || {
+        writeln!(out, "# {title}")?;
+        writeln!(out, "# last end minus first start of a repetition, in ms; a line for each launch")?;
+        writeln!(out, "# size_bytes launch repetitions min p1 median p99 max mean")?;
+        for (cell, span) in all.iter().filter_map(|cell| Some((cell, cell.span.as_ref()?))) {
+            let s = &span.summary;
+            let times = [s.min_ns, s.p1_ns, s.p50_ns, s.p99_ns, s.max_ns, s.mean_ns].map(|ns| time(ms(ns))).join(" ");
+            writeln!(out, "{} {} {} {times}", cell.configuration.size_bytes, cell.launch, s.count)?;
+        }
+        Ok(())
+    };
+    lines().map_err(writing)
+}
+
+pub(super) fn bandwidth(title: &str, all: &[&Cell], out: &mut dyn Write) -> Result<()> {
+    let mut lines = || {
+        writeln!(out, "# {title}")?;
+        writeln!(out, "# bytes a second, of the bytes that one time is for; a line for each launch")?;
+        writeln!(out, "# size_bytes launch bytes p1 median p99 mean")?;
+        for (cell, b) in all.iter().filter_map(|cell| Some((cell, cell.bandwidth.as_ref()?))) {
+            let rates = [b.p1_bytes_per_s, b.p50_bytes_per_s, b.p99_bytes_per_s, b.mean_bytes_per_s];
+            let rates = rates.map(|rate| format!("{rate:.0}")).join(" ");
+            writeln!(out, "{} {} {} {rates}", cell.configuration.size_bytes, cell.launch, b.bytes)?;
+        }
+        Ok(())
     };
     lines().map_err(writing)
 }
