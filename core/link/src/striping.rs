@@ -11,13 +11,15 @@ const TURN_MIN: u64 = 4;
 const TURN_MAX: u64 = 44;
 /// ... and so much of what waits.
 const TURN_PART: u64 = 8;
-/// What goes first by a path that nobody has seen deliver: enough to see it; and packets that wait before any does.
+/// What goes first by a path that nobody has seen deliver: enough to see it; and what waits before any does. In packets of at most [`USUAL_BYTES`].
 const UNKNOWN_PACKETS: u64 = 8;
 const UNKNOWN_FROM: u64 = 16;
+/// A packet as most networks take it: longer ones need as much time for as many bytes, and so few of them tell as much.
+const USUAL_BYTES: u64 = 1472;
 /// If that tells nothing it is tried again after so long, doubling up to 2^7 times it.
 const TRY_NS: u64 = 10_000_000;
 const TRIES_MAX: u8 = 7;
-/// A train of so many packets says what a path delivers; one of so many bytes has said enough.
+/// A train of so many packets, of at most [`USUAL_BYTES`], says what a path delivers; one of so many bytes has said enough.
 const TRAIN_PACKETS: u64 = 6;
 const TRAIN_BYTES: u64 = 64 << 10;
 /// Weight of a train: a quarter.
@@ -50,7 +52,7 @@ impl Delivery {
         match (self.mark, read_us) {
             (Some((began_us, had)), Some(read_us)) => {
                 let (took_us, came) = (u64::from(read_us.wrapping_sub(began_us)), self.bytes - had);
-                let is_enough = came >= TRAIN_BYTES || (is_idle && came >= TRAIN_PACKETS * mtu);
+                let is_enough = came >= TRAIN_BYTES || (is_idle && came >= TRAIN_PACKETS * mtu.min(USUAL_BYTES));
                 if is_enough && (1..=u64::from(u32::MAX / 2)).contains(&took_us) {
                     self.learn(came * 1_000_000 / took_us);
                     self.mark = Some((read_us, self.bytes));
@@ -140,6 +142,13 @@ struct Candidate {
     mtu: u64,
     is_known: bool,
     may_try: bool,
+}
+
+impl Candidate {
+    /// Packets that go to see what it delivers. Two at least: between them is what they tell.
+    fn trial(&self) -> u64 {
+        (UNKNOWN_PACKETS * USUAL_BYTES).div_ceil(self.mtu.max(1)).clamp(2, UNKNOWN_PACKETS)
+    }
 }
 
 /// Bytes that a rate makes of a time.
@@ -256,8 +265,8 @@ impl Association {
                 let part = bytes_in(c.rate, end_ns.saturating_sub(c.first_ns)) / c.mtu;
                 let least = u64::from(earliest == Some(c.path));
                 (waiting / TURN_PART / c.mtu).clamp(TURN_MIN, TURN_MAX).min(part.max(least))
-            } else if c.may_try && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu {
-                UNKNOWN_PACKETS
+            } else if c.may_try && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu.min(USUAL_BYTES) {
+                c.trial()
             } else {
                 0
             };
@@ -317,6 +326,20 @@ mod tests {
         assert_eq!(end_of(&far, 300_000), 3_100_000);
         assert_eq!(end_of(&far, 3_000_000), (3_000_000 + 10_000 + 1_000_000) * 5);
         assert_eq!(end_of(&[], 1), u64::MAX);
+    }
+
+    // spec: P-8.19
+    #[test]
+    fn few_long_packets_tell_as_much_as_many_short_ones() {
+        for (mtu, packets) in [(1200, 8), (1472, 8), (8972, 2)] {
+            assert_eq!(Candidate { mtu, ..known(0, 1, 0) }.trial(), packets, "{mtu}");
+            let mut d = Delivery::default();
+            // 10 MB/s.
+            for n in 0..packets {
+                d.on_ack(mtu, Some((n * mtu / 10) as u32), mtu, n + 1 == packets);
+            }
+            assert!((9_900_000..10_100_000).contains(&d.rate()), "{mtu}: {}", d.rate());
+        }
     }
 
     #[test]
