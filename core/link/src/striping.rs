@@ -16,6 +16,8 @@ const UNKNOWN_PACKETS: u64 = 8;
 const UNKNOWN_FROM: u64 = 16;
 /// A packet as most networks take it: longer ones need as much time for as many bytes, and so few of them tell as much.
 const USUAL_BYTES: u64 = 1472;
+/// Flows of which what may go now is counted.
+const FLOWS_MOST: usize = 8;
 /// If that tells nothing it is tried again after so long, doubling up to 2^7 times it.
 const TRY_NS: u64 = 10_000_000;
 const TRIES_MAX: u8 = 7;
@@ -138,6 +140,8 @@ struct Candidate {
     first_ns: u64,
     /// When a packet would.
     arrives_ns: u64,
+    /// Time that what stands in front of its slowest link needs.
+    queue_ns: u64,
     /// Bytes of a packet; it was seen to deliver; a train may go to see what it does.
     mtu: u64,
     is_known: bool,
@@ -174,10 +178,11 @@ impl Path {
         let queue = own.max(ns_for(rate, self.in_flight).saturating_sub(2 * half_ns));
         let is_known = self.delivery.rate > 0;
         let may_try = self.in_flight_packets == 0 && self.delivery.try_at <= now;
-        let first_ns = half_ns + if is_known { queue } else { 0 };
+        let queue_ns = if is_known { queue } else { 0 };
+        let first_ns = half_ns + queue_ns;
         let mtu = u64::from(self.mtu.size_for(self.ptos));
         let arrives_ns = first_ns + if is_known { ns_for(rate, mtu) } else { 0 };
-        Candidate { path, rate, first_ns, arrives_ns, mtu, is_known, may_try }
+        Candidate { path, rate, first_ns, arrives_ns, queue_ns, mtu, is_known, may_try }
     }
 }
 
@@ -258,11 +263,13 @@ impl Association {
         // Of what stands in front only: who waits for that would wait for a slow path, however much stands behind.
         let waiting = cx.s.waiting_bytes(1);
         let end_ns = end_of(&candidates, waiting);
+        let level_ns = level_of(&candidates, cx.s.open_bytes(FLOWS_MOST));
         candidates.sort_by_key(|c| c.arrives_ns);
         let earliest = candidates.iter().find(|c| c.is_known).map(|c| c.path);
         for c in candidates {
             let turn = if c.is_known {
-                let part = bytes_in(c.rate, end_ns.saturating_sub(c.first_ns)) / c.mtu;
+                let free_ns = end_ns.saturating_sub(c.first_ns).min(level_ns.saturating_sub(c.queue_ns));
+                let part = bytes_in(c.rate, free_ns) / c.mtu;
                 let least = u64::from(earliest == Some(c.path));
                 (waiting / TURN_PART / c.mtu).clamp(TURN_MIN, TURN_MAX).min(part.max(least))
             } else if c.may_try && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu.min(USUAL_BYTES) {
@@ -282,6 +289,14 @@ impl Association {
         }
         None
     }
+}
+
+/// How long what may go now and what stands in front of links already would take if it stood evenly: a path that holds more of what the receiver granted keeps it from the others, which then
+/// stand idle.
+fn level_of(candidates: &[Candidate], open: u64) -> u64 {
+    let known = || candidates.iter().filter(|c| c.is_known);
+    let queued: u64 = known().map(|c| bytes_in(c.rate, c.queue_ns)).sum();
+    ns_for(known().map(|c| c.rate).sum(), queued.saturating_add(open))
 }
 
 /// When all that waits is there if each path takes its part, in order of their first bytes: the later ones have none if the others are done by then.
@@ -313,7 +328,16 @@ mod tests {
     use crate::requirements::{answer_to, has, quiet};
 
     fn known(path: u8, rate: u64, first_ns: u64) -> Candidate {
-        Candidate { path, rate, first_ns, arrives_ns: first_ns, mtu: 1472, is_known: true, may_try: false }
+        Candidate {
+            path,
+            rate,
+            first_ns,
+            arrives_ns: first_ns,
+            queue_ns: 0,
+            mtu: 1472,
+            is_known: true,
+            may_try: false,
+        }
     }
 
     // spec: P-8.13
@@ -326,6 +350,18 @@ mod tests {
         assert_eq!(end_of(&far, 300_000), 3_100_000);
         assert_eq!(end_of(&far, 3_000_000), (3_000_000 + 10_000 + 1_000_000) * 5);
         assert_eq!(end_of(&[], 1), u64::MAX);
+    }
+
+    // spec: P-8.20
+    #[test]
+    fn no_path_holds_more_of_what_may_go_than_its_rate_is_of_all() {
+        let mut both = [known(0, 100_000_000, 100_000), known(1, 10_000_000, 100_000)];
+        assert_eq!(level_of(&both, 220_000), 2_000_000);
+        // 200 kB stand in front of the slow one: for it to take no more than its part that must be less than 20 ms.
+        both[1].queue_ns = 20_000_000;
+        assert!(level_of(&both, 20_000) <= 2_000_000);
+        both[1].is_known = false;
+        assert_eq!(level_of(&both, 200_000), 2_000_000, "of the first alone");
     }
 
     // spec: P-8.19
