@@ -11,6 +11,7 @@ use crate::build::PACKETS_MAX;
 use crate::counters::count;
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
 use crate::marks::CE;
+use crate::paths::PathState;
 use crate::{DownReason, Event, PeerId, RxMeta, Time};
 
 impl Endpoint {
@@ -205,6 +206,10 @@ impl Association {
                 if let Some(p) = path.and_then(|i| self.paths.get_mut(usize::from(i))) {
                     p.respond = Some(data);
                     p.local = p.local.or(meta.local);
+                    if p.state == PathState::Unvalidated {
+                        // Our own challenge may have gone before the peer was up.
+                        (p.next_probe, p.asks_again) = (cx.now, true);
+                    }
                 }
             }
             Frame::PathResponse(data) => self.on_path_response(cx, data),

@@ -685,6 +685,19 @@ fn an_address_that_has_not_answered_carries_no_data() {
     assert!(challenged > 3, "{challenged}");
 }
 
+// spec: P-8.3
+#[test]
+fn who_is_asked_by_a_path_asks_at_once_the_same_again() {
+    let mut t = Two::up(&quiet());
+    answer_to(&mut t, 5, |out| frame::write_path_challenge(1, out));
+    let (first, _) = t.ends[0].assocs[0].paths[1].challenge.expect("asked");
+    // Nothing answered it, and no 50 ms have passed.
+    let sent = answer_to(&mut t, 5, |out| frame::write_path_challenge(2, out));
+    assert!(sent.iter().any(|(_, p)| has(p, |f| matches!(f, Frame::PathChallenge(d) if *d == first))));
+    answer_to(&mut t, 5, |out| frame::write_path_response(first, out));
+    assert_eq!(t.ends[0].assocs[0].paths[1].state, PathState::Valid);
+}
+
 // spec: P-8.6
 #[test]
 fn a_standby_path_is_asked_each_second_and_suspect_after_two_silences() {
