@@ -252,12 +252,12 @@ impl Association {
         let well = self.paths.iter().enumerate().filter(|(_, p)| p.is_well());
         let mut candidates: SmallVec<[Candidate; PATHS_MAX]> =
             well.map(|(i, p)| p.candidate(cx.now, i as u8)).collect();
+        // What is short goes by `lead` anyway. Until its rate is known all does: else what is too short for a train would go by another for ever, however slow.
+        if candidates.iter().any(|c| c.path == lead && !c.is_known) {
+            return Some(lead);
+        }
         if candidates.iter().all(|c| !c.is_known) {
-            return if candidates.iter().any(|c| c.path == lead) {
-                Some(lead)
-            } else {
-                candidates.first().map(|c| c.path)
-            };
+            return candidates.first().map(|c| c.path);
         }
         candidates.sort_by_key(|c| c.first_ns);
         // Of what stands in front only: who waits for that would wait for a slow path, however much stands behind.
@@ -401,6 +401,29 @@ mod tests {
         assert_eq!(d.rate(), rate);
     }
 
+    /// A message of so many packets waits at side 0.
+    fn long_message(t: &mut Two, packets: u32) {
+        let m =
+            crate::Message { control: false, stream: 0, envelope: b"e", len: packets * 1100, patient: false, token: 1 };
+        t.ends[0].send(t.now, P, m).expect("room");
+    }
+
+    /// Packets with data that side 0 sends now by each of its paths.
+    fn by_path(t: &mut Two) -> [usize; 2] {
+        let all = sent(t);
+        [1, 5].map(|a| all.iter().filter(|(to, p)| *to == addr(a) && has(p, |f| matches!(f, Frame::Msg(_)))).count())
+    }
+
+    // spec: P-8.21
+    #[test]
+    fn until_the_rate_of_the_primary_is_known_all_goes_by_it() {
+        let mut t = with_standby();
+        t.ends[0].assocs[0].paths[1].delivery.learn(1_000_000);
+        // Too short to tell a rate: it would go by the slow one for ever.
+        long_message(&mut t, 5);
+        assert_eq!(by_path(&mut t), [5, 0]);
+    }
+
     /// Two, of which the first knows of another address of the second that has answered.
     fn with_standby() -> Two {
         let mut t = Two::up(&quiet());
@@ -415,7 +438,8 @@ mod tests {
     fn sent(t: &mut Two) -> Vec<(core::net::SocketAddr, Vec<u8>)> {
         let (mut buf, mut all) = (PacketBuf::new(), Vec::new());
         while let Some(to) = t.ends[0].poll_transmit(t.now, &NoPayloads, &mut buf) {
-            all.push((to.remote, buf.head.clone()));
+            let payload = to.payload.map_or(0, |r| usize::from(r.len));
+            all.push((to.remote, buf.head.iter().copied().chain(core::iter::repeat_n(0, payload)).collect()));
         }
         all
     }
