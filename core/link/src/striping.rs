@@ -167,7 +167,7 @@ fn ns_for(rate: u64, bytes: u64) -> u64 {
 
 impl Path {
     /// Valid, and nothing says that it might not be.
-    fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         self.state == PathState::Valid && self.ptos == 0
     }
 
@@ -470,6 +470,21 @@ mod tests {
         assert_eq!(a.lead(&cfg), 1);
         a.paths[1].state = PathState::Suspect;
         assert_eq!(a.lead(&cfg), 0);
+    }
+
+    // spec: P-4.16
+    #[test]
+    fn a_peer_that_answers_by_another_path_is_not_silent() {
+        for (mut t, is_silent) in [(with_standby(), false), (Two::up(&quiet()), true)] {
+            t.send(0);
+            sent(&mut t);
+            t.ends[0].assocs[0].paths[0].ptos = 5;
+            t.now += Duration::from_millis(15);
+            let (now, events) = (t.now, &mut t.events[0]);
+            t.ends[0].handle_timeout(now, events);
+            let a = &t.ends[0].assocs[0];
+            assert_eq!((a.paths[0].ptos, a.is_silent), (6, is_silent));
+        }
     }
 
     // spec: P-8.18
