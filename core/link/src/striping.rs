@@ -85,9 +85,18 @@ impl Delivery {
         if self.byte_cost == 0 {
             return;
         }
-        let cost = |bytes: u64| bytes.saturating_mul(self.byte_cost) >> 16;
         // What was acknowledged waits nowhere: a rate that was too low makes no queue that lasts.
-        self.drained = self.drained.max(now).plus_ns(cost(bytes)).min(now.plus_ns(cost(in_flight)));
+        self.drained = self.drained.max(now).plus_ns(self.cost(bytes)).min(now.plus_ns(self.cost(in_flight)));
+    }
+
+    /// The time that so many bytes take at this rate.
+    fn cost(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.byte_cost) >> 16
+    }
+
+    /// How long what is in flight waits for the slowest link, by what was sent.
+    fn queue_ns(&self, now: Time, in_flight: u64) -> u64 {
+        self.drained.since_ns(now).min(self.cost(in_flight))
     }
 
     /// The path was tried, and it is to be seen what it delivers.
@@ -174,7 +183,7 @@ impl Path {
     fn candidate(&self, now: Time, path: u8) -> Candidate {
         let (half_ns, rate) = (self.rtt.base() / 2, self.delivery.rate.max(1));
         // What waits is what was sent faster than the path takes it, or what is in flight beyond a round trip: others may queue there.
-        let own = self.delivery.drained.since_ns(now);
+        let own = self.delivery.queue_ns(now, self.in_flight);
         let queue = own.max(ns_for(rate, self.in_flight).saturating_sub(2 * half_ns));
         let is_known = self.delivery.rate > 0;
         let may_try = self.in_flight_packets == 0 && self.delivery.try_at <= now;
@@ -401,6 +410,17 @@ mod tests {
         assert_eq!(d.rate(), rate);
     }
 
+    // spec: P-8.22
+    #[test]
+    fn what_was_acknowledged_waits_nowhere() {
+        let mut d = Delivery::default();
+        // 4 bytes a second, by a mistake of long ago.
+        d.learn(4);
+        d.on_sent(Time(0), 1472, 1472, false);
+        assert!(d.queue_ns(Time(1000), 1472) > 10_000_000_000);
+        assert_eq!(d.queue_ns(Time(1000), 0), 0);
+    }
+
     /// A message of so many packets waits at side 0.
     fn long_message(t: &mut Two, packets: u32) {
         let m =
@@ -422,6 +442,16 @@ mod tests {
         // Too short to tell a rate: it would go by the slow one for ever.
         long_message(&mut t, 5);
         assert_eq!(by_path(&mut t), [5, 0]);
+    }
+
+    // spec: P-8.22
+    #[test]
+    fn of_one_path_no_rate_is_measured() {
+        let mut t = Two::up(&quiet());
+        long_message(&mut t, 30);
+        t.steps(20);
+        assert!(t.ends[0].assocs[0].paths[0].bytes_sent > 30_000);
+        assert_eq!(t.ends[0].assocs[0].paths[0].delivery.rate(), 0);
     }
 
     /// Two, of which the first knows of another address of the second that has answered.
