@@ -67,6 +67,12 @@ struct Seen {
     parity: bool,
 }
 
+/// Whether it may have come by a path that carries nothing else: it only acknowledges, or asks after a path (such a packet begins with that).
+fn is_probe(frames: &Frames<'_>) -> bool {
+    let asks = || matches!(frames.iter().next(), Some(Frame::PathChallenge(_) | Frame::PathResponse(_)));
+    !frames.is_ack_eliciting() || asks()
+}
+
 impl Association {
     fn accept_packet(
         &mut self,
@@ -103,7 +109,8 @@ impl Association {
         };
         self.counts.packets_received += 1;
         let path = self.path_to(cx, meta.remote, meta.local, false);
-        let missing = self.rx.accept(cx.now, header.path, number, meta.slack_ns);
+        let is_probe = self.rx.has_several(header.path) && is_probe(&frames);
+        let missing = self.rx.accept(cx.now, (header.path, is_probe), number, meta.slack_ns);
         let is_marked = meta.ecn == CE;
         if is_marked {
             count!(self, cx, marks_received);

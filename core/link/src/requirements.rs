@@ -288,7 +288,7 @@ fn no_packet_number_is_used_twice() {
 fn ranges_without_room_are_told_again() {
     let mut r = Received::default();
     for n in 0..20 {
-        r.accept(Time(1), 0, 2 * n, 0);
+        r.accept(Time(1), (0, false), 2 * n, 0);
     }
     r.acknowledged(0);
     assert_eq!(r.ranges(0).count(), 20);
@@ -317,10 +317,10 @@ fn an_acknowledgement_goes_with_what_is_sent_anyway() {
 #[test]
 fn an_acknowledgement_tells_when_it_was_read_and_how_long_that_may_have_waited() {
     let mut r = Received::default();
-    r.accept(Time(1_000_000), 0, 0, 1500);
+    r.accept(Time(1_000_000), (0, false), 0, 1500);
     let times = r.times(0, Time(1_018_000));
     assert_eq!((times.delay_ns, times.slack_us, times.read_us), (18_000, 2, 1000));
-    r.accept(Time(2_000_000 + (1 << 32) * 1000), 0, 1, u32::MAX);
+    r.accept(Time(2_000_000 + (1 << 32) * 1000), (0, false), 1, u32::MAX);
     let times = r.times(0, Time(2_000_000 + (1 << 32) * 1000));
     assert_eq!((times.delay_ns, times.slack_us, times.read_us), (0, u16::MAX, 2000));
 }
