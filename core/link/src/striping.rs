@@ -337,16 +337,7 @@ mod tests {
     use crate::requirements::{answer_to, has, quiet};
 
     fn known(path: u8, rate: u64, first_ns: u64) -> Candidate {
-        Candidate {
-            path,
-            rate,
-            first_ns,
-            arrives_ns: first_ns,
-            queue_ns: 0,
-            mtu: 1472,
-            is_known: true,
-            may_try: false,
-        }
+        Candidate { path, rate, first_ns, arrives_ns: first_ns, queue_ns: 0, mtu: 1472, is_known: true, may_try: false }
     }
 
     // spec: P-8.13
