@@ -319,7 +319,9 @@ impl Association {
 
     /// Tells the endpoint whether this peer leaves several probes in a row unanswered, if that has changed.
     pub(crate) fn note_silence(&mut self, cx: &mut Cx<'_>) {
-        let is_silent = self.state == State::Up && self.paths.iter().any(|p| p.ptos >= SILENT_PTOS);
+        // Who has a path that answers is not.
+        let leaves_probes = self.paths.iter().any(|p| p.ptos >= SILENT_PTOS);
+        let is_silent = self.state == State::Up && leaves_probes && !self.paths.iter().any(Path::is_well);
         if is_silent != self.is_silent {
             self.is_silent = is_silent;
             cx.openings.silent(is_silent);

@@ -206,6 +206,13 @@ impl Association {
             }
             return None;
         }
+        if core::mem::take(&mut p.asks_again)
+            && let Some((data, _)) = p.challenge
+        {
+            // The same: else two that ask at once would each forget what the other is about to answer.
+            p.next_probe = cx.now.plus_ns(p.probe_interval);
+            return Some(data);
+        }
         if p.challenge.take().is_some() {
             // The last one was not answered.
             p.answers = 0;

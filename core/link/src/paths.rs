@@ -89,6 +89,8 @@ pub(crate) struct Path {
     /// Our outstanding challenge, when it was sent, and when the next one is due.
     pub(crate) challenge: Option<(u64, Time)>,
     pub(crate) next_probe: Time,
+    /// It challenged us, and our challenge goes once more, the same.
+    pub(crate) asks_again: bool,
     pub(crate) probe_interval: u64,
     /// Challenges answered in a row.
     pub(crate) answers: u32,
@@ -151,6 +153,7 @@ impl Path {
             respond: None,
             challenge: None,
             next_probe: now,
+            asks_again: false,
             probe_interval: cfg.path_probe_min.as_nanos() as u64,
             answers: 0,
             misses: 0,

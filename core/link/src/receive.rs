@@ -11,6 +11,7 @@ use crate::build::PACKETS_MAX;
 use crate::counters::count;
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
 use crate::marks::CE;
+use crate::paths::PathState;
 use crate::{DownReason, Event, PeerId, RxMeta, Time};
 
 impl Endpoint {
@@ -66,6 +67,12 @@ struct Seen {
     parity: bool,
 }
 
+/// Whether it may have come by a path that carries nothing else: it only acknowledges, or asks after a path (such a packet begins with that).
+fn is_probe(frames: &Frames<'_>) -> bool {
+    let asks = || matches!(frames.iter().next(), Some(Frame::PathChallenge(_) | Frame::PathResponse(_)));
+    !frames.is_ack_eliciting() || asks()
+}
+
 impl Association {
     fn accept_packet(
         &mut self,
@@ -102,7 +109,8 @@ impl Association {
         };
         self.counts.packets_received += 1;
         let path = self.path_to(cx, meta.remote, meta.local, false);
-        let missing = self.rx.accept(cx.now, header.path, number, meta.slack_ns);
+        let is_probe = self.rx.has_several(header.path) && is_probe(&frames);
+        let missing = self.rx.accept(cx.now, (header.path, is_probe), number, meta.slack_ns);
         let is_marked = meta.ecn == CE;
         if is_marked {
             count!(self, cx, marks_received);
@@ -205,6 +213,10 @@ impl Association {
                 if let Some(p) = path.and_then(|i| self.paths.get_mut(usize::from(i))) {
                     p.respond = Some(data);
                     p.local = p.local.or(meta.local);
+                    if p.state == PathState::Unvalidated {
+                        // Our own challenge may have gone before the peer was up.
+                        (p.next_probe, p.asks_again) = (cx.now, true);
+                    }
                 }
             }
             Frame::PathResponse(data) => self.on_path_response(cx, data),

@@ -22,7 +22,7 @@ struct Way {
     /// When that was read, and how long it may have waited unseen.
     at: Time,
     slack_ns: u32,
-    /// When anything came by it.
+    /// When anything came by it but what asks after a path or acknowledges.
     heard: Time,
     /// Our path back, and packets and bytes that want an acknowledgement since the last one was sent for this way.
     path: u8,
@@ -34,6 +34,11 @@ struct Way {
 }
 
 impl Way {
+    /// Something came by it of late, and it is not only asked after.
+    fn is_used(&self, now: Time) -> bool {
+        self.end > 0 && self.heard > Time::ZERO && now.since_ns(self.heard) < QUIET_NS
+    }
+
     fn is_due(&self, now: Time) -> bool {
         self.packets > 0 && (self.now || self.deadline <= now)
     }
@@ -76,8 +81,13 @@ impl Received {
         pn < self.floor || end - pn > WINDOW || self.got.contains(pn)
     }
 
-    /// A packet was accepted that came by the peer's path of this number. Returns by how much the count of lacking packets changed.
-    pub(crate) fn accept(&mut self, now: Time, way: u8, pn: u64, slack_ns: u32) -> i64 {
+    /// With what comes by this path of the peer now, it uses others than its first. Of that alone nobody asks what it is used for.
+    pub(crate) fn has_several(&self, way: u8) -> bool {
+        way > 0 || self.ways.len() > 1
+    }
+
+    /// A packet was accepted that came by the peer's path of this number; `is_probe`: one of those that go by paths in no other use. Returns by how much the count of lacking packets changed.
+    pub(crate) fn accept(&mut self, now: Time, (way, is_probe): (u8, bool), pn: u64, slack_ns: u32) -> i64 {
         self.got.insert(pn, pn + 1, |_, _| {});
         if self.got.len() > RANGES_MAX
             && let Some(e) = self.got.pop_lowest()
@@ -89,7 +99,9 @@ impl Received {
             self.ways.resize(way + 1, Way::default());
         }
         let w = &mut self.ways[way];
-        w.heard = now;
+        if !is_probe {
+            w.heard = now;
+        }
         if pn >= w.end {
             (w.end, w.at, w.slack_ns) = (pn + 1, now, slack_ns);
         }
@@ -98,7 +110,7 @@ impl Received {
             self.passed = pn + 1;
             return 0;
         }
-        let in_use = self.ways.iter().filter(|w| w.end > 0 && now.since_ns(w.heard) < QUIET_NS);
+        let in_use = self.ways.iter().filter(|w| w.is_used(now));
         let (before, passed) = (self.passed, in_use.map(|w| w.end).min().unwrap_or(0));
         self.passed = before.max(passed);
         let mut missing = -i64::from(pn < before);
@@ -168,7 +180,7 @@ impl Received {
 
     /// Our paths back to where packets came from of late.
     pub(crate) fn in_use(&self, now: Time) -> impl Iterator<Item = u8> + '_ {
-        self.ways.iter().filter(move |w| w.end > 0 && now.since_ns(w.heard) < QUIET_NS).map(|w| w.path)
+        self.ways.iter().filter(move |w| w.is_used(now)).map(|w| w.path)
     }
 
     /// What an ACK frame tells of the largest number of a path of the peer.
@@ -209,28 +221,28 @@ mod tests {
     fn replays_are_known() {
         let cfg = Config::default();
         let mut r = Received::default();
-        assert_eq!(r.accept(Time(1), 0, 0, 0), 0);
+        assert_eq!(r.accept(Time(1), (0, false), 0, 0), 0);
         r.eliciting(Time(1), (0, 0), 0, (100, false), 25_000, &cfg);
         assert!(!r.due(Time(1)) && r.due(Time(25_001)));
         assert!(r.is_replay(0) && !r.is_replay(1));
-        let m = r.accept(Time(2), 0, 5, 0);
+        let m = r.accept(Time(2), (0, false), 5, 0);
         assert_eq!(m, 4);
         r.eliciting(Time(2), (0, 0), m, (100, false), 25_000, &cfg);
         assert!(r.due(Time(2)));
         // So are the next, which the peer counts to tell loss from reordering.
         for n in 6..9 {
             r.acknowledged(0);
-            assert_eq!(r.accept(Time(2), 0, n, 0), 0);
+            assert_eq!(r.accept(Time(2), (0, false), n, 0), 0);
             r.eliciting(Time(2), (0, 0), 0, (100, false), 25_000, &cfg);
             assert!(r.due(Time(2)));
         }
         r.acknowledged(0);
-        assert_eq!(r.accept(Time(2), 0, 9, 0), 0);
+        assert_eq!(r.accept(Time(2), (0, false), 9, 0), 0);
         r.eliciting(Time(2), (0, 0), 0, (100, false), 25_000, &cfg);
         assert!(!r.due(Time(2)));
-        assert_eq!(r.accept(Time(3), 0, 3, 0), -1);
+        assert_eq!(r.accept(Time(3), (0, false), 3, 0), -1);
         for i in 0..1200u64 {
-            r.accept(Time(4), 0, 11 + 2 * i, 0);
+            r.accept(Time(4), (0, false), 11 + 2 * i, 0);
         }
         assert!(r.ranges(0).count() <= RANGES_MAX);
         assert!(r.is_replay(12), "given up with its range");
@@ -242,7 +254,7 @@ mod tests {
         let cfg = Config::default();
         let mut r = Received::default();
         let got = |r: &mut Received, at: u64, way: u8, pn: u64| {
-            let missing = r.accept(Time(at), way, pn, 0);
+            let missing = r.accept(Time(at), (way, false), pn, 0);
             r.eliciting(Time(at), (way, way), missing, (100, false), 25_000, &cfg);
             missing
         };
@@ -263,5 +275,16 @@ mod tests {
         assert_eq!(got(&mut r, QUIET_NS + 10, 0, 8), 2, "4 and 7");
         r.settle();
         assert_eq!(r.due_at(), None);
+    }
+
+    // spec: P-4.26
+    #[test]
+    fn a_path_that_is_only_asked_after_is_not_waited_for() {
+        let mut r = Received::default();
+        assert_eq!(r.accept(Time(1), (0, false), 0, 0), 0);
+        // The challenge of the second path, once in a second.
+        assert_eq!(r.accept(Time(2), (1, true), 1, 0), 0);
+        assert_eq!(r.accept(Time(3), (0, false), 4, 0), 2, "2 and 3 lack at once");
+        assert_eq!(r.in_use(Time(4)).count(), 1);
     }
 }

@@ -288,7 +288,7 @@ fn no_packet_number_is_used_twice() {
 fn ranges_without_room_are_told_again() {
     let mut r = Received::default();
     for n in 0..20 {
-        r.accept(Time(1), 0, 2 * n, 0);
+        r.accept(Time(1), (0, false), 2 * n, 0);
     }
     r.acknowledged(0);
     assert_eq!(r.ranges(0).count(), 20);
@@ -317,10 +317,10 @@ fn an_acknowledgement_goes_with_what_is_sent_anyway() {
 #[test]
 fn an_acknowledgement_tells_when_it_was_read_and_how_long_that_may_have_waited() {
     let mut r = Received::default();
-    r.accept(Time(1_000_000), 0, 0, 1500);
+    r.accept(Time(1_000_000), (0, false), 0, 1500);
     let times = r.times(0, Time(1_018_000));
     assert_eq!((times.delay_ns, times.slack_us, times.read_us), (18_000, 2, 1000));
-    r.accept(Time(2_000_000 + (1 << 32) * 1000), 0, 1, u32::MAX);
+    r.accept(Time(2_000_000 + (1 << 32) * 1000), (0, false), 1, u32::MAX);
     let times = r.times(0, Time(2_000_000 + (1 << 32) * 1000));
     assert_eq!((times.delay_ns, times.slack_us, times.read_us), (0, u16::MAX, 2000));
 }
@@ -683,6 +683,19 @@ fn an_address_that_has_not_answered_carries_no_data() {
         }
     }
     assert!(challenged > 3, "{challenged}");
+}
+
+// spec: P-8.3
+#[test]
+fn who_is_asked_by_a_path_asks_at_once_the_same_again() {
+    let mut t = Two::up(&quiet());
+    answer_to(&mut t, 5, |out| frame::write_path_challenge(1, out));
+    let (first, _) = t.ends[0].assocs[0].paths[1].challenge.expect("asked");
+    // Nothing answered it, and no 50 ms have passed.
+    let sent = answer_to(&mut t, 5, |out| frame::write_path_challenge(2, out));
+    assert!(sent.iter().any(|(_, p)| has(p, |f| matches!(f, Frame::PathChallenge(d) if *d == first))));
+    answer_to(&mut t, 5, |out| frame::write_path_response(first, out));
+    assert_eq!(t.ends[0].assocs[0].paths[1].state, PathState::Valid);
 }
 
 // spec: P-8.6

@@ -11,13 +11,17 @@ const TURN_MIN: u64 = 4;
 const TURN_MAX: u64 = 44;
 /// ... and so much of what waits.
 const TURN_PART: u64 = 8;
-/// What goes first by a path that nobody has seen deliver: enough to see it; and packets that wait before any does.
+/// What goes first by a path that nobody has seen deliver: enough to see it; and what waits before any does. In packets of at most [`USUAL_BYTES`].
 const UNKNOWN_PACKETS: u64 = 8;
 const UNKNOWN_FROM: u64 = 16;
+/// A packet as most networks take it: longer ones need as much time for as many bytes, and so few of them tell as much.
+const USUAL_BYTES: u64 = 1472;
+/// Flows of which what may go now is counted.
+const FLOWS_MOST: usize = 8;
 /// If that tells nothing it is tried again after so long, doubling up to 2^7 times it.
 const TRY_NS: u64 = 10_000_000;
 const TRIES_MAX: u8 = 7;
-/// A train of so many packets says what a path delivers; one of so many bytes has said enough.
+/// A train of so many packets, of at most [`USUAL_BYTES`], says what a path delivers; one of so many bytes has said enough.
 const TRAIN_PACKETS: u64 = 6;
 const TRAIN_BYTES: u64 = 64 << 10;
 /// Weight of a train: a quarter.
@@ -50,7 +54,7 @@ impl Delivery {
         match (self.mark, read_us) {
             (Some((began_us, had)), Some(read_us)) => {
                 let (took_us, came) = (u64::from(read_us.wrapping_sub(began_us)), self.bytes - had);
-                let is_enough = came >= TRAIN_BYTES || (is_idle && came >= TRAIN_PACKETS * mtu);
+                let is_enough = came >= TRAIN_BYTES || (is_idle && came >= TRAIN_PACKETS * mtu.min(USUAL_BYTES));
                 if is_enough && (1..=u64::from(u32::MAX / 2)).contains(&took_us) {
                     self.learn(came * 1_000_000 / took_us);
                     self.mark = Some((read_us, self.bytes));
@@ -81,9 +85,18 @@ impl Delivery {
         if self.byte_cost == 0 {
             return;
         }
-        let cost = |bytes: u64| bytes.saturating_mul(self.byte_cost) >> 16;
         // What was acknowledged waits nowhere: a rate that was too low makes no queue that lasts.
-        self.drained = self.drained.max(now).plus_ns(cost(bytes)).min(now.plus_ns(cost(in_flight)));
+        self.drained = self.drained.max(now).plus_ns(self.cost(bytes)).min(now.plus_ns(self.cost(in_flight)));
+    }
+
+    /// The time that so many bytes take at this rate.
+    fn cost(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.byte_cost) >> 16
+    }
+
+    /// How long what is in flight waits for the slowest link, by what was sent.
+    fn queue_ns(&self, now: Time, in_flight: u64) -> u64 {
+        self.drained.since_ns(now).min(self.cost(in_flight))
     }
 
     /// The path was tried, and it is to be seen what it delivers.
@@ -136,10 +149,19 @@ struct Candidate {
     first_ns: u64,
     /// When a packet would.
     arrives_ns: u64,
+    /// Time that what stands in front of its slowest link needs.
+    queue_ns: u64,
     /// Bytes of a packet; it was seen to deliver; a train may go to see what it does.
     mtu: u64,
     is_known: bool,
     may_try: bool,
+}
+
+impl Candidate {
+    /// Packets that go to see what it delivers. Two at least: between them is what they tell.
+    fn trial(&self) -> u64 {
+        (UNKNOWN_PACKETS * USUAL_BYTES).div_ceil(self.mtu.max(1)).clamp(2, UNKNOWN_PACKETS)
+    }
 }
 
 /// Bytes that a rate makes of a time.
@@ -154,21 +176,22 @@ fn ns_for(rate: u64, bytes: u64) -> u64 {
 
 impl Path {
     /// Valid, and nothing says that it might not be.
-    fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         self.state == PathState::Valid && self.ptos == 0
     }
 
     fn candidate(&self, now: Time, path: u8) -> Candidate {
         let (half_ns, rate) = (self.rtt.base() / 2, self.delivery.rate.max(1));
         // What waits is what was sent faster than the path takes it, or what is in flight beyond a round trip: others may queue there.
-        let own = self.delivery.drained.since_ns(now);
+        let own = self.delivery.queue_ns(now, self.in_flight);
         let queue = own.max(ns_for(rate, self.in_flight).saturating_sub(2 * half_ns));
         let is_known = self.delivery.rate > 0;
         let may_try = self.in_flight_packets == 0 && self.delivery.try_at <= now;
-        let first_ns = half_ns + if is_known { queue } else { 0 };
+        let queue_ns = if is_known { queue } else { 0 };
+        let first_ns = half_ns + queue_ns;
         let mtu = u64::from(self.mtu.size_for(self.ptos));
         let arrives_ns = first_ns + if is_known { ns_for(rate, mtu) } else { 0 };
-        Candidate { path, rate, first_ns, arrives_ns, mtu, is_known, may_try }
+        Candidate { path, rate, first_ns, arrives_ns, queue_ns, mtu, is_known, may_try }
     }
 }
 
@@ -238,26 +261,28 @@ impl Association {
         let well = self.paths.iter().enumerate().filter(|(_, p)| p.is_well());
         let mut candidates: SmallVec<[Candidate; PATHS_MAX]> =
             well.map(|(i, p)| p.candidate(cx.now, i as u8)).collect();
+        // What is short goes by `lead` anyway. Until its rate is known all does: else what is too short for a train would go by another for ever, however slow.
+        if candidates.iter().any(|c| c.path == lead && !c.is_known) {
+            return Some(lead);
+        }
         if candidates.iter().all(|c| !c.is_known) {
-            return if candidates.iter().any(|c| c.path == lead) {
-                Some(lead)
-            } else {
-                candidates.first().map(|c| c.path)
-            };
+            return candidates.first().map(|c| c.path);
         }
         candidates.sort_by_key(|c| c.first_ns);
         // Of what stands in front only: who waits for that would wait for a slow path, however much stands behind.
         let waiting = cx.s.waiting_bytes(1);
         let end_ns = end_of(&candidates, waiting);
+        let level_ns = level_of(&candidates, cx.s.open_bytes(FLOWS_MOST));
         candidates.sort_by_key(|c| c.arrives_ns);
         let earliest = candidates.iter().find(|c| c.is_known).map(|c| c.path);
         for c in candidates {
             let turn = if c.is_known {
-                let part = bytes_in(c.rate, end_ns.saturating_sub(c.first_ns)) / c.mtu;
+                let free_ns = end_ns.saturating_sub(c.first_ns).min(level_ns.saturating_sub(c.queue_ns));
+                let part = bytes_in(c.rate, free_ns) / c.mtu;
                 let least = u64::from(earliest == Some(c.path));
                 (waiting / TURN_PART / c.mtu).clamp(TURN_MIN, TURN_MAX).min(part.max(least))
-            } else if c.may_try && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu {
-                UNKNOWN_PACKETS
+            } else if c.may_try && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu.min(USUAL_BYTES) {
+                c.trial()
             } else {
                 0
             };
@@ -273,6 +298,14 @@ impl Association {
         }
         None
     }
+}
+
+/// How long what may go now and what stands in front of links already would take if it stood evenly: a path that holds more of what the receiver granted keeps it from the others, which then
+/// stand idle.
+fn level_of(candidates: &[Candidate], open: u64) -> u64 {
+    let known = || candidates.iter().filter(|c| c.is_known);
+    let queued: u64 = known().map(|c| bytes_in(c.rate, c.queue_ns)).sum();
+    ns_for(known().map(|c| c.rate).sum(), queued.saturating_add(open))
 }
 
 /// When all that waits is there if each path takes its part, in order of their first bytes: the later ones have none if the others are done by then.
@@ -304,7 +337,7 @@ mod tests {
     use crate::requirements::{answer_to, has, quiet};
 
     fn known(path: u8, rate: u64, first_ns: u64) -> Candidate {
-        Candidate { path, rate, first_ns, arrives_ns: first_ns, mtu: 1472, is_known: true, may_try: false }
+        Candidate { path, rate, first_ns, arrives_ns: first_ns, queue_ns: 0, mtu: 1472, is_known: true, may_try: false }
     }
 
     // spec: P-8.13
@@ -317,6 +350,32 @@ mod tests {
         assert_eq!(end_of(&far, 300_000), 3_100_000);
         assert_eq!(end_of(&far, 3_000_000), (3_000_000 + 10_000 + 1_000_000) * 5);
         assert_eq!(end_of(&[], 1), u64::MAX);
+    }
+
+    // spec: P-8.20
+    #[test]
+    fn no_path_holds_more_of_what_may_go_than_its_rate_is_of_all() {
+        let mut both = [known(0, 100_000_000, 100_000), known(1, 10_000_000, 100_000)];
+        assert_eq!(level_of(&both, 220_000), 2_000_000);
+        // 200 kB stand in front of the slow one: for it to take no more than its part that must be less than 20 ms.
+        both[1].queue_ns = 20_000_000;
+        assert!(level_of(&both, 20_000) <= 2_000_000);
+        both[1].is_known = false;
+        assert_eq!(level_of(&both, 200_000), 2_000_000, "of the first alone");
+    }
+
+    // spec: P-8.19
+    #[test]
+    fn few_long_packets_tell_as_much_as_many_short_ones() {
+        for (mtu, packets) in [(1200, 8), (1472, 8), (8972, 2)] {
+            assert_eq!(Candidate { mtu, ..known(0, 1, 0) }.trial(), packets, "{mtu}");
+            let mut d = Delivery::default();
+            // 10 MB/s.
+            for n in 0..packets {
+                d.on_ack(mtu, Some((n * mtu / 10) as u32), mtu, n + 1 == packets);
+            }
+            assert!((9_900_000..10_100_000).contains(&d.rate()), "{mtu}: {}", d.rate());
+        }
     }
 
     #[test]
@@ -342,6 +401,50 @@ mod tests {
         assert_eq!(d.rate(), rate);
     }
 
+    // spec: P-8.22
+    #[test]
+    fn what_was_acknowledged_waits_nowhere() {
+        let mut d = Delivery::default();
+        // 4 bytes a second, by a mistake of long ago.
+        d.learn(4);
+        d.on_sent(Time(0), 1472, 1472, false);
+        assert!(d.queue_ns(Time(1000), 1472) > 10_000_000_000);
+        assert_eq!(d.queue_ns(Time(1000), 0), 0);
+    }
+
+    /// A message of so many packets waits at side 0.
+    fn long_message(t: &mut Two, packets: u32) {
+        let m =
+            crate::Message { control: false, stream: 0, envelope: b"e", len: packets * 1100, patient: false, token: 1 };
+        t.ends[0].send(t.now, P, m).expect("room");
+    }
+
+    /// Packets with data that side 0 sends now by each of its paths.
+    fn by_path(t: &mut Two) -> [usize; 2] {
+        let all = sent(t);
+        [1, 5].map(|a| all.iter().filter(|(to, p)| *to == addr(a) && has(p, |f| matches!(f, Frame::Msg(_)))).count())
+    }
+
+    // spec: P-8.21
+    #[test]
+    fn until_the_rate_of_the_primary_is_known_all_goes_by_it() {
+        let mut t = with_standby();
+        t.ends[0].assocs[0].paths[1].delivery.learn(1_000_000);
+        // Too short to tell a rate: it would go by the slow one for ever.
+        long_message(&mut t, 5);
+        assert_eq!(by_path(&mut t), [5, 0]);
+    }
+
+    // spec: P-8.22
+    #[test]
+    fn of_one_path_no_rate_is_measured() {
+        let mut t = Two::up(&quiet());
+        long_message(&mut t, 30);
+        t.steps(20);
+        assert!(t.ends[0].assocs[0].paths[0].bytes_sent > 30_000);
+        assert_eq!(t.ends[0].assocs[0].paths[0].delivery.rate(), 0);
+    }
+
     /// Two, of which the first knows of another address of the second that has answered.
     fn with_standby() -> Two {
         let mut t = Two::up(&quiet());
@@ -356,7 +459,8 @@ mod tests {
     fn sent(t: &mut Two) -> Vec<(core::net::SocketAddr, Vec<u8>)> {
         let (mut buf, mut all) = (PacketBuf::new(), Vec::new());
         while let Some(to) = t.ends[0].poll_transmit(t.now, &NoPayloads, &mut buf) {
-            all.push((to.remote, buf.head.clone()));
+            let payload = to.payload.map_or(0, |r| usize::from(r.len));
+            all.push((to.remote, buf.head.iter().copied().chain(core::iter::repeat_n(0, payload)).collect()));
         }
         all
     }
@@ -387,6 +491,21 @@ mod tests {
         assert_eq!(a.lead(&cfg), 1);
         a.paths[1].state = PathState::Suspect;
         assert_eq!(a.lead(&cfg), 0);
+    }
+
+    // spec: P-4.16
+    #[test]
+    fn a_peer_that_answers_by_another_path_is_not_silent() {
+        for (mut t, is_silent) in [(with_standby(), false), (Two::up(&quiet()), true)] {
+            t.send(0);
+            sent(&mut t);
+            t.ends[0].assocs[0].paths[0].ptos = 5;
+            t.now += Duration::from_millis(15);
+            let (now, events) = (t.now, &mut t.events[0]);
+            t.ends[0].handle_timeout(now, events);
+            let a = &t.ends[0].assocs[0];
+            assert_eq!((a.paths[0].ptos, a.is_silent), (6, is_silent));
+        }
     }
 
     // spec: P-8.18

@@ -188,6 +188,18 @@ impl Session {
         flows + smalls + lost
     }
 
+    /// Bytes of the first `most` flows that may go now, without a further grant.
+    #[must_use]
+    pub fn open_bytes(&self, most: usize) -> u64 {
+        let open = |f: &Flow| match *f {
+            Flow::Message(mseq) => self.out.matched.get(mseq).map_or(0, |m| u64::from(m.len.saturating_sub(m.sent))),
+            Flow::Body(slot, generation) => {
+                self.bodies_out.current(slot, generation).map_or(0, |b| b.granted.saturating_sub(b.sent))
+            }
+        };
+        self.flows.iter().take(most).map(open).sum()
+    }
+
     pub(crate) fn enqueue(&mut self, flow: Flow, len: u64) {
         if self.bulk.len_min > 0 && len >= self.bulk.len_min {
             if self.bulk.up {
