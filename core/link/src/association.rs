@@ -40,6 +40,20 @@ pub(crate) struct Cx<'a> {
     pub(crate) late_ns: u64,
     /// Whether all that has arrived was read.
     pub(crate) unread: &'a mut Unread,
+    /// Short cuts are switched off.
+    #[cfg(test)]
+    pub(crate) plain: bool,
+}
+
+impl Cx<'_> {
+    /// Whether all goes the general way, as in half of the tests: short cuts must make no difference.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        #[cfg(test)]
+        return self.plain;
+        #[cfg(not(test))]
+        false
+    }
 }
 
 /// Life of an association.
@@ -144,6 +158,9 @@ pub(crate) struct Association {
     /// Earliest entry in the endpoint's timer heap.
     pub(crate) armed: Time,
     pub(crate) counts: PeerCounters,
+    /// Acknowledgements that took the short way.
+    #[cfg(test)]
+    pub(crate) acks_in_order: u64,
 }
 
 impl Association {
@@ -201,6 +218,8 @@ impl Association {
             ready: false,
             armed: Time::MAX,
             counts: PeerCounters::default(),
+            #[cfg(test)]
+            acks_in_order: 0,
         }
     }
 

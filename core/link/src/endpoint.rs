@@ -96,9 +96,9 @@ pub struct Endpoint {
     pub(crate) own_queue: OwnQueue,
     /// Goes on with the packets of a flow as long as nothing else happens.
     run: Option<Run>,
-    /// Runs are switched off, and how many packets they wrote: they must make no difference.
+    /// Runs and short cuts are switched off, and how many packets runs wrote: they must make no difference.
     #[cfg(test)]
-    pub(crate) no_runs: bool,
+    pub(crate) plain: bool,
     #[cfg(test)]
     pub(crate) run_packets: u64,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
@@ -123,12 +123,29 @@ pub struct Endpoint {
 /// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
 macro_rules! with_association {
     ($self:ident, $peer:expr, $now:expr) => {{
+        #[cfg(test)]
+        let plain = $self.plain;
         let Endpoint {
             assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, openings, lateness, unread, ..
         } = $self;
         let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns + openings.crowded_ns());
         assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {
-            (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id, lane_news, openings, late_ns, unread })
+            let cx = Cx {
+                now: $now,
+                cfg,
+                counters,
+                s,
+                common,
+                rng,
+                endpoint_id,
+                lane_news,
+                openings,
+                late_ns,
+                unread,
+                #[cfg(test)]
+                plain,
+            };
+            (a, cx)
         })
     }};
 }
@@ -177,7 +194,7 @@ impl Endpoint {
             own_queue: OwnQueue::System,
             run: None,
             #[cfg(test)]
-            no_runs: false,
+            plain: false,
             #[cfg(test)]
             run_packets: 0,
             timers: BinaryHeap::new(),
@@ -727,7 +744,7 @@ impl Endpoint {
                     self.has_sent_all(peer, now);
                 }
                 #[cfg(test)]
-                if self.no_runs {
+                if self.plain {
                     self.run = None;
                 }
                 return Some(t);
