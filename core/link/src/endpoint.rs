@@ -620,10 +620,24 @@ impl Endpoint {
         [t, self.sessions.common().grants.deadline(), self.asking_due()].into_iter().flatten().min()
     }
 
+    /// Whether [`Self::handle_timeout`] has anything to do now: `next_timeout` also passes when there is something to send.
+    #[inline]
+    pub fn look(&mut self, now: Time) -> bool {
+        self.sessions.common_mut().advance(now);
+        let timer = self.timers.peek().map(|r| r.0.0);
+        self.lateness.look(now, timer);
+        let grants = &self.sessions.common().grants;
+        timer.is_some_and(|t| t <= now)
+            || !self.askings.is_empty()
+            || grants.has_changed()
+            || grants.deadline().is_some_and(|t| t <= now)
+    }
+
     /// `next_timeout` has passed.
     pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
-        self.sessions.common_mut().advance(now);
-        self.lateness.look(now, self.timers.peek().map(|r| r.0.0));
+        if !self.look(now) && !self.is_plain() {
+            return;
+        }
         if !self.askings.is_empty() {
             self.send_askings(now);
         }
@@ -667,6 +681,15 @@ impl Endpoint {
         }
     }
 
+    /// See [`Cx::is_plain`].
+    #[inline]
+    fn is_plain(&self) -> bool {
+        #[cfg(test)]
+        return self.plain;
+        #[cfg(not(test))]
+        false
+    }
+
     /// Takes up associations that changed.
     fn settle(&mut self, now: Time) {
         self.admit_openings(now);
@@ -675,6 +698,14 @@ impl Endpoint {
         }
         while let Some(peer) = self.sessions.next_touched(Carrier::Link) {
             let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
+            if !a.ready
+                && !cx.is_plain()
+                && let Some(due) = a.due_if_calm(cx.s, cx.cfg, now)
+            {
+                debug_assert!(!a.wants_to_send(cx.s, now) && due == a.deadline(cx.s, cx.cfg));
+                self.arm(peer, due);
+                continue;
+            }
             a.consider_lane(&mut cx);
             a.check_drained(cx.s);
             if !a.ready && a.wants_to_send(cx.s, now) {
