@@ -283,8 +283,8 @@ impl Association {
             self.parity
                 .set_active(cx.cfg.parity && path.loss_ppm > cx.cfg.parity_min_loss_ppm && path.rtt.base() > min_rtt);
         }
-        let settle = 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
-        if path.mtu.test(cx.now, settle, cx.cfg) {
+        let settle = |path: &Path| 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
+        if path.mtu.is_suspect() && path.mtu.test(cx.now, settle(path), cx.cfg) {
             cx.counters.mtu_black_holes += 1;
             path.cc.on_mtu(u64::from(path.mtu.size()));
             path.set_pace(cx.cfg);
