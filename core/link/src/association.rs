@@ -381,6 +381,7 @@ impl Association {
             && s.is_calm()
             && ack_at > now
             && self.is_calm()
+            && self.doubt.is_none()
             && p.is_calm(now)
             && p.loss_time.is_none()
             && p.mtu.due().is_none();
@@ -400,7 +401,6 @@ impl Association {
             && !self.ping
             && self.recovered.is_empty()
             && !self.parity.is_due()
-            && self.doubt.is_none()
             && self.lane_due().is_none()
     }
 
