@@ -82,7 +82,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Runs the timers that are due.
     pub fn timeouts(&mut self, now: Time) {
         // Mostly it is called because something is to be sent.
-        if !self.sessions.endpoint_mut().look(now) {
+        if !self.sessions.endpoint_mut().look(now) && self.overran.is_empty() {
             return;
         }
         self.with_events(now, &[], |proto, events| proto.handle_timeout(now, events));
