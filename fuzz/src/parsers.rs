@@ -32,6 +32,12 @@ pub fn packet(data: &[u8]) {
 
 fn frames(d: &[u8], range: Range<usize>) {
     let Ok(parsed) = Frames::parse(d, range.clone()) else { return };
+    let mut all = parsed.iter();
+    parsed.each(|f| {
+        assert_eq!(Some(f), all.next().as_ref());
+        true
+    });
+    assert!(all.next().is_none());
     let all: Vec<Frame<'_>> = parsed.iter().collect();
     let mut copy = Vec::new();
     for f in &all {

@@ -1,6 +1,7 @@
 //! Acknowledgements that came in, loss detection, probe timeouts, and what becomes of lost frames (spec 4).
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use smallvec::SmallVec;
 use weir_wire::frame::AckTimes;
@@ -9,7 +10,7 @@ use crate::association::{Association, Cx, State};
 use crate::congestion::Acked;
 use crate::counters::count;
 use crate::paths::{Path, PathState};
-use crate::recovery::{IN_FLIGHT, LEAD, LOST, REQUEUED, SentFrame};
+use crate::recovery::{IN_FLIGHT, LEAD, LOST, REQUEUED, Sent, SentFrame};
 use crate::rtt::clock_us;
 use crate::{BodyKey, Event, Time};
 
@@ -36,7 +37,77 @@ struct Sum {
 
 impl Association {
     /// An ACK frame: `ranges` `[lo, hi)` from the highest down.
+    #[inline]
     pub(crate) fn on_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mut ranges: impl Iterator<Item = (u64, u64)> + Clone,
+        times: AckTimes,
+        own_slack_ns: u32,
+        events: &mut Vec<Event>,
+    ) -> Result<(), &'static str> {
+        let all = ranges.clone();
+        if let (Some((lo, hi)), None) = (ranges.next(), ranges.next())
+            && self.rec.is_in_order(lo, hi)
+            && let Some((oldest, path)) = self.rec.oldest()
+            && (hi == oldest + 1 || self.paths.len() == 1)
+            && !cx.is_plain()
+        {
+            self.on_ack_in_order(cx, oldest..hi, path, (times, own_slack_ns), events);
+            return Ok(());
+        }
+        self.on_any_ack(cx, all, times, own_slack_ns, events)
+    }
+
+    /// As nearly always: acknowledged is what was sent by one path, up to some packet. Nothing was overtaken, and nothing else is to be forgotten. Does what [`Self::on_any_ack`] would.
+    #[inline(never)]
+    fn on_ack_in_order(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packets: Range<u64>,
+        path: u8,
+        (times, own_slack_ns): (AckTimes, u32),
+        events: &mut Vec<Event>,
+    ) {
+        #[cfg(test)]
+        {
+            self.acks_in_order += 1;
+        }
+        count!(self, cx, acks_received);
+        let mut sum = Sum::default();
+        let end = packets.end;
+        for pn in packets {
+            let Some(s) = self.rec.take_oldest() else { break };
+            self.add_acked(cx, &s, pn + 1 == end, &mut sum);
+            for _ in 0..s.frames {
+                match self.rec.oldest_frame() {
+                    Some(SentFrame::Session(f)) => {
+                        if let Some(token) = cx.s.arrived(cx.common, f) {
+                            events.push(Event::Sent { peer: self.id, token });
+                        }
+                    }
+                    Some(&f) => self.frame_acked(cx, s.path, f, events),
+                    None => {}
+                }
+                self.rec.forget_frame();
+            }
+        }
+        if sum.touched {
+            self.path_acked(cx, usize::from(path), &sum, times, own_slack_ns);
+        }
+        if self.is_silent {
+            self.note_silence(cx);
+        }
+        for p in &mut self.paths {
+            p.loss_time = None;
+        }
+        if !self.rec.took_all(end) {
+            self.trim(cx);
+        }
+    }
+
+    #[inline(never)]
+    fn on_any_ack(
         &mut self,
         cx: &mut Cx<'_>,
         ranges: impl Iterator<Item = (u64, u64)>,
@@ -71,14 +142,31 @@ impl Association {
             self.note_silence(cx);
         }
         self.detect_loss(cx);
+        self.trim(cx);
+        Ok(())
+    }
+
+    /// Forgets what was settled, and what is lost so long that nobody acknowledges it any more.
+    fn trim(&mut self, cx: &Cx<'_>) {
         let pto = |p: &Path| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
         let keep = 2 * self.paths.iter().map(pto).max().unwrap_or(0);
         self.rec.trim(cx.now, keep);
-        Ok(())
     }
 
     fn packet_acked(&mut self, cx: &mut Cx<'_>, pn: u64, largest: bool, sums: &mut [Sum], events: &mut Vec<Event>) {
         let Some(s) = self.rec.settle(pn, 0) else { return };
+        let Some(sum) = sums.get_mut(usize::from(s.path)) else { return };
+        self.add_acked(cx, &s, largest, sum);
+        for i in 0..s.frames {
+            if let Some(f) = self.rec.frame(&s, i) {
+                self.frame_acked(cx, s.path, f, events);
+            }
+        }
+    }
+
+    /// A packet was acknowledged: it leaves flight, and is added to what the acknowledgement did to its path.
+    #[inline(always)]
+    fn add_acked(&mut self, cx: &mut Cx<'_>, s: &Sent, largest: bool, sum: &mut Sum) {
         let Some(path) = self.paths.get_mut(usize::from(s.path)) else { return };
         if s.flags & LOST != 0 {
             count!(self, cx, losses_spurious);
@@ -89,7 +177,6 @@ impl Association {
                 path.out_of_flight(u64::from(s.size));
             }
             path.mtu.on_acked(s.size);
-            let sum = &mut sums[usize::from(s.path)];
             sum.bytes += u64::from(s.size);
             sum.packets += 1;
             sum.lead |= s.flags & LEAD != 0;
@@ -100,11 +187,6 @@ impl Association {
                 sum.largest = largest;
             }
             sum.touched = true;
-        }
-        for i in 0..s.frames {
-            if let Some(f) = self.rec.frame(&s, i) {
-                self.frame_acked(cx, s.path, f, events);
-            }
         }
     }
 
@@ -201,8 +283,8 @@ impl Association {
             self.parity
                 .set_active(cx.cfg.parity && path.loss_ppm > cx.cfg.parity_min_loss_ppm && path.rtt.base() > min_rtt);
         }
-        let settle = 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
-        if path.mtu.test(cx.now, settle, cx.cfg) {
+        let settle = |path: &Path| 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
+        if path.mtu.is_suspect() && path.mtu.test(cx.now, settle(path), cx.cfg) {
             cx.counters.mtu_black_holes += 1;
             path.cc.on_mtu(u64::from(path.mtu.size()));
             path.set_pace(cx.cfg);

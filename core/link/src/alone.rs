@@ -47,16 +47,10 @@ impl Endpoint {
 impl Association {
     /// Nothing but messages is to be sent now: no probe, no question, no farewell.
     #[inline]
-    fn is_calm(&self, now: Time) -> bool {
+    fn has_only_messages(&self, now: Time) -> bool {
         self.state == State::Up
-            && self.closing.is_none()
-            && self.close_pending.is_none()
-            && self.ending.is_none()
+            && self.is_calm()
             && self.probes == 0
-            && !self.ping
-            && self.recovered.is_empty()
-            && !self.parity.is_due()
-            && self.lane_due().is_none()
             && self.rec.next() < PACKETS_MAX / 2
             && self.paths.iter().all(|p| p.is_calm(now))
     }
@@ -84,7 +78,7 @@ impl Association {
         if !cx.s.goes_alone(cx.common, m)
             || beside + m.envelope.len() + len > usize::from(size)
             || len >= gather_min(cx.cfg, level)
-            || !self.is_calm(cx.now)
+            || !self.has_only_messages(cx.now)
             || self.lead(cx.cfg) != self.primary
             || cx.common.slot().is_some()
             || !self.path()?.lets_out_at_ease(cx.now, self.peer.rx_buffer)
@@ -114,7 +108,7 @@ impl Association {
 impl Path {
     /// Nothing of its own is due.
     #[inline]
-    fn is_calm(&self, now: Time) -> bool {
+    pub(crate) fn is_calm(&self, now: Time) -> bool {
         self.respond.is_none()
             && self.asks == 0
             && self.held_until.is_none()

@@ -40,6 +40,20 @@ pub(crate) struct Cx<'a> {
     pub(crate) late_ns: u64,
     /// Whether all that has arrived was read.
     pub(crate) unread: &'a mut Unread,
+    /// Short cuts are switched off.
+    #[cfg(test)]
+    pub(crate) plain: bool,
+}
+
+impl Cx<'_> {
+    /// Whether all goes the general way, as in half of the tests: short cuts must make no difference.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        #[cfg(test)]
+        return self.plain;
+        #[cfg(not(test))]
+        false
+    }
 }
 
 /// Life of an association.
@@ -144,6 +158,9 @@ pub(crate) struct Association {
     /// Earliest entry in the endpoint's timer heap.
     pub(crate) armed: Time,
     pub(crate) counts: PeerCounters,
+    /// Acknowledgements that took the short way.
+    #[cfg(test)]
+    pub(crate) acks_in_order: u64,
 }
 
 impl Association {
@@ -201,6 +218,8 @@ impl Association {
             ready: false,
             armed: Time::MAX,
             counts: PeerCounters::default(),
+            #[cfg(test)]
+            acks_in_order: 0,
         }
     }
 
@@ -351,6 +370,38 @@ impl Association {
             }
         }
         t
+    }
+
+    /// As nearly always when something has come: nothing waits to be sent, and what may be due is an acknowledgement of either side, or a PING. Then [`Self::deadline`], else `None`.
+    #[inline]
+    pub(crate) fn due_if_calm(&self, s: &Session, cfg: &Config, now: Time) -> Option<Time> {
+        let [p] = self.paths.as_slice() else { return None };
+        let ack_at = self.rx.due_at().unwrap_or(Time::MAX);
+        let is_calm = self.state == State::Up
+            && s.is_calm()
+            && ack_at > now
+            && self.is_calm()
+            && self.doubt.is_none()
+            && p.is_calm(now)
+            && p.loss_time.is_none()
+            && p.mtu.due().is_none();
+        if !is_calm {
+            return None;
+        }
+        let due = ack_at.min(self.next_ping(cfg));
+        Some(p.pto_at(cfg, self.peer.ack_delay_max_ns).map_or(due, |at| due.min(at)))
+    }
+
+    /// Nothing but what the session wants is to be sent or done: no question, no farewell, nothing of a lane.
+    #[inline]
+    pub(crate) fn is_calm(&self) -> bool {
+        self.closing.is_none()
+            && self.close_pending.is_none()
+            && self.ending.is_none()
+            && !self.ping
+            && self.recovered.is_empty()
+            && !self.parity.is_due()
+            && self.lane_due().is_none()
     }
 
     /// When the next PING, or the verdict, is due.

@@ -96,9 +96,9 @@ pub struct Endpoint {
     pub(crate) own_queue: OwnQueue,
     /// Goes on with the packets of a flow as long as nothing else happens.
     run: Option<Run>,
-    /// Runs are switched off, and how many packets they wrote: they must make no difference.
+    /// Runs and short cuts are switched off, and how many packets runs wrote: they must make no difference.
     #[cfg(test)]
-    pub(crate) no_runs: bool,
+    pub(crate) plain: bool,
     #[cfg(test)]
     pub(crate) run_packets: u64,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
@@ -123,12 +123,29 @@ pub struct Endpoint {
 /// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
 macro_rules! with_association {
     ($self:ident, $peer:expr, $now:expr) => {{
+        #[cfg(test)]
+        let plain = $self.plain;
         let Endpoint {
             assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, openings, lateness, unread, ..
         } = $self;
         let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns + openings.crowded_ns());
         assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {
-            (a, Cx { now: $now, cfg, counters, s, common, rng, endpoint_id, lane_news, openings, late_ns, unread })
+            let cx = Cx {
+                now: $now,
+                cfg,
+                counters,
+                s,
+                common,
+                rng,
+                endpoint_id,
+                lane_news,
+                openings,
+                late_ns,
+                unread,
+                #[cfg(test)]
+                plain,
+            };
+            (a, cx)
         })
     }};
 }
@@ -177,7 +194,7 @@ impl Endpoint {
             own_queue: OwnQueue::System,
             run: None,
             #[cfg(test)]
-            no_runs: false,
+            plain: false,
             #[cfg(test)]
             run_packets: 0,
             timers: BinaryHeap::new(),
@@ -603,10 +620,24 @@ impl Endpoint {
         [t, self.sessions.common().grants.deadline(), self.asking_due()].into_iter().flatten().min()
     }
 
+    /// Whether [`Self::handle_timeout`] has anything to do now: `next_timeout` also passes when there is something to send.
+    #[inline]
+    pub fn look(&mut self, now: Time) -> bool {
+        self.sessions.common_mut().advance(now);
+        let timer = self.timers.peek().map(|r| r.0.0);
+        self.lateness.look(now, timer);
+        let grants = &self.sessions.common().grants;
+        timer.is_some_and(|t| t <= now)
+            || !self.askings.is_empty()
+            || grants.has_changed()
+            || grants.deadline().is_some_and(|t| t <= now)
+    }
+
     /// `next_timeout` has passed.
     pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
-        self.sessions.common_mut().advance(now);
-        self.lateness.look(now, self.timers.peek().map(|r| r.0.0));
+        if !self.look(now) && !self.is_plain() {
+            return;
+        }
         if !self.askings.is_empty() {
             self.send_askings(now);
         }
@@ -650,6 +681,15 @@ impl Endpoint {
         }
     }
 
+    /// See [`Cx::is_plain`].
+    #[inline]
+    fn is_plain(&self) -> bool {
+        #[cfg(test)]
+        return self.plain;
+        #[cfg(not(test))]
+        false
+    }
+
     /// Takes up associations that changed.
     fn settle(&mut self, now: Time) {
         self.admit_openings(now);
@@ -658,6 +698,14 @@ impl Endpoint {
         }
         while let Some(peer) = self.sessions.next_touched(Carrier::Link) {
             let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
+            if !a.ready
+                && !cx.is_plain()
+                && let Some(due) = a.due_if_calm(cx.s, cx.cfg, now)
+            {
+                debug_assert!(!a.wants_to_send(cx.s, now) && due == a.deadline(cx.s, cx.cfg));
+                self.arm(peer, due);
+                continue;
+            }
             a.consider_lane(&mut cx);
             a.check_drained(cx.s);
             if !a.ready && a.wants_to_send(cx.s, now) {
@@ -727,7 +775,7 @@ impl Endpoint {
                     self.has_sent_all(peer, now);
                 }
                 #[cfg(test)]
-                if self.no_runs {
+                if self.plain {
                     self.run = None;
                 }
                 return Some(t);

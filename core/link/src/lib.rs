@@ -41,6 +41,7 @@ mod recovery;
 mod requirements;
 mod rtt;
 mod run;
+mod scale;
 mod show;
 mod spent;
 mod striping;

@@ -109,11 +109,16 @@ impl MtuSearch {
         self.big_losses = self.big_losses.saturating_add(1);
     }
 
+    /// Whether [`Self::test`] has anything to judge.
+    #[inline]
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.big_losses >= BLACK_HOLE_LOSSES && self.small_acked_since
+    }
+
     /// Black hole by what is known now? Reordering alone must not look like one, so `settle_ns` must have passed since
     /// the first loss without a big packet getting through. True: the size is back to the base.
     pub(crate) fn test(&mut self, now: Time, settle_ns: u64, cfg: &Config) -> bool {
-        if self.big_losses < BLACK_HOLE_LOSSES || !self.small_acked_since || now.since_ns(self.big_lost_at) < settle_ns
-        {
+        if !self.is_suspect() || now.since_ns(self.big_lost_at) < settle_ns {
             return false;
         }
         self.size = self.base;

@@ -8,6 +8,7 @@ use crate::congestion::{self, Congestion, Pacer};
 use crate::marks::MarksOut;
 use crate::mtu::MtuSearch;
 use crate::rtt::{OneWay, Rtt};
+use crate::scale::mul_div;
 use crate::striping::Delivery;
 use crate::{Config, Endpoint, PeerId, Time};
 
@@ -191,11 +192,7 @@ impl Path {
     /// Bytes that the wire itself holds.
     pub(crate) fn wire(&self) -> u64 {
         let (rate, base) = (self.cc.rate(), self.rtt.base());
-        // A division of 128 bits takes longer than all the rest.
-        match rate.checked_mul(base) {
-            Some(product) => product / 1_000_000_000,
-            None => (u128::from(rate) * u128::from(base) / 1_000_000_000) as u64,
-        }
+        mul_div(rate, base, 1_000_000_000)
     }
 
     /// Probe timeout with back-off.
@@ -275,8 +272,8 @@ impl Path {
         self.train_bytes += bytes - skipped;
         let is_over = self.in_flight_packets == 0 || self.train_bytes >= TRAIN_BYTES_MAX;
         if is_over && self.train_bytes >= TRAIN_PACKETS * u64::from(self.mtu.size()) {
-            let elapsed = u128::from(now.since_ns(self.train_since).max(1));
-            let rate = (u128::from(self.train_bytes) * 1_000_000_000 / elapsed).min(1 << 50) as u64;
+            let elapsed = now.since_ns(self.train_since).max(1);
+            let rate = mul_div(self.train_bytes, 1_000_000_000, elapsed).min(1 << 50);
             self.train_rate = rate.max(self.train_rate - self.train_rate / 8);
             // With nothing in flight the next begins when something is sent.
             let skip = if self.in_flight_packets == 0 { u64::MAX } else { self.in_flight };

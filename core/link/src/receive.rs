@@ -103,10 +103,11 @@ impl Association {
         if self.state != State::Up {
             return Accept::Late { closed_here: self.state == State::Down(DownReason::LocalClose) };
         }
-        let Ok(frames) = Frames::parse(datagram, range) else {
+        let mut frames = Frames::none();
+        if frames.read(datagram, range).is_err() {
             cx.counters.dropped_malformed += 1;
             return Accept::Dropped;
-        };
+        }
         self.counts.packets_received += 1;
         let path = self.path_to(cx, meta.remote, meta.local, false);
         let is_probe = self.rx.has_several(header.path) && is_probe(&frames);
@@ -130,19 +131,12 @@ impl Association {
             self.rx.eliciting(cx.now, (header.path, back), missing, size, delay, cx.cfg);
         }
         let mut seen = Seen::default();
-        for f in &frames {
-            if matches!(f, Frame::Parity(_)) {
-                seen.parity = true;
-                continue;
-            }
+        frames.each(|f| {
             if let Err(why) = self.on_frame(cx, meta, f, &mut seen, events) {
                 self.violated(cx, why, events);
-                break;
             }
-            if self.state != State::Up {
-                break;
-            }
-        }
+            self.state == State::Up
+        });
         if seen.parity && self.state == State::Up {
             // Last, so that what it tells to restore is lacking after everything else in the packet was reported.
             for f in &frames {
@@ -173,12 +167,12 @@ impl Association {
         &mut self,
         cx: &mut Cx<'_>,
         meta: &RxMeta,
-        f: Frame<'_>,
+        f: &Frame<'_>,
         seen: &mut Seen,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
         match f {
-            Frame::Msg(m) => self.on_message(cx, &m, events),
+            Frame::Msg(m) => self.on_message(cx, m, events),
             Frame::Ack(a) => {
                 let ranges = a.ranges(self.rec.next()).ok_or("acknowledgement of a packet never sent")?;
                 self.on_ack(cx, ranges.map(|r| (*r.start(), *r.end() + 1)), a.times, meta.slack_ns, events)
@@ -196,6 +190,11 @@ impl Association {
                 cx.s.on_grant(cx.common, g.handle, g.limit);
                 Ok(())
             }
+            // Not before everything else in the packet was reported.
+            Frame::Parity(_) => {
+                seen.parity = true;
+                Ok(())
+            }
             _ => self.on_rare_frame(cx, meta, f, events),
         }
     }
@@ -204,10 +203,10 @@ impl Association {
         &mut self,
         cx: &mut Cx<'_>,
         meta: &RxMeta,
-        f: Frame<'_>,
+        f: &Frame<'_>,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
-        match f {
+        match *f {
             Frame::PathChallenge(data) => {
                 let path = self.path_to(cx, meta.remote, meta.local, true);
                 if let Some(p) = path.and_then(|i| self.paths.get_mut(usize::from(i))) {

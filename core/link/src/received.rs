@@ -88,7 +88,9 @@ impl Received {
 
     /// A packet was accepted that came by the peer's path of this number; `is_probe`: one of those that go by paths in no other use. Returns by how much the count of lacking packets changed.
     pub(crate) fn accept(&mut self, now: Time, (way, is_probe): (u8, bool), pn: u64, slack_ns: u32) -> i64 {
-        self.got.insert(pn, pn + 1, |_, _| {});
+        if !self.got.extend_prefix(pn, pn + 1) {
+            self.got.insert(pn, pn + 1, |_, _| {});
+        }
         if self.got.len() > RANGES_MAX
             && let Some(e) = self.got.pop_lowest()
         {

@@ -141,6 +141,51 @@ impl Recovery {
         true
     }
 
+    /// Whether `[lo, hi)` is all that was sent before `hi`, of which nothing was acknowledged yet: then each of it is news, and nothing was overtaken.
+    #[inline]
+    pub(crate) fn is_in_order(&self, lo: u64, hi: u64) -> bool {
+        self.acked.is_empty() && lo <= self.base && self.base < hi && hi <= self.next()
+    }
+
+    /// Number of the oldest packet, and the path it went by.
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<(u64, u8)> {
+        self.ring.front().map(|s| (self.base, s.path))
+    }
+
+    /// Takes the oldest packet out: it is acknowledged. Its frames are to be taken next: each is looked at by [`Self::oldest_frame`], and forgotten.
+    #[inline]
+    pub(crate) fn take_oldest(&mut self) -> Option<Sent> {
+        let s = self.ring.pop_front()?;
+        self.in_flight_packets -= u32::from(s.flags & IN_FLIGHT != 0);
+        self.base += 1;
+        self.frame_base = self.frame_base.wrapping_add(u32::from(s.frames));
+        Some(s)
+    }
+
+    #[inline]
+    pub(crate) fn oldest_frame(&self) -> Option<&SentFrame> {
+        self.frames.front()
+    }
+
+    #[inline]
+    pub(crate) fn forget_frame(&mut self) {
+        self.frames.pop_front();
+    }
+
+    /// All before `hi` were taken ([`Self::take_oldest`]). False: the next may have to be forgotten too.
+    #[inline]
+    pub(crate) fn took_all(&mut self, hi: u64) -> bool {
+        self.largest_acked_end = self.largest_acked_end.max(hi);
+        match self.ring.front() {
+            Some(s) => s.flags & IN_FLIGHT != 0,
+            None => {
+                self.shrink();
+                true
+            }
+        }
+    }
+
     /// Calls `f` with each packet below the largest acknowledged that is still in flight, oldest first.
     pub(crate) fn overtaken(&self, mut f: impl FnMut(u64, &Sent)) {
         self.acked.gaps(self.base, self.largest_acked_end, |a, b| {
@@ -194,7 +239,15 @@ impl Recovery {
         self.frame_base = self.frame_base.wrapping_add(frames as u32);
         self.base += n as u64;
         self.acked.remove_below(self.base);
-        if self.ring.is_empty() && self.ring.capacity() > 64 {
+        if self.ring.is_empty() {
+            self.shrink();
+        }
+    }
+
+    /// Nothing is remembered: memory that much once took is given back.
+    #[inline]
+    fn shrink(&mut self) {
+        if self.ring.capacity() > 64 {
             self.ring.shrink_to(16);
             self.frames.shrink_to(16);
         }

@@ -1,4 +1,5 @@
-//! Short cuts against the general path: the same endpoints twice, one with runs and messages that leave alone and one without, see the same of the world, and must send the same bytes at every poll, whatever happens between two polls.
+//! Short cuts against the general path: the same endpoints twice, one with runs, messages that leave alone and acknowledgements in order, and one without, see the same of the world. They must
+//! send the same bytes at every poll and wait for the same time, whatever happens between two polls, and remember the same of what was sent and of their paths.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -52,7 +53,7 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-/// Each host twice: `.0` with runs, `.1` without.
+/// Each host twice: `.0` with runs and short cuts, `.1` without.
 struct Twins {
     hosts: Vec<[Endpoint; 2]>,
     bufs: [PacketBuf; 2],
@@ -98,12 +99,13 @@ impl Twins {
             mtu_retry: Duration::from_millis(pick(&[1, 10_000])),
             ..Config::default()
         };
+        let nets = pick(&[1, 2, 2]) as usize;
         let hosts = (0..HOSTS)
             .map(|h| {
-                let addrs: Vec<_> = (0..NETS).map(|n| addr(h, n)).collect();
-                [false, true].map(|no_runs| {
+                let addrs: Vec<_> = (0..nets).map(|n| addr(h, n)).collect();
+                [false, true].map(|plain| {
                     let mut e = Endpoint::new(cfg.clone(), [7; 32], 100 + h as u64, &addrs, [h as u8; 32]);
-                    e.no_runs = no_runs;
+                    e.plain = plain;
                     e
                 })
             })
@@ -371,19 +373,23 @@ impl Twins {
             assert_eq!(format!("{:?}", a.counters()), format!("{:?}", b.counters()));
             let stats = |e: &Endpoint| e.peers().map(|p| format!("{:?}", e.peer_stats(p))).collect::<Vec<_>>();
             assert_eq!(stats(a), stats(b));
+            let state = |e: &Endpoint| {
+                e.assocs.iter().map(|a| format!("{:?} {:?} {:?}", a.rec, a.rx, a.paths)).collect::<Vec<_>>()
+            };
+            assert_eq!(state(a), state(b));
         }
     }
 }
 
 // spec: P-12.3
 #[test]
-fn runs_and_what_leaves_alone_write_what_the_general_path_would_have_written() {
-    let (mut of_runs, mut alone, mut all, mut worlds) = (0, 0, 0, 0);
+fn short_cuts_do_what_the_general_path_would_have_done() {
+    let (mut of_runs, mut alone, mut all, mut worlds, mut in_order, mut acks) = (0, 0, 0, 0, 0, 0);
     for seed in 0..150 {
         let mut t = Twins::new(seed);
         for i in 0..400 {
             t.step();
-            if i % 50 == 0 {
+            if i % 10 == 0 {
                 t.compare();
             }
         }
@@ -395,10 +401,14 @@ fn runs_and_what_leaves_alone_write_what_the_general_path_would_have_written() {
         assert!(t.hosts.iter().all(|h| h[1].run_packets == 0));
         of_runs += runs;
         alone += t.alone;
+        in_order += t.hosts.iter().flat_map(|h| &h[0].assocs).map(|a| a.acks_in_order).sum::<u64>();
+        assert!(t.hosts.iter().flat_map(|h| &h[1].assocs).all(|a| a.acks_in_order == 0));
+        acks += t.hosts.iter().map(|h| h[0].counters().acks_received).sum::<u64>();
         worlds += u64::from(runs > 100);
         all += t.hosts.iter().map(|h| h[0].counters().packets_sent).sum::<u64>();
     }
     // The test tests something.
     assert!(of_runs > all / 20 && worlds > 30, "{of_runs} of {all} packets are of runs");
     assert!(alone > 100, "{alone} messages left alone");
+    assert!(in_order > 1000, "{in_order} of {acks} acknowledgements took the short way");
 }

@@ -17,16 +17,12 @@ use weir_link::{
 /// Acts on the events of one datagram: first on what does not end sends, then on what does, as it came.
 ///
 /// A target's refusal may stand behind the acknowledgement of the same write and must be seen first. But what a peer acknowledged before its farewell in the same datagram has succeeded.
-fn in_order(events: &mut Vec<Event>, mut act: impl FnMut(Event)) {
-    if events.len() == 1 {
-        return events.drain(..).for_each(act);
-    }
-    let ends = |e: &Event| matches!(e, Event::Sent { .. } | Event::Down { .. } | Event::Failed { .. });
-    for event in events.extract_if(.., |e| !ends(e)) {
-        act(event);
-    }
-    for event in events.drain(..) {
-        act(event);
+fn in_order(events: &[Event], mut act: impl FnMut(&Event)) {
+    let ends = |e: &&Event| matches!(e, Event::Sent { .. } | Event::Down { .. } | Event::Failed { .. });
+    match events {
+        [] => {}
+        [only] => act(only),
+        _ => events.iter().filter(|e| !ends(e)).chain(events.iter().filter(ends)).for_each(act),
     }
 }
 
@@ -39,7 +35,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         } else {
             self.sessions.endpoint_mut().handle(now, meta, datagram, &mut events);
         }
-        in_order(&mut events, |event| self.event(now, event, datagram));
+        in_order(&events, |event| self.event(now, event, datagram));
         self.give_events(events);
         if !self.overran.is_empty() {
             self.give_up_overrun(now);
@@ -55,7 +51,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     ) -> T {
         let mut events = self.take_events();
         let result = call(self.sessions.endpoint_mut(), &mut events);
-        in_order(&mut events, |event| self.event(now, event, bytes));
+        in_order(&events, |event| self.event(now, event, bytes));
         self.give_events(events);
         if !self.overran.is_empty() {
             self.give_up_overrun(now);
@@ -72,7 +68,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             let mut events = Vec::new();
             let why = "more answers asked for than credit allows";
             self.sessions.endpoint_mut().give_up(now, PeerId(peer), why, &mut events);
-            for event in events {
+            for event in &events {
                 self.event(now, event, &[]);
             }
         }
@@ -85,6 +81,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Runs the timers that are due.
     pub fn timeouts(&mut self, now: Time) {
+        // Mostly it is called because something is to be sent.
+        if !self.sessions.endpoint_mut().look(now) && self.overran.is_empty() {
+            return;
+        }
         self.with_events(now, &[], |proto, events| proto.handle_timeout(now, events));
     }
 
@@ -128,8 +128,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     }
 
     /// Acts on one event of the protocol.
-    fn event(&mut self, now: Time, event: Event, datagram: &[u8]) {
-        match event {
+    fn event(&mut self, now: Time, event: &Event, datagram: &[u8]) {
+        match *event {
             Event::Message {
                 peer,
                 control,
@@ -138,28 +138,28 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 sseq,
                 total_len,
                 offset,
-                envelope,
-                payload,
+                ref envelope,
+                ref payload,
                 first,
                 complete,
             } => {
-                let Some(bytes) = datagram.get(payload) else {
+                let Some(bytes) = datagram.get(payload.clone()) else {
                     return;
                 };
                 if self.is_given_up(peer) {
                     return;
                 }
                 if control {
-                    let envelope = datagram.get(envelope).unwrap_or(&[]);
+                    let envelope = datagram.get(envelope.clone()).unwrap_or(&[]);
                     self.control(now, peer.0, envelope, bytes);
                 } else {
                     let piece = Fragment { peer: peer.0, stream, mseq, sseq, total_len, offset, first, complete };
-                    let envelope = datagram.get(envelope).unwrap_or(&[]);
+                    let envelope = datagram.get(envelope.clone()).unwrap_or(&[]);
                     self.fragment(now, piece, envelope, bytes);
                 }
             }
-            Event::Body { peer, handle, offset, payload, complete } => {
-                let bytes = datagram.get(payload).unwrap_or(&[]);
+            Event::Body { peer, handle, offset, ref payload, complete } => {
+                let bytes = datagram.get(payload.clone()).unwrap_or(&[]);
                 self.body(now, peer.0, handle, offset, bytes, complete);
             }
             Event::Sent { token, .. } => self.sent(token),
@@ -187,8 +187,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             }
             Event::Failed { token, reason, .. } => self.send_failed(token, reason),
             Event::BodyAborted { peer, handle, .. } => self.body_aborted(now, peer.0, handle),
-            Event::Parity { peer, key, hole, payload } => {
-                self.parity(now, peer.0, key, &hole, datagram.get(payload).unwrap_or(&[]));
+            Event::Parity { peer, key, ref hole, ref payload } => {
+                self.parity(now, peer.0, key, hole, datagram.get(payload.clone()).unwrap_or(&[]));
             }
         }
     }
@@ -214,7 +214,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         // Reports completion, if this was the last hole, as an event of its own.
         let mut events = Vec::new();
         self.sessions.restored(now, peer, key, hole.offset, u32::from(hole.len), &mut events);
-        for event in events {
+        for event in &events {
             self.event(now, event, &[]);
         }
     }
@@ -321,7 +321,6 @@ mod tests {
     use super::*;
     use crate::arrivals::{Arriving, Carriage, Place};
     use crate::testing::Bytes;
-    use alloc::vec;
 
     #[test]
     fn what_a_farewell_acknowledges_has_succeeded_and_a_refusal_comes_before_its_acknowledgement() {
@@ -330,9 +329,9 @@ mod tests {
         let sent = |token| Event::Sent { peer, token };
         let aborted = Event::BodyAborted { peer, handle: 1, code: 0 };
         let down = Event::Down { peer, reason };
-        let mut events = vec![sent(1), sent(2), aborted, down, Event::Failed { peer, token: 3, reason }];
+        let events = [sent(1), sent(2), aborted, down, Event::Failed { peer, token: 3, reason }];
         let mut seen = String::new();
-        in_order(&mut events, |e| {
+        in_order(&events, |e| {
             seen.push(match e {
                 Event::Sent { .. } => 's',
                 Event::Down { .. } => 'd',
@@ -341,7 +340,6 @@ mod tests {
             });
         });
         assert_eq!(seen, "ossdf");
-        assert!(events.is_empty());
     }
 
     fn messages() -> Messages<Bytes, ()> {

@@ -404,7 +404,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     }
 
     /// Gives the memory of events back.
-    pub(crate) fn give_events(&mut self, events: Vec<Event>) {
+    pub(crate) fn give_events(&mut self, mut events: Vec<Event>) {
+        events.clear();
         self.events = events;
     }
 }

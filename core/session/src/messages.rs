@@ -181,7 +181,10 @@ impl OutRing {
             return None;
         }
         if !(offset == 0 && len == m.len) {
-            m.acked.insert(u64::from(offset), u64::from(offset) + u64::from(len), |_, _| {});
+            let (lo, hi) = (u64::from(offset), u64::from(offset) + u64::from(len));
+            if !m.acked.extend_prefix(lo, hi) {
+                m.acked.insert(lo, hi, |_, _| {});
+            }
             if m.acked.prefix() < u64::from(m.len) {
                 return None;
             }

@@ -5,10 +5,10 @@
 
 use alloc::collections::VecDeque;
 
-use crate::Session;
 use crate::bodies::OutBody;
 use crate::messages::OutMessage;
 use crate::sessions::Common;
+use crate::{Carrier, Session};
 
 /// Who pulls.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -149,6 +149,18 @@ impl Session {
     #[inline]
     pub fn has_notices(&self) -> bool {
         self.credit_dirty || !self.grants_dirty.is_empty() || !self.aborts.is_empty()
+    }
+
+    /// Packets carry what it sends, and it has nothing to send, to tell or to wait for.
+    #[must_use]
+    #[inline]
+    pub fn is_calm(&self) -> bool {
+        self.carrier() == Carrier::Link
+            && !self.has_data()
+            && !self.has_control()
+            && !self.has_notices()
+            && self.deadline().is_none()
+            && !self.bulk.wanted
     }
 
     /// Messages of one piece wait.

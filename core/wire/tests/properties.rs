@@ -290,10 +290,24 @@ fn parse_all(bytes: &[u8]) {
     walk(bytes, 0..bytes.len());
 }
 
+/// What was kept when the frames were checked is what is read again, as far as somebody wants to see it.
+fn shown_as_read(frames: &Frames<'_>) {
+    let read: Vec<_> = frames.iter().collect();
+    for wanted in [1, 2, 3, usize::MAX] {
+        let mut shown = Vec::new();
+        frames.each(|f| {
+            shown.push(f.clone());
+            shown.len() < wanted
+        });
+        assert_eq!(shown, read[..read.len().min(wanted)]);
+    }
+}
+
 fn walk(bytes: &[u8], range: core::ops::Range<usize>) {
     let Ok(frames) = Frames::parse(bytes, range) else {
         return;
     };
+    shown_as_read(&frames);
     for f in &frames {
         match f {
             Frame::Ack(ack) => {
@@ -323,6 +337,7 @@ proptest! {
             prop_assert!(m.same(f, &packet), "{:?} read as {:?}", m, f);
         }
         prop_assert_eq!(frames.is_ack_eliciting(), read.iter().any(Frame::is_ack_eliciting));
+        shown_as_read(&frames);
     }
 
     // spec: P-2.8, P-2.9, P-2.10, P-2.12

@@ -11,6 +11,7 @@ use core::fmt::Debug;
 pub(crate) use reno::Reno;
 pub(crate) use target::Target;
 
+use crate::scale::mul_div;
 use crate::{Config, CongestionKind, Time};
 
 /// What one acknowledgement brought on one path.
@@ -95,7 +96,7 @@ impl Pacer {
     /// Sets the rate from window and round trip; `burst_min` and `burst_max` in bytes.
     pub(crate) fn set(&mut self, window: u64, quarters: u64, srtt_ns: u64, burst_min: u64, burst_max: u64) {
         let per_rtt = (window * quarters / 4).max(1);
-        self.byte_cost = ((u128::from(srtt_ns) << 16) / u128::from(per_rtt)).min(1 << 40) as u64;
+        self.byte_cost = mul_div(srtt_ns, 1 << 16, per_rtt).min(1 << 40);
         // Bytes in 100 us at this rate.
         let in_100us = (100_000u64 << 16).checked_div(self.byte_cost).unwrap_or(burst_max);
         let burst = in_100us.clamp(burst_min, burst_max.max(burst_min));

@@ -3,6 +3,7 @@
 use super::foreign::{Foreign, Round};
 use super::marks::Marks;
 use super::{Acked, Congestion};
+use crate::scale::mul_div;
 use crate::{Config, Mechanisms, Time};
 
 /// Rounds with fewer packets than this share their loss statistics with the next: one packet of ten is not "10 % loss".
@@ -15,7 +16,7 @@ const LOSS_ALONE_PERCENT: u64 = 10;
 /// What such a loss leaves of the window: as much as CUBIC leaves (RFC 9438 4.6).
 const LOSS_KEEPS: (u64, u64) = (7, 10);
 /// How strongly a delay above the target lowers the window, in 1/1024: x (1 - 0.8 (d - T)/d), as Swift does (SIGCOMM 2020) ...
-const DELAY_CUT: u128 = 819;
+const DELAY_CUT: u64 = 819;
 /// ... and what it leaves at least, half, as there.
 const DELAY_KEEPS: u64 = 512;
 /// Growth in a round without a queue, at most: this part of the window, so that what a loss took is back in some six round trips.
@@ -145,7 +146,7 @@ impl Target {
 
     fn end_round(&mut self, a: &Acked) {
         let elapsed = a.now.since_ns(self.round_started).max(1);
-        let rate = (u128::from(self.round_bytes) * 1_000_000_000 / u128::from(elapsed)).min(1 << 50) as u64;
+        let rate = mul_div(self.round_bytes, 1_000_000_000, elapsed).min(1 << 50);
         let delay =
             if self.round_min_rtt == u64::MAX { None } else { Some(self.round_min_rtt.saturating_sub(a.base_ns)) };
         let loss = self.take_loss_percent();
@@ -217,8 +218,8 @@ impl Target {
             let best = self.best_rate.max(rate);
             if best > 0 {
                 let round_trip = a.base_ns + self.foreign.borne_ns(a.now) + target / 2;
-                let bdp = u128::from(best) * u128::from(round_trip) / 1_000_000_000;
-                self.window = self.window.min((bdp as u64).max(self.initial_packets * self.mtu));
+                let bdp = mul_div(best, round_trip, 1_000_000_000);
+                self.window = self.window.min(bdp.max(self.initial_packets * self.mtu));
             }
             // It shrank to what it measured, not because of a delay.
             self.foreign.begin(self.window);
@@ -233,11 +234,10 @@ impl Target {
         if loss > LOSS_ALONE_PERCENT || (loss >= LOSS_WITH_QUEUE_PERCENT && d > target / 2 && judged) {
             self.window = self.window * LOSS_KEEPS.0 / LOSS_KEEPS.1;
         } else if d > target {
-            let cut = (DELAY_CUT * u128::from(d - target) / u128::from(d)) as u64;
+            let cut = mul_div(DELAY_CUT, d - target, d);
             self.window = self.window * (1024 - cut).max(DELAY_KEEPS) / 1024;
         } else if self.round_limited && delay.is_some() {
-            let grow =
-                (u128::from(self.window / GROWTH_PART) * u128::from(target - d) / u128::from(target.max(1))) as u64;
+            let grow = mul_div(self.window / GROWTH_PART, target - d, target.max(1));
             self.window += grow.max(self.mtu);
         }
         if !self.round_limited {

@@ -106,7 +106,7 @@ impl AckRanges<'_> {
     }
 }
 
-pub(super) fn parse(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
+pub(super) fn parse<'a>(d: &'a [u8], at: usize, to: &mut Frame<'a>) -> Result<usize, FrameError> {
     let bad = |field| Err(FrameError::Field(types::ACK, field));
     let h = head::<ACK_HEAD_LEN>(d, at)?;
     let count = usize::from(h[1]);
@@ -125,7 +125,8 @@ pub(super) fn parse(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameErro
     }
     let times = AckTimes { delay_ns: le32(h, 8), slack_us: le16(h, 2), read_us: le32(h, 12) };
     let ack = Ack { largest: le32(h, 4), times, first_len, entries };
-    Ok((Frame::Ack(ack), end))
+    *to = Frame::Ack(ack);
+    Ok(end)
 }
 
 /// Writes an ACK of `ranges` (highest first, disjoint, not empty), as many of them as fit `max_len` bytes and

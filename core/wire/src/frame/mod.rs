@@ -256,12 +256,19 @@ impl Frame<'_> {
     }
 }
 
+/// So many frames of a packet are kept as they are read when they are checked: an acknowledgement and a message, as in most.
+const KEPT: usize = 2;
+
 /// The frames of one packet, all of which are well formed.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     datagram: &'a [u8],
     begin: usize,
     ack_eliciting: bool,
+    /// The first of them, how many these are, and where the next begins.
+    kept: [Frame<'a>; KEPT],
+    kept_len: usize,
+    rest: usize,
 }
 
 impl<'a> Frames<'a> {
@@ -272,16 +279,49 @@ impl<'a> Frames<'a> {
     /// The first thing found wrong.
     #[inline]
     pub fn parse(datagram: &'a [u8], range: Range<usize>) -> Result<Frames<'a>, FrameError> {
+        let mut frames = Frames::none();
+        frames.read(datagram, range)?;
+        Ok(frames)
+    }
+
+    /// Those of no packet.
+    #[inline]
+    #[must_use]
+    pub const fn none() -> Frames<'a> {
+        Frames {
+            datagram: &[],
+            begin: 0,
+            ack_eliciting: false,
+            kept: [const { Frame::Padding }; KEPT],
+            kept_len: 0,
+            rest: 0,
+        }
+    }
+
+    /// What [`Frames::parse`] does, in place: a result that is not moved costs less. After an error the frames are not to be used.
+    ///
+    /// # Errors
+    /// The first thing found wrong.
+    #[inline]
+    pub fn read(&mut self, datagram: &'a [u8], range: Range<usize>) -> Result<(), FrameError> {
         let end = range.end.min(datagram.len());
         let begin = range.start.min(end);
-        let datagram = &datagram[..end];
-        let (mut at, mut ack_eliciting) = (begin, false);
-        while at < end {
-            let (frame, next) = parse_one(datagram, at)?;
-            ack_eliciting |= frame.is_ack_eliciting();
-            at = next;
+        (self.datagram, self.begin, self.rest) = (&datagram[..end], begin, begin);
+        (self.ack_eliciting, self.kept_len) = (false, 0);
+        let d = self.datagram;
+        while self.rest < d.len() && self.kept_len < KEPT {
+            let kept = &mut self.kept[self.kept_len];
+            self.rest = parse_one(d, self.rest, kept)?;
+            self.ack_eliciting |= kept.is_ack_eliciting();
+            self.kept_len += 1;
         }
-        Ok(Frames { datagram, begin, ack_eliciting })
+        let mut at = self.rest;
+        let mut frame = Frame::Padding;
+        while at < d.len() {
+            at = parse_one(d, at, &mut frame)?;
+            self.ack_eliciting |= frame.is_ack_eliciting();
+        }
+        Ok(())
     }
 
     /// Whether the packet must be acknowledged.
@@ -289,6 +329,29 @@ impl<'a> Frames<'a> {
     #[must_use]
     pub fn is_ack_eliciting(&self) -> bool {
         self.ack_eliciting
+    }
+
+    /// Shows the frames in order, until `act` returns false. Most were read when they were checked, and are not read again.
+    #[inline(always)]
+    pub fn each(&self, mut act: impl FnMut(&Frame<'a>) -> bool) {
+        let (mut n, mut at) = (0, self.rest);
+        let mut read = Frame::Padding;
+        loop {
+            let frame = if n < self.kept_len && n < KEPT {
+                &self.kept[n]
+            } else if at < self.datagram.len()
+                && let Ok(next) = parse_one(self.datagram, at, &mut read)
+            {
+                at = next;
+                &read
+            } else {
+                return;
+            };
+            n += 1;
+            if !act(frame) {
+                return;
+            }
+        }
     }
 
     /// The frames in order.
@@ -331,22 +394,23 @@ impl<'a> Iterator for FrameIter<'a> {
             return None;
         }
         // Frames::parse has seen these bytes already, so this does not fail.
-        let (frame, next) = parse_one(self.datagram, self.at).ok()?;
-        self.at = next;
+        let mut frame = Frame::Padding;
+        self.at = parse_one(self.datagram, self.at, &mut frame).ok()?;
         Some(frame)
     }
 }
 
-/// The frame at `at` (below the length of `d`) and where the next begins.
-#[inline]
-fn parse_one(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
+/// Reads the frame at `at` (below the length of `d`) into `to`. Where the next begins.
+fn parse_one<'a>(d: &'a [u8], at: usize, to: &mut Frame<'a>) -> Result<usize, FrameError> {
     match d[at] {
-        types::MSG => parse_msg(d, at),
-        types::ACK => ack::parse(d, at),
-        types::BODY => parse_body(d, at),
-        types::PADDING => Ok((Frame::Padding, d.len())),
-        types::PING => Ok((Frame::Ping, at + PING_LEN)),
-        _ => parse_rare(d, at),
+        types::MSG => parse_msg(d, at, to),
+        types::ACK => ack::parse(d, at, to),
+        types::BODY => parse_body(d, at, to),
+        _ => {
+            let (frame, next) = parse_rare(d, at)?;
+            *to = frame;
+            Ok(next)
+        }
     }
 }
 
@@ -365,7 +429,7 @@ fn span(d: &[u8], at: usize, start: usize, len: usize) -> Result<Range<usize>, F
 }
 
 #[inline]
-fn parse_msg(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
+fn parse_msg(d: &[u8], at: usize, to: &mut Frame<'_>) -> Result<usize, FrameError> {
     let bad = |field| Err(FrameError::Field(types::MSG, field));
     let h = head::<MSG_HEAD_LEN>(d, at)?;
     if h[1] & !MSG_CONTROL != 0 {
@@ -397,11 +461,12 @@ fn parse_msg(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     let envelope = span(d, at, at + MSG_HEAD_LEN, env_len)?;
     let payload = span(d, at, envelope.end, usize::from(msg.len))?;
     let next = payload.end;
-    Ok((Frame::Msg(Msg { head: msg, envelope, payload }), next))
+    *to = Frame::Msg(Msg { head: msg, envelope, payload });
+    Ok(next)
 }
 
 #[inline]
-fn parse_body(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
+fn parse_body(d: &[u8], at: usize, to: &mut Frame<'_>) -> Result<usize, FrameError> {
     let h = head::<BODY_HEAD_LEN>(d, at)?;
     if h[1] != 0 {
         return Err(FrameError::Field(types::BODY, "flags"));
@@ -412,11 +477,14 @@ fn parse_body(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     }
     let payload = span(d, at, at + BODY_HEAD_LEN, usize::from(len))?;
     let next = payload.end;
-    Ok((Frame::Body(Body { handle, offset, payload }), next))
+    *to = Frame::Body(Body { handle, offset, payload });
+    Ok(next)
 }
 
 fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     match d[at] {
+        types::PADDING => Ok((Frame::Padding, d.len())),
+        types::PING => Ok((Frame::Ping, at + PING_LEN)),
         types::CREDIT => {
             let h = head::<CREDIT_LEN>(d, at)?;
             Ok((Frame::Credit(Credit { msgs_limit: le32(h, 4), bytes_limit: le64(h, 8) }), at + CREDIT_LEN))
