@@ -34,7 +34,12 @@ impl Endpoint {
         }
         let now = now();
         let (peer, bytes) = (op.peer, op.memory.len() as usize);
-        if !self.is_burst(&core, now, peer) && core.send_alone(now, &op) {
+        let burst = self.is_burst(&core, now, peer);
+        if !burst && core.held_bytes > 0 {
+            // Whoever takes its time between two sends does not make the first wait for a third.
+            core.transmit(now);
+        }
+        if !burst && core.send_alone(now, &op) {
             self.shared.sent();
             core.sent = true;
             core.st.peer(peer).last_send = crate::core::now();
@@ -70,6 +75,7 @@ impl Endpoint {
         const PACKET_BYTES: usize = 1400;
         // What is for many peers fills no packet; one system call takes so much of it.
         const BATCH_BYTES: usize = 16 << 10;
+        const BATCH_SIZE_MAX: usize = 4 << 10;
         self.shared.sent();
         core.sent = true;
         if core.transmit_unless_packets(at, peer) {
@@ -82,7 +88,8 @@ impl Endpoint {
         if batch {
             core.batch_at = at;
         }
-        if !burst || core.held_bytes >= if batch { BATCH_BYTES } else { PACKET_BYTES } {
+        let most = if batch { BATCH_BYTES } else { PACKET_BYTES };
+        if !burst || core.held_bytes >= most || bytes > BATCH_SIZE_MAX {
             core.transmit(at);
             if bytes < PACKET_BYTES {
                 core.st.peer(peer).last_send = now();

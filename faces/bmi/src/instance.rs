@@ -204,9 +204,10 @@ impl Instance {
     ) -> Result<Option<T>, Code> {
         let begun = Instant::now();
         let mut inside = self.enter()?;
-        inside.evented = false;
+        let evented = std::mem::replace(&mut inside.evented, false);
         loop {
-            inside.library.is_alone = inside.sleepers == 0;
+            // (An event loop may still sleep on the descriptor.)
+            inside.library.is_alone = inside.sleepers == 0 && !evented;
             let mut result = found(&mut inside.library);
             if matches!(result, Ok(None)) {
                 inside.library.progress();

@@ -208,22 +208,29 @@ fn sends_that_follow_several_completions_leave_together() {
         assert_eq!((post(&mut client).0, come()), (Posted::Done(8), 32));
     }
     client.is_alone = true;
-    let begun = Instant::now();
-    let keys = loop {
-        client.hands_out(2);
-        let posts = [(); 3].map(|()| post(&mut client));
-        if posts.iter().all(|(posted, _)| *posted == Posted::Begun) {
-            break posts.map(|(_, key)| key);
+    for cancels in [false, true] {
+        let begun = Instant::now();
+        let keys = loop {
+            client.hands_out(2);
+            let posts = [(); 3].map(|()| post(&mut client));
+            if posts.iter().all(|(posted, _)| *posted == Posted::Begun) {
+                break posts.map(|(_, key)| key);
+            }
+            // More than the time lay between two: the first did not wait for the others.
+            assert!(begun.elapsed() < LIMIT, "they never wait for each other");
+            client.progress();
+            assert_eq!(come(), 96);
+        };
+        assert_eq!(come(), 0);
+        // What only waits is not taken back.
+        if cancels {
+            client.cancel(keys[1], context, crate::codes::Code::ECANCEL).expect("known");
+        } else {
+            client.progress();
         }
-        // More than the time lay between two: the first did not wait for the others.
-        assert!(begun.elapsed() < LIMIT, "they never wait for each other");
-        client.progress();
         assert_eq!(come(), 96);
-    };
-    assert_eq!(come(), 0);
-    client.progress();
-    assert_eq!(come(), 96);
-    assert!(keys.iter().all(|key| client.t.ops.collect(*key).is_some_and(|ended| ended.error == 0)));
+        assert!(keys.iter().all(|key| client.t.ops.collect(*key).is_some_and(|ended| ended.error == 0)));
+    }
 }
 
 /// T11: messages that came together are read together, to their end also where the pass has had its share; what has no room waits, and goes on.

@@ -601,7 +601,9 @@ impl Tcp {
 
     /// Gives an operation up (C2 to C4, T8).
     pub fn cancel(&mut self, t: &mut Tables, key: OpKey, forceful: bool) {
-        let Some(addr) = t.ops.get(key).map(|op| op.addr) else { return };
+        // What only waits for others has been said to go.
+        self.write_batches(t);
+        let Some(addr) = t.ops.get(key).filter(|op| op.done.is_none()).map(|op| op.addr) else { return };
         let Some(place) = self.places.get_mut(addr) else { return };
         if place.matching.cancel(key) {
             return t.ops.end(key, Err(Code::ECANCEL));
@@ -620,6 +622,7 @@ impl Tcp {
 
     /// Ends the connection of an address.
     pub fn drop_connection(&mut self, t: &mut Tables, addr: AddrKey) {
+        self.write_batches(t);
         match self.places.get(addr).map(|p| p.conn) {
             Some(Some(key)) => self.end(t, key, &Failure::Local),
             Some(None) => self.fail(t, addr, Vec::new(), Code::ECONNRESET),
@@ -680,6 +683,7 @@ impl Tcp {
     pub fn close_all(&mut self, until: Instant) {
         let busy = |tcp: &Tcp| tcp.conns.values().any(|c| !c.out.is_empty());
         let mut t = Tables::default();
+        self.write_batches(&mut t);
         while busy(self) && Instant::now() < until {
             let keys: Vec<ConnKey> = self.conns.iter().filter(|(_, c)| !c.out.is_empty()).map(|(k, _)| k).collect();
             for key in keys {
