@@ -35,14 +35,20 @@ impl Endpoint {
         let now = now();
         let (peer, bytes) = (op.peer, op.memory.len() as usize);
         let burst = self.is_burst(&core, now, peer);
-        if !burst && core.held_bytes > 0 {
+        let late = !burst && core.held_bytes > 0;
+        if late {
             // Whoever takes its time between two sends does not make the first wait for a third.
             core.transmit(now);
         }
         if !burst && core.send_alone(now, &op) {
             self.shared.sent();
             core.sent = true;
-            core.st.peer(peer).last_send = crate::core::now();
+            let done = crate::core::now();
+            core.st.peer(peer).last_send = done;
+            if late {
+                // Those that follow this one may wait for each other again.
+                core.batch_at = done;
+            }
             self.wake_sleeper(&core);
             return Ok(());
         }
