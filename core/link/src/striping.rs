@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use crate::association::{Association, Cx};
 use crate::paths::{PATHS_MAX, Path, PathState};
+use crate::scale::mul_div;
 use crate::{Config, Time};
 
 /// Packets in a row by one path: the fewer, the more evenly a message is divided; the more, the fewer ranges an acknowledgement has to tell, and the more go in one system call.
@@ -166,12 +167,12 @@ impl Candidate {
 
 /// Bytes that a rate makes of a time.
 fn bytes_in(rate: u64, ns: u64) -> u64 {
-    (u128::from(rate) * u128::from(ns) / 1_000_000_000).min(u128::from(u64::MAX)) as u64
+    mul_div(rate, ns, 1_000_000_000)
 }
 
 /// The time a rate needs for bytes.
 fn ns_for(rate: u64, bytes: u64) -> u64 {
-    (u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))).min(u128::from(u64::MAX / 4)) as u64
+    mul_div(bytes, 1_000_000_000, rate.max(1)).min(u64::MAX / 4)
 }
 
 impl Path {

@@ -109,17 +109,17 @@ fn recv_window(
     })
 }
 
-/// One of a rank's threads.
-struct Thread<'a> {
-    line: &'a Communicator,
-    requests: RefCell<&'a mut Requests>,
-    source: counter::Source,
+/// What sends by a communicator, with requests of its own: a rank, or one of its threads.
+trait OnLine {
+    fn line(&self) -> &Communicator;
+    fn with_requests<T>(&self, act: impl FnOnce(&mut Requests) -> T) -> T;
+    fn source(&self) -> counter::Source;
 }
 
-impl Messages for Thread<'_> {
+impl<T: OnLine> Messages for T {
     #[inline(always)]
     fn ticks(&self) -> u64 {
-        self.source.read()
+        self.source().read()
     }
 
     fn processor(&self) -> Option<u32> {
@@ -128,28 +128,51 @@ impl Messages for Thread<'_> {
 
     #[inline]
     fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
-        Ok(self.line.send(data, to, tag.into())?)
+        Ok(self.line().send(data, to, tag.into())?)
     }
 
     #[inline]
     fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
-        self.line.receive(into, from, i32::from(tag))?;
+        self.line().receive(into, from, i32::from(tag))?;
         Ok(())
     }
 
     #[inline]
     fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
         let tag = i32::from(tag);
-        self.line.send_receive((data, to, tag), (into, Source::Rank(from), tag.into()))?;
+        self.line().send_receive((data, to, tag), (into, Source::Rank(from), tag.into()))?;
         Ok(())
     }
 
     fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
-        send_window(self.line, &mut self.requests.borrow_mut(), data, count, (to, tag))
+        self.with_requests(|requests| send_window(self.line(), requests, data, count, (to, tag)))
     }
 
     fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
-        recv_window(self.line, &mut self.requests.borrow_mut(), into, count, (from, tag))
+        self.with_requests(|requests| recv_window(self.line(), requests, into, count, (from, tag)))
+    }
+}
+
+/// One of a rank's threads.
+struct Thread<'a> {
+    line: &'a Communicator,
+    requests: RefCell<&'a mut Requests>,
+    source: counter::Source,
+}
+
+impl OnLine for Thread<'_> {
+    #[inline(always)]
+    fn line(&self) -> &Communicator {
+        self.line
+    }
+
+    fn with_requests<T>(&self, act: impl FnOnce(&mut Requests) -> T) -> T {
+        act(&mut self.requests.borrow_mut())
+    }
+
+    #[inline(always)]
+    fn source(&self) -> counter::Source {
+        self.source
     }
 }
 
@@ -178,40 +201,19 @@ impl<W: Work> ThreadWork for Running<'_, W> {
     }
 }
 
-impl Messages for MpiMachine {
+impl OnLine for MpiMachine {
     #[inline(always)]
-    fn ticks(&self) -> u64 {
-        self.source.get().read()
+    fn line(&self) -> &Communicator {
+        &self.world
     }
 
-    fn processor(&self) -> Option<u32> {
-        affinity::current()
+    fn with_requests<T>(&self, act: impl FnOnce(&mut Requests) -> T) -> T {
+        act(&mut self.requests.borrow_mut())
     }
 
-    #[inline]
-    fn send(&self, data: &[u8], to: usize, tag: Tag) -> Result<()> {
-        Ok(self.world.send(data, to, tag.into())?)
-    }
-
-    #[inline]
-    fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
-        self.world.receive(into, from, i32::from(tag))?;
-        Ok(())
-    }
-
-    #[inline]
-    fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()> {
-        let tag = i32::from(tag);
-        self.world.send_receive((data, to, tag), (into, Source::Rank(from), tag.into()))?;
-        Ok(())
-    }
-
-    fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
-        send_window(&self.world, &mut self.requests.borrow_mut(), data, count, (to, tag))
-    }
-
-    fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
-        recv_window(&self.world, &mut self.requests.borrow_mut(), into, count, (from, tag))
+    #[inline(always)]
+    fn source(&self) -> counter::Source {
+        self.source.get()
     }
 }
 
