@@ -34,14 +34,14 @@ impl Endpoint {
         let read = core.progress_polled(now);
         shared.look_soon();
         let mut n = 0;
+        if queue != Queue::Recv {
+            n = core.st.messages.take_sent(max, &mut each);
+        }
         if queue != Queue::Send {
-            n = core.st.messages.take_received(now, max, &mut each);
+            n += core.st.messages.take_received(now, max - n, &mut each);
             if core.st.messages.wants_transmit() {
                 core.transmit(now);
             }
-        }
-        if queue != Queue::Recv {
-            n += core.st.messages.take_sent(max - n, &mut each);
         }
         // Asked for none (a face that has something of its own to hand out first), what is there counts as found.
         let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());

@@ -282,6 +282,33 @@ fn order_within_a_tag_holds_across_eager_and_rendezvous() {
     }
 }
 
+#[test]
+fn of_one_queue_for_both_the_question_is_done_before_its_answer() {
+    let p = pair();
+    let (mut question, mut answer) = (pattern(72, 1), pattern(32, 2));
+    let (mut at_b, mut at_a) = (vec![0; 72], vec![0; 32]);
+    post(&p.a, Some(p.to_b), 4, 0, &mut at_a, 3);
+    post(&p.b, Some(p.to_a), 4, 0, &mut at_b, 2);
+    send_mode(&p.a, p.to_b, 4, &mut question, SendMode::Transmit, 1);
+    assert_eq!(wait(&p.b, &p.a, Queue::Recv).context, 2);
+    send_mode(&p.b, p.to_a, 4, &mut answer, SendMode::Transmit, 4);
+    assert_eq!(wait(&p.b, &p.a, Queue::Send).context, 4);
+    // The answer is there before anybody asks for what has completed.
+    let begin = Instant::now();
+    while at_a != answer {
+        assert!(begin.elapsed() < LIMIT, "the answer never came");
+        p.a.progress();
+        p.b.progress();
+    }
+    let mut done = Vec::new();
+    while done.len() < 2 {
+        assert!(begin.elapsed() < LIMIT, "{done:?}");
+        // One at a time: a short list must not turn them around.
+        p.a.poll(Queue::Both, &mut done, 1);
+    }
+    assert_eq!(done.iter().map(|c| (c.context, c.kind)).collect::<Vec<_>>(), [(1, OpKind::Send), (3, OpKind::Recv)]);
+}
+
 // spec: P-7.3
 #[test]
 fn another_job_key_is_refused_with_a_clear_word() {

@@ -186,7 +186,7 @@ enum What {
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// The stacks, such as weir-mpich or mpich-tcp-cubic; `all` for all
+    /// The stacks, such as weir-mpich, mpich-tcp-cubic or weir-impi; `all` for all but Intel MPI's
     #[arg(long, value_delimiter = ',', default_value = "weir-mpich")]
     stack: Vec<String>,
     /// Ranks, one on each host if not said otherwise
@@ -300,8 +300,18 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
     lab::acquire()?;
-    let all = stack::Stack::all(&["cubic".into(), "bbr".into()]);
-    let wanted: Vec<_> = all.iter().filter(|s| run.stack.iter().any(|name| name == "all" || *name == s.name)).collect();
+    let mut all = stack::Stack::all(&["cubic".into(), "bbr".into()]);
+    // Those of Intel MPI only by name: it is fetched by whoever asks for it.
+    all.extend(stack::Stack::of_intel(&[]));
+    let intel = |s: &stack::Stack| s.mpi == mpi::Mpi::Intel;
+    let asked = |s: &stack::Stack| run.stack.iter().any(|name| (name == "all" && !intel(s)) || *name == s.name);
+    let wanted: Vec<_> = all.iter().filter(|s| asked(s)).collect();
+    if wanted.iter().any(|s| intel(s)) {
+        mpi::set_up_one(paths, mpi::Mpi::Intel)?;
+        if !run.program.contains('/') {
+            mpi::compile_these(paths, mpi::Mpi::Intel, &[&run.program])?;
+        }
+    }
     if wanted.iter().any(|s| s.name.starts_with("weir")) && !paths.provider().exists() {
         bail!("there is no provider yet: cargo xtask build");
     }
