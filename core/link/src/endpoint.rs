@@ -1,4 +1,4 @@
-//! The endpoint: all associations behind one socket, their timers and their turns.
+//! The endpoint: all associations behind one socket, and their turns to send.
 
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -9,7 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
-use weir_session::{Carrier, Session, Sessions};
+use weir_session::{Carrier, Sessions};
 use weir_superstep::OwnQueue;
 
 use crate::association::{Association, Cx, State, carries};
@@ -22,17 +22,14 @@ use crate::paths::PathState;
 use crate::run::Run;
 use crate::spent::Spent;
 use crate::{
-    BodyKey, BodyOpened, Config, Counters, Credit, DownReason, EndpointName, Event, Level, Message, NameError,
-    PacketBuf, PathStats, Payloads, PeerCounters, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
+    BodyKey, BodyOpened, Config, Counters, Credit, DownReason, Event, Level, Message, PacketBuf, PathStats, Payloads,
+    PeerCounters, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
 };
 
 /// Association ids hold the peer's index in their low bits, so that finding it costs no look-up.
 pub(crate) const INDEX_BITS: u32 = 24;
 /// Stateless answers that may wait; more are dropped like any datagram.
 pub(crate) const OUTBOX_MAX: usize = 1024;
-
-/// Entries of the timer heap that mean nothing any more, kept beside two for each association: each acknowledgement in time leaves one, for when a PING would have been due.
-const STALE_TIMERS_MAX: usize = 64;
 
 /// A handshake answer that belongs to no association.
 pub(crate) struct Datagram {
@@ -82,13 +79,13 @@ pub struct Endpoint {
     pub(crate) assocs: Vec<Box<Association>>,
     pub(crate) by_endpoint: HashMap<u64, PeerId, IdHash>,
     /// Places of forgotten peers, oldest first.
-    vacant: VecDeque<PeerId>,
+    pub(crate) vacant: VecDeque<PeerId>,
     /// What is left of them: a recorded CONFIRM of a dead association is to be known for one.
     pub(crate) spent: Spent,
     /// Forgotten, but still to be told that they are closed, or to be let go of by a carrier.
-    forgetting: Vec<PeerId>,
+    pub(crate) forgetting: Vec<PeerId>,
     /// Associations with something to send, and packets the front one sent in its turn.
-    ready: VecDeque<PeerId>,
+    pub(crate) ready: VecDeque<PeerId>,
     turn: u32,
     /// Whom this superstep sends to: their receivers grant what they know is coming, one after another.
     pub(crate) granted: Vec<PeerId>,
@@ -101,7 +98,7 @@ pub struct Endpoint {
     pub(crate) plain: bool,
     #[cfg(test)]
     pub(crate) run_packets: u64,
-    timers: BinaryHeap<Reverse<(Time, PeerId)>>,
+    pub(crate) timers: BinaryHeap<Reverse<(Time, PeerId)>>,
     pub(crate) outbox: VecDeque<Datagram>,
     /// Lanes that the driver is to connect.
     pub(crate) lane_news: VecDeque<LaneNews>,
@@ -150,11 +147,6 @@ macro_rules! with_association {
     }};
 }
 pub(crate) use with_association;
-
-/// Whether an entry of the timer heap is the one that its association waits for.
-fn is_armed(assocs: &[Box<Association>], &Reverse((t, peer)): &Reverse<(Time, PeerId)>) -> bool {
-    assocs.get(peer.0 as usize).is_some_and(|a| a.armed == t)
-}
 
 impl Endpoint {
     /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation, and is drawn from `seed` if it is 0 or
@@ -213,181 +205,6 @@ impl Endpoint {
             answers: Vec::new(),
             cfg: config,
         }
-    }
-
-    /// Finds or makes the peer; opens nothing yet (the first send does).
-    ///
-    /// # Errors
-    /// The name was made with another job key or protocol version, or holds no address.
-    pub fn peer(&mut self, name: &EndpointName) -> Result<PeerId, NameError> {
-        self.handshake.check_name(name)?;
-        let (id, addrs) = crate::handshake::name_parts(name);
-        // A name made from host and port: whoever is at that address.
-        let known = if id == 0 { self.at_address(&addrs) } else { self.by_endpoint.get(&id).copied() };
-        // One that left in good order, and was forgotten, may be there again.
-        let in_order = |p: PeerId| {
-            if self.cfg.dead_may_return {
-                return true;
-            }
-            let reason = self.sessions.get(p).and_then(Session::down);
-            matches!(reason, Some(DownReason::Closed | DownReason::LocalClose))
-        };
-        if let Some(p) = known.filter(|p| !(self.is_forgotten(*p) && in_order(*p))) {
-            // The caller refers to it again, though it is dead.
-            let a = &mut self.assocs[p.0 as usize];
-            (a.vacant, a.forgetting) = (false, false);
-            return Ok(p);
-        }
-        if addrs.is_empty() {
-            return Err(NameError::NoAddress);
-        }
-        self.add_peer(id, &addrs, Time::ZERO).ok_or(NameError::TooMany)
-    }
-
-    /// The caller let go of it after it went down, and its place may be another's soon.
-    pub(crate) fn is_forgotten(&self, peer: PeerId) -> bool {
-        self.assocs.get(peer.0 as usize).is_some_and(|a| a.vacant || a.forgetting)
-    }
-
-    /// The peer that lives at these addresses: the one named by them, or whoever came from there. Of several, for one may
-    /// be gone and not yet missed, the one heard last.
-    fn at_address(&self, addrs: &[SocketAddr]) -> Option<PeerId> {
-        let lives = |a: &Association| match a.state {
-            State::Down(_) => false,
-            State::Up => a.addrs[..] == *addrs || a.paths.iter().any(|p| addrs.contains(&p.remote)),
-            State::Idle | State::Opening => a.addrs[..] == *addrs,
-        };
-        self.assocs.iter().filter(|a| lives(a)).max_by_key(|a| (a.state == State::Up, a.heard)).map(|a| a.id)
-    }
-
-    /// Whether anything genuine has come from the peer later than `then`: if so, it lives, and the way to it bears packets.
-    #[must_use]
-    pub fn heard_since(&self, peer: PeerId, then: Time) -> bool {
-        self.assocs.get(peer.0 as usize).is_some_and(|a| a.state == State::Up && a.heard > then)
-    }
-
-    /// The place of a forgotten peer that may be used again.
-    fn vacancy(&mut self) -> Option<PeerId> {
-        while let Some(&p) = self.vacant.front() {
-            if self.assocs[p.0 as usize].vacant {
-                return Some(p);
-            }
-            self.vacant.pop_front(); // known again meanwhile
-        }
-        None
-    }
-
-    /// Whether a peer that was not named may come in.
-    pub(crate) fn has_room(&mut self, now: Time) -> bool {
-        self.forget_told(now);
-        self.spent.len() < self.cfg.peers_max && (self.assocs.len() < self.cfg.peers_max || self.vacancy().is_some())
-    }
-
-    /// The caller refers to this peer no more: its memory is freed, and its index may name another peer from now on.
-    /// Does nothing and returns false unless the peer is down. One that is still to be told is forgotten as soon as it has been; one that a carrier holds, when that has let go of it.
-    pub fn forget(&mut self, now: Time, peer: PeerId) -> bool {
-        self.forget_told(now);
-        self.forget_one(now, peer)
-    }
-
-    /// Those that were to be forgotten once they had been told.
-    fn forget_told(&mut self, now: Time) {
-        if self.forgetting.is_empty() {
-            return;
-        }
-        let Endpoint { forgetting, assocs, sessions, .. } = self;
-        let is_held = |p: PeerId| sessions.get(p).is_some_and(Session::is_held);
-        let is_told = |a: &Association| (a.close_pending.is_none() && !is_held(a.id)) || !a.forgetting;
-        let told: Vec<PeerId> = forgetting.extract_if(.., |p| is_told(&assocs[p.0 as usize])).collect();
-        for peer in told {
-            if core::mem::take(&mut self.assocs[peer.0 as usize].forgetting) {
-                self.forget_one(now, peer);
-            }
-        }
-    }
-
-    fn forget_one(&mut self, now: Time, peer: PeerId) -> bool {
-        self.sessions.common_mut().advance(now);
-        let Some(a) = self.assocs.get_mut(peer.0 as usize) else { return false };
-        let session = self.sessions.get(peer);
-        let reason = match a.state {
-            State::Down(reason) => reason,
-            // Another carrier had it, and packets never.
-            State::Idle => match session.filter(|s| !carries(s)).and_then(Session::down) {
-                Some(reason) => reason,
-                None => return false,
-            },
-            _ => return false,
-        };
-        if a.vacant {
-            return false;
-        }
-        if a.close_pending.is_some() || session.is_some_and(Session::is_held) {
-            if !core::mem::replace(&mut a.forgetting, true) {
-                self.forgetting.push(peer);
-            }
-            // (Of a session that ended by packets the other carrier need not know yet.)
-            self.sessions.touch_for(Carrier::Shm, peer);
-            return true;
-        }
-        if let Some(accepted) = &a.accepted {
-            self.spent.add(Handshake::epoch(now), a.endpoint_id, &accepted.nonce);
-        }
-        a.renew(&self.cfg, a.endpoint_id, &[], now);
-        self.sessions.renew(peer);
-        self.sessions.end(peer, reason, &mut Vec::new());
-        (a.state, a.vacant) = (State::Down(reason), true);
-        self.lane_news.retain(|news| news.peer != peer);
-        self.vacant.push_back(peer);
-        true
-    }
-
-    /// The association is over. A forgotten peer's index is down until it names another.
-    #[must_use]
-    pub fn is_down(&self, peer: PeerId) -> bool {
-        self.assocs.get(peer.0 as usize).is_some_and(|a| matches!(a.state, State::Down(_)))
-    }
-
-    pub(crate) fn add_peer(&mut self, endpoint_id: u64, addrs: &[SocketAddr], now: Time) -> Option<PeerId> {
-        let id = if let Some(id) = self.vacancy() {
-            self.vacant.pop_front();
-            let a = &mut self.assocs[id.0 as usize];
-            let old = a.endpoint_id;
-            a.renew(&self.cfg, endpoint_id, addrs, now);
-            self.sessions.renew(id);
-            if self.by_endpoint.get(&old) == Some(&id) {
-                self.by_endpoint.remove(&old);
-            }
-            id
-        } else if self.assocs.len() < (1 << INDEX_BITS) - 1 {
-            let id = self.sessions.add();
-            self.assocs.push(Box::new(Association::new(&self.cfg, id, endpoint_id, addrs, now)));
-            id
-        } else {
-            return None;
-        };
-        if endpoint_id != 0 {
-            self.by_endpoint.insert(endpoint_id, id);
-        }
-        Some(id)
-    }
-
-    /// Where the peer is: by the path that carries its data, else by its name.
-    #[must_use]
-    pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
-        let a = self.assocs.get(peer.0 as usize)?;
-        a.path().map(|path| path.remote).or_else(|| a.addrs.first().copied())
-    }
-
-    /// The random id of the peer's incarnation; 0 for an unknown peer.
-    #[must_use]
-    pub fn peer_endpoint_id(&self, peer: PeerId) -> u64 {
-        self.assocs.get(peer.0 as usize).map_or(0, |a| a.endpoint_id)
-    }
-
-    /// All peers, but for those forgotten, in the order of their indices.
-    pub fn peers(&self) -> impl Iterator<Item = PeerId> {
-        self.assocs.iter().filter(|a| !a.vacant).map(|a| a.id)
     }
 
     /// Largest payload of a control message, whatever its envelope.
@@ -607,120 +424,6 @@ impl Endpoint {
         let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
         a.restored(&mut cx, key, offset, len, events);
         self.touch(peer);
-    }
-
-    /// When to call [`Self::handle_timeout`] next, if nothing else happens. A time in the past: now.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Time> {
-        let has_work = self.sessions.has_touched(Carrier::Link) || self.openings.can_admit(&self.cfg);
-        if has_work || !self.ready.is_empty() || !self.outbox.is_empty() {
-            return Some(Time::ZERO);
-        }
-        let t = self.timers.peek().map(|r| r.0.0);
-        [t, self.sessions.common().grants.deadline(), self.asking_due()].into_iter().flatten().min()
-    }
-
-    /// Whether [`Self::handle_timeout`] has anything to do now: `next_timeout` also passes when there is something to send.
-    #[inline]
-    pub fn look(&mut self, now: Time) -> bool {
-        self.sessions.common_mut().advance(now);
-        let timer = self.timers.peek().map(|r| r.0.0);
-        self.lateness.look(now, timer);
-        let grants = &self.sessions.common().grants;
-        timer.is_some_and(|t| t <= now)
-            || !self.askings.is_empty()
-            || grants.has_changed()
-            || grants.deadline().is_some_and(|t| t <= now)
-    }
-
-    /// `next_timeout` has passed.
-    pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
-        if !self.look(now) && !self.is_plain() {
-            return;
-        }
-        if !self.askings.is_empty() {
-            self.send_askings(now);
-        }
-        while let Some(&Reverse((t, peer))) = self.timers.peek() {
-            if t > now {
-                break;
-            }
-            self.timers.pop();
-            let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
-            if t != a.armed {
-                // An older, later entry; the earlier one has done its work.
-                continue;
-            }
-            a.armed = Time::MAX;
-            let due = a.deadline(cx.s, cx.cfg);
-            if due <= now {
-                a.on_timeout(&mut cx, events);
-                self.touch(peer);
-            } else {
-                self.arm(peer, due);
-            }
-        }
-        while self.timers.peek().is_some_and(|r| !is_armed(&self.assocs, r)) {
-            self.timers.pop();
-        }
-        let grants = &self.sessions.common().grants;
-        if grants.has_changed() || grants.deadline().is_some_and(|t| t <= now) {
-            self.sessions.run_grants(now);
-        }
-    }
-
-    /// Makes sure the timer heap wakes us for the association at `due` at the latest.
-    pub(crate) fn arm(&mut self, peer: PeerId, due: Time) {
-        let a = &mut self.assocs[peer.0 as usize];
-        if due < a.armed {
-            a.armed = due;
-            self.timers.push(Reverse((due, peer)));
-            if self.timers.len() > 2 * self.assocs.len() + STALE_TIMERS_MAX {
-                self.timers.retain(|r| is_armed(&self.assocs, r));
-            }
-        }
-    }
-
-    /// See [`Cx::is_plain`].
-    #[inline]
-    fn is_plain(&self) -> bool {
-        #[cfg(test)]
-        return self.plain;
-        #[cfg(not(test))]
-        false
-    }
-
-    /// Takes up associations that changed.
-    fn settle(&mut self, now: Time) {
-        self.admit_openings(now);
-        if self.sessions.common().grants.has_changed() {
-            self.sessions.run_grants(now);
-        }
-        while let Some(peer) = self.sessions.next_touched(Carrier::Link) {
-            let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
-            if !a.ready
-                && !cx.is_plain()
-                && let Some(due) = a.due_if_calm(cx.s, cx.cfg, now)
-            {
-                debug_assert!(!a.wants_to_send(cx.s, now) && due == a.deadline(cx.s, cx.cfg));
-                self.arm(peer, due);
-                continue;
-            }
-            a.consider_lane(&mut cx);
-            a.check_drained(cx.s);
-            if !a.ready && a.wants_to_send(cx.s, now) {
-                a.ready = true;
-                self.ready.push_back(peer);
-            } else {
-                let due = a.deadline(cx.s, cx.cfg);
-                self.arm(peer, due);
-            }
-        }
-        if self.sessions.common().slot().is_some() {
-            // One packet goes in a slot, and all that wait for it wake at once: who had one longest ago is first. Else a message of a barrier waits until all data to another peer is gone.
-            let assocs = &self.assocs;
-            self.ready.make_contiguous().sort_by_key(|peer| assocs[peer.0 as usize].slotted_at);
-        }
     }
 
     /// Whether [`Endpoint::poll_transmit`] may have more to say: false is certain.

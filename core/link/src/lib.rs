@@ -25,6 +25,7 @@ mod hash;
 #[cfg(test)]
 mod hostile;
 mod judging;
+mod known;
 mod lane;
 mod life;
 #[cfg(test)]
@@ -46,6 +47,7 @@ mod show;
 mod spent;
 mod striping;
 mod supersteps;
+mod timers;
 #[cfg(test)]
 mod twins;
 

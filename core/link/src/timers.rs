@@ -1,0 +1,135 @@
+//! When the endpoint's associations want to be looked at: their timers, and those that something has changed.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use weir_session::Carrier;
+
+use crate::association::{Association, Cx};
+use crate::endpoint::with_association;
+use crate::{Endpoint, Event, PeerId, Time};
+
+/// Entries of the timer heap that mean nothing any more, kept beside two for each association: each acknowledgement in time leaves one, for when a PING would have been due.
+const STALE_TIMERS_MAX: usize = 64;
+
+/// Whether an entry of the timer heap is the one that its association waits for.
+fn is_armed(assocs: &[Box<Association>], &Reverse((t, peer)): &Reverse<(Time, PeerId)>) -> bool {
+    assocs.get(peer.0 as usize).is_some_and(|a| a.armed == t)
+}
+
+impl Endpoint {
+    /// When to call [`Self::handle_timeout`] next, if nothing else happens. A time in the past: now.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        let has_work = self.sessions.has_touched(Carrier::Link) || self.openings.can_admit(&self.cfg);
+        if has_work || !self.ready.is_empty() || !self.outbox.is_empty() {
+            return Some(Time::ZERO);
+        }
+        let t = self.timers.peek().map(|r| r.0.0);
+        [t, self.sessions.common().grants.deadline(), self.asking_due()].into_iter().flatten().min()
+    }
+
+    /// Whether [`Self::handle_timeout`] has anything to do now: `next_timeout` also passes when there is something to send.
+    #[inline]
+    pub fn look(&mut self, now: Time) -> bool {
+        self.sessions.common_mut().advance(now);
+        let timer = self.timers.peek().map(|r| r.0.0);
+        self.lateness.look(now, timer);
+        let grants = &self.sessions.common().grants;
+        timer.is_some_and(|t| t <= now)
+            || !self.askings.is_empty()
+            || grants.has_changed()
+            || grants.deadline().is_some_and(|t| t <= now)
+    }
+
+    /// `next_timeout` has passed.
+    pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
+        if !self.look(now) && !self.is_plain() {
+            return;
+        }
+        if !self.askings.is_empty() {
+            self.send_askings(now);
+        }
+        while let Some(&Reverse((t, peer))) = self.timers.peek() {
+            if t > now {
+                break;
+            }
+            self.timers.pop();
+            let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
+            if t != a.armed {
+                // An older, later entry; the earlier one has done its work.
+                continue;
+            }
+            a.armed = Time::MAX;
+            let due = a.deadline(cx.s, cx.cfg);
+            if due <= now {
+                a.on_timeout(&mut cx, events);
+                self.touch(peer);
+            } else {
+                self.arm(peer, due);
+            }
+        }
+        while self.timers.peek().is_some_and(|r| !is_armed(&self.assocs, r)) {
+            self.timers.pop();
+        }
+        let grants = &self.sessions.common().grants;
+        if grants.has_changed() || grants.deadline().is_some_and(|t| t <= now) {
+            self.sessions.run_grants(now);
+        }
+    }
+
+    /// Makes sure the timer heap wakes us for the association at `due` at the latest.
+    pub(crate) fn arm(&mut self, peer: PeerId, due: Time) {
+        let a = &mut self.assocs[peer.0 as usize];
+        if due < a.armed {
+            a.armed = due;
+            self.timers.push(Reverse((due, peer)));
+            if self.timers.len() > 2 * self.assocs.len() + STALE_TIMERS_MAX {
+                self.timers.retain(|r| is_armed(&self.assocs, r));
+            }
+        }
+    }
+
+    /// See [`Cx::is_plain`].
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        #[cfg(test)]
+        return self.plain;
+        #[cfg(not(test))]
+        false
+    }
+
+    /// Takes up associations that changed.
+    pub(crate) fn settle(&mut self, now: Time) {
+        self.admit_openings(now);
+        if self.sessions.common().grants.has_changed() {
+            self.sessions.run_grants(now);
+        }
+        while let Some(peer) = self.sessions.next_touched(Carrier::Link) {
+            let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
+            if !a.ready
+                && !cx.is_plain()
+                && let Some(due) = a.due_if_calm(cx.s, cx.cfg, now)
+            {
+                debug_assert!(!a.wants_to_send(cx.s, now) && due == a.deadline(cx.s, cx.cfg));
+                self.arm(peer, due);
+                continue;
+            }
+            a.consider_lane(&mut cx);
+            a.check_drained(cx.s);
+            if !a.ready && a.wants_to_send(cx.s, now) {
+                a.ready = true;
+                self.ready.push_back(peer);
+            } else {
+                let due = a.deadline(cx.s, cx.cfg);
+                self.arm(peer, due);
+            }
+        }
+        if self.sessions.common().slot().is_some() {
+            // One packet goes in a slot, and all that wait for it wake at once: who had one longest ago is first. Else a message of a barrier waits until all data to another peer is gone.
+            let assocs = &self.assocs;
+            self.ready.make_contiguous().sort_by_key(|peer| assocs[peer.0 as usize].slotted_at);
+        }
+    }
+}
