@@ -163,6 +163,15 @@ impl Candidate {
     fn trial(&self) -> u64 {
         (2 + (TRAIN_PACKETS * USUAL_BYTES).div_ceil(self.mtu.max(1))).min(UNKNOWN_PACKETS)
     }
+
+    /// Its part of what waits, in packets: with all of it there by `end_ns`, and no more in front of its link than `level_ns`. A link with less than a packet in front of it is about to
+    /// stand idle, and takes one however little was granted just now.
+    fn part(&self, end_ns: u64, level_ns: u64) -> u64 {
+        let packets_in = |ns: u64| bytes_in(self.rate, ns) / self.mtu.max(1);
+        let is_empty = u64::from(packets_in(self.queue_ns) == 0);
+        let even = packets_in(level_ns.saturating_sub(self.queue_ns)).max(is_empty);
+        packets_in(end_ns.saturating_sub(self.first_ns)).min(even)
+    }
 }
 
 /// Bytes that a rate makes of a time.
@@ -278,10 +287,8 @@ impl Association {
         let earliest = candidates.iter().find(|c| c.is_known).map(|c| c.path);
         for c in candidates {
             let turn = if c.is_known {
-                let free_ns = end_ns.saturating_sub(c.first_ns).min(level_ns.saturating_sub(c.queue_ns));
-                let part = bytes_in(c.rate, free_ns) / c.mtu;
                 let least = u64::from(earliest == Some(c.path));
-                (waiting / TURN_PART / c.mtu).clamp(TURN_MIN, TURN_MAX).min(part.max(least))
+                (waiting / TURN_PART / c.mtu).clamp(TURN_MIN, TURN_MAX).min(c.part(end_ns, level_ns).max(least))
             } else if c.may_try && c.first_ns < end_ns && waiting >= UNKNOWN_FROM * c.mtu.min(USUAL_BYTES) {
                 c.trial()
             } else {
@@ -363,6 +370,20 @@ mod tests {
         assert!(level_of(&both, 20_000) <= 2_000_000);
         both[1].is_known = false;
         assert_eq!(level_of(&both, 200_000), 2_000_000, "of the first alone");
+    }
+
+    // spec: P-8.23
+    #[test]
+    fn an_idle_link_takes_a_packet_however_little_was_granted() {
+        // 10 MB/s; of two packets that may go now and 20 ms of others behind them its part is less than one.
+        let both = [known(0, 100_000_000, 100_000), known(1, 10_000_000, 100_000)];
+        let level_ns = level_of(&both, 2 * 1472);
+        assert_eq!(both[1].part(20_000_000, level_ns), 1);
+        // With a packet in front of it it waits; and one that would be the last of all goes by the other.
+        assert_eq!(Candidate { queue_ns: 147_200, ..known(1, 10_000_000, 247_200) }.part(20_000_000, level_ns), 0);
+        assert_eq!(both[1].part(200_000, level_ns), 0);
+        // Where more was granted it is the level that tells.
+        assert_eq!(both[1].part(20_000_000, level_of(&both, 220_000)), 2_000_000 * 10 / 1000 / 1472);
     }
 
     // spec: P-8.19
