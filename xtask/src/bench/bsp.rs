@@ -88,6 +88,8 @@ const BUS_RANKS: [usize; 4] = [2, 4, 6, 8];
 const BUS_MBIT_PER_S: u32 = 10;
 const BUS_BYTES: usize = 25_000 * 4;
 const BUS_DELAY_US: u32 = 5;
+/// The slot for `weir-bsp-slots`: a full frame takes 1230 us.
+const BUS_SLOT_US: u32 = 1250;
 /// Share of it that payload is to take there.
 const BUS_GOAL: f64 = 0.72;
 
@@ -162,13 +164,18 @@ fn sides(cell: &Cell) -> Vec<Side> {
     let side =
         |name, stack: &Stack, how| Side { name, stack: Stack { name: String::from(name), ..stack.clone() }, how };
     let ours = stack(Mpi::Mpich, Carrier::Weir, None);
-    vec![
+    let mut sides = vec![
         side("weir-bsp", &ours, None),
         side("mpich-alltoallv", &mpich, Some(ALLTOALLV)),
         side("mpich-fence", &mpich, Some(FENCE)),
         side("openmpi-alltoallv", &openmpi, Some(ALLTOALLV)),
         side("openmpi-fence", &openmpi, Some(FENCE)),
-    ]
+    ];
+    if is_bus(cell) {
+        let env = vec![("WEIR_BSP_SLOT".to_owned(), BUS_SLOT_US.to_string())];
+        sides.insert(1, side("weir-bsp-slots", &Stack { env, ..ours }, None));
+    }
+    sides
 }
 
 /// Launches by cell and side.
@@ -317,7 +324,7 @@ fn share_of_wire(cell: &Cell, took_us: f64) -> Option<f64> {
 fn page(results: &Results, cells: &[Cell], about: &[(String, String)]) -> String {
     let intro = "Each program does the same superstep again and again and checks what comes. `alltoallv`: MPI_Alltoallv of sizes that all know, and MPI_Barrier\n\
         (10 000 puts are packed and unpacked by the program). `fence`: MPI_Put between two MPI_Win_fence. Times are those of process 0.\n\
-        On a bus, payload is what all processes get in a superstep as a share of what the medium carries in its mean time.\n";
+        On a bus, payload is what all processes get in a superstep as a share of what the medium carries in its mean time; `weir-bsp-slots` has WEIR_BSP_SLOT=1250.\n";
     let mut text = head("Supersteps: BSPlib over Weir beside MPI", intro, about);
     for cell in cells {
         let _ = writeln!(text, "\n## {}: {} ranks, {}\n", cell.id, cell.ranks, network(cell));
