@@ -28,6 +28,9 @@ const CONTROL_IFACE: &str = "ctrl";
 /// Comes before the least retransmission timeout in the name of a congestion control.
 pub const TUNED: &str = "-rto";
 
+/// What Ethernet adds to a frame on the wire: preamble, checksum, gap.
+const ETHERNET_OVERHEAD_BYTES: u32 = 8 + 4 + 12;
+
 /// What the network between the hosts does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wire {
@@ -37,7 +40,9 @@ pub struct Wire {
     pub rate_mbit_per_s: Option<u32>,
     /// Time of flight between two hosts, one way, in microseconds.
     pub delay_us: u32,
-    /// Room of a switch port's queue, in packets.
+    /// All hosts share one half-duplex medium of the rate, on which a frame's preamble, checksum and gap take time too.
+    pub bus: bool,
+    /// Room of a switch port's queue, in packets; of each host's for the bus.
     pub queue_packets: Option<u32>,
     /// What waits there, in packets, when it marks ECN-capable ones.
     pub mark_packets: Option<u32>,
@@ -94,12 +99,15 @@ impl Wire {
     fn is_shaped(&self) -> bool {
         let is_switch_shaped = self.queue_packets.is_some() || self.mark_packets.is_some();
         let is_shaped = self.rate_mbit_per_s.is_some() || self.delay_us > 0 || self.mtu_bytes.is_some();
-        is_shaped || is_switch_shaped || self.two_networks
+        is_shaped || is_switch_shaped || self.two_networks || self.bus
     }
 
     /// In words, for tables.
     pub fn describe(&self) -> String {
         let mut words = Vec::new();
+        if self.bus {
+            words.push("a bus".to_owned());
+        }
         match self.rate_mbit_per_s {
             Some(rate) => words.push(format!("{rate} Mbit/s, {} ms", f64::from(self.delay_us) / 1000.0)),
             None if self.loss > 0.0 || self.no_offload => words.push("veth, offloads off".into()),
@@ -118,7 +126,8 @@ impl Wire {
     /// The table of a network in the specification.
     fn network(&self, name: &str, mtu_bytes: Option<u32>) -> String {
         let mtu = mtu_bytes.map_or_else(String::new, |bytes| format!("mtu = {bytes}\n"));
-        format!("[[network]]\nname = \"{name}\"\n{mtu}")
+        let bus = if self.bus { "bus = true\n" } else { "" };
+        format!("[[network]]\nname = \"{name}\"\n{mtu}{bus}")
     }
 
     fn spec(&self, hosts: usize) -> String {
@@ -127,6 +136,9 @@ impl Wire {
             text += &format!("[link]\nloss = \"{}%\"\ndelay = \"{}us\"\n", self.loss * 100.0, self.delay_us);
             if let Some(rate) = self.rate_mbit_per_s {
                 text += &format!("rate = \"{rate}m\"\n");
+            }
+            if self.bus {
+                text += &format!("overhead = {ETHERNET_OVERHEAD_BYTES}\n");
             }
             if let Some(queue) = self.queue_packets {
                 text += &format!("queue = \"{queue}p\"\n");
@@ -441,10 +453,13 @@ mod tests {
         let spec = Spec::from_toml(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!([0, 1].map(|n| spec.networks[n].mtu), [1500, 9000], "{text}");
         let cables = Wire { two_cables: true, no_offload: true, ..Wire::default() };
-        for wire in [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two, unequal, cables] {
+        let bus = Wire { bus: true, ..Wire::shaped(10, 5, 0.0) };
+        let stars = [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two, unequal, cables];
+        for wire in stars.into_iter().chain([bus]) {
             let text = wire.spec(4);
             let spec = Spec::from_toml(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             assert_eq!(spec.hosts.len(), 4);
+            assert_eq!(spec.networks[0].bus, wire.bus, "{text}");
             assert_eq!(spec.networks.len(), if wire.two_networks || wire.two_cables { 2 } else { 1 });
             assert!(spec.control, "{text}");
         }
@@ -455,5 +470,7 @@ mod tests {
         assert_eq!(Wire::plain(0.0).describe(), "veth, 0 % loss");
         assert_eq!(Wire::plain(0.01).describe(), "veth, offloads off, 1 % loss");
         assert_eq!(Wire::shaped(1000, 1000, 0.02).describe(), "1000 Mbit/s, 1 ms, 2 % loss");
+        let bus = Wire { bus: true, ..Wire::shaped(10, 5, 0.0) };
+        assert_eq!(bus.describe(), "a bus, 10 Mbit/s, 0.005 ms, 0 % loss");
     }
 }

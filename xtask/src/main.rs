@@ -160,7 +160,8 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
     #[command(after_help = "Examples:
   cargo xtask mpirun pingpong --size 30000
   cargo xtask mpirun --stack mpich-tcp-cubic,weir-mpich --loss 0.01 -n 4 farm --tasks 1000
-  cargo xtask mpirun --rate-mbit 1000 --delay-us 1000 --env WEIR_TRACE=1 --show order")]
+  cargo xtask mpirun --rate-mbit 1000 --delay-us 1000 --env WEIR_TRACE=1 --show order
+  cargo xtask mpirun --stack mpich-tcp-cubic,weir-mpich -n 4 --bus --rate-mbit 10 --queue 64 ring")]
     Mpirun(RunArgs),
 }
 
@@ -168,7 +169,7 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
 enum What {
     /// Weir and its rivals under MPI, side by side, written down in docs/lab
     Mpi(bench::Options),
-    /// Supersteps of BSPlib beside the same written with MPI, on one host and around a switch with short queues
+    /// Supersteps of BSPlib beside the same written with MPI, on one host, around a switch with short queues and on a shared bus
     Bsp(bench::bsp::Options),
     /// The NAS kernels LU, SP and MG in Fortran over Weir and over TCP, beside the same with BSPlib, with and without loss
     Nas(bench::nas::Options),
@@ -204,7 +205,10 @@ struct RunArgs {
     /// Time of flight, one way
     #[arg(long, default_value_t = 0)]
     delay_us: u32,
-    /// Queue of the switch's ports, packets
+    /// All hosts share one half-duplex medium of that rate, without collisions: one frame at a time, with its preamble, checksum and gap, the hosts in turn
+    #[arg(long, requires = "rate_mbit")]
+    bus: bool,
+    /// Queue of the switch's ports, packets; of each host with --bus
     #[arg(long)]
     queue: Option<u32>,
     /// What waits at such a port, packets, when it marks ECN-capable ones (`--env WEIR_ECN=on`)
@@ -327,6 +331,7 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
         loss: run.loss,
         rate_mbit_per_s: run.rate_mbit,
         delay_us: run.delay_us,
+        bus: run.bus,
         queue_packets: run.queue,
         mark_packets: run.mark,
         no_offload: run.no_offload,

@@ -8,6 +8,7 @@
 //! * [`Pipe`] is one direction of one link: a tail-drop queue, a rate, a wire with delay, jitter, loss and other faults. It answers each
 //!   packet at once with its whole fate, in O(1) amortised.
 //! * [`Switch`] is a row of pipes, its output queues, which may share one memory; O(log n) for a packet where they do.
+//! * [`Medium`] is what several stations share, one packet at a time.
 //! * [`Events`] is a queue of things to come, by time.
 //! * [`Datagrams`] is the device below an endpoint, whatever it is, and [`Faulty`] a bad network before any of them.
 //! * [`Server`] is what has a rate and serves one after another; [`Chance`] a probability.
@@ -18,6 +19,7 @@ mod chance;
 mod datagrams;
 mod events;
 mod faulty;
+mod medium;
 mod pipe;
 mod spec;
 mod switch;
@@ -26,6 +28,7 @@ pub use chance::{Chance, below};
 pub use datagrams::{Datagrams, Route, RxInfo, WAKE_SOURCES};
 pub use events::Events;
 pub use faulty::Faulty;
+pub use medium::{Medium, Passed};
 pub use pipe::{Counters, Harm, Offer, Pipe, Server, Why};
 pub use spec::{Burst, Loss, Mark, PipeSpec, QueueLimit, Reorder, serialise_ns};
 pub use switch::{Memory, Switch};

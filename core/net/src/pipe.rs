@@ -120,7 +120,7 @@ pub struct Pipe<R> {
     /// When the last packet arrives that was not held back.
     last_arrival_ns: TimeNs,
     epoch: u32,
-    counters: Counters,
+    pub(crate) counters: Counters,
 }
 
 impl<R: Rng> Pipe<R> {
@@ -209,6 +209,17 @@ impl<R: Rng> Pipe<R> {
             self.counters.dropped_queue += 1;
             return Offer::Drop(Why::Queue, now_ns);
         };
+        self.put_on_wire(left_ns, bytes, marked, damage)
+    }
+
+    /// What becomes of a packet whose last bit leaves the sender at `left_ns`.
+    pub(crate) fn put_on_wire<D>(
+        &mut self,
+        left_ns: TimeNs,
+        bytes: u32,
+        marked: bool,
+        damage: impl FnOnce(Harm, &mut R) -> D,
+    ) -> Offer<D> {
         if self.cut {
             self.counters.dropped_cut += 1;
             return Offer::Drop(Why::Cut, left_ns);

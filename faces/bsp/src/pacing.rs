@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_superstep::hold_ns;
+use weir_superstep::{Slots, hold_ns};
 
 use crate::counts;
 use crate::effects::Arrived;
@@ -15,11 +15,12 @@ use crate::process::{Outgoing, Process};
 use crate::settings::Order;
 use crate::superstep::{Trouble, rides};
 use crate::tuning;
+use crate::wire::Pace;
 
 /// Less by packets, to or from a process, is not told. Where two cores carry eight processes, 0.9 MB a process are as fast told or a fiftieth slower
 /// (`docs/lab/2026-11-26-bsp-told.md` beside `2026-11-26-bsp-star.md`).
 const PACED_BYTES: u64 = 4 << 20;
-/// The same where somebody says what may wait in this host's interface: whose network is the bound gains from here on. Less goes unasked (`spec/protocol.md` 5.2).
+/// The same where somebody says what may wait in this host's interface, or names a slot: whose network is the bound gains from here on. Less goes unasked (`spec/protocol.md` 5.2).
 const PACED_BYTES_ASKED: u64 = 64 << 10;
 
 /// The heads have come: bodies follow.
@@ -73,11 +74,13 @@ fn tell(
 ) -> Result<(), Trouble> {
     let is_latin = process.settings.order == Order::Latin;
     let asked = tuning::own_queue().or(process.settings.queue);
-    let least = if asked.is_some() { PACED_BYTES_ASKED } else { PACED_BYTES };
+    let slots = process.settings.slot_ns.map(|slot_ns| Slots { slots: process.nprocs() as u32, slot_ns });
+    let least = if asked.is_some() || slots.is_some() { PACED_BYTES_ASKED } else { PACED_BYTES };
     let Some(wire) = &mut process.wire else { return Ok(()) };
     let sends = order.iter().map(|to| (*to, out(*to)));
     // Who is served at a step is not who serves: the last one served serves first.
     let sources = |nth: usize| if is_latin { order[order.len() - 1 - nth] } else { order[nth] };
     let receives = (0..order.len()).map(sources).map(|from| (from, inn(from)));
-    Ok(wire.pace(process.superstep, sends, receives, least, asked.unwrap_or_default())?)
+    let pace = Pace { least, queue: asked.unwrap_or_default(), slots };
+    Ok(wire.pace(process.superstep, sends, receives, pace)?)
 }

@@ -15,6 +15,9 @@ pub enum Order {
     Random,
 }
 
+/// A packet that takes a second is on no medium that anybody has.
+const MOST_SLOT_US: u64 = 1_000_000;
+
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -30,6 +33,8 @@ pub struct Settings {
     pub board: bool,
     /// What may wait in this host's interface while packets carry much of a superstep (`WEIR_BSP_QUEUE`: auto, system, or bytes). `weir tune` finds the best.
     pub queue: Option<OwnQueue>,
+    /// Supersteps of which packets carry much go in slots of so many nanoseconds, as on a medium that all processes share (`WEIR_BSP_SLOT`, in microseconds).
+    pub slot_ns: Option<u64>,
     /// Where the ledger of supersteps goes (`WEIR_BSP_LEDGER`).
     pub ledger: Option<PathBuf>,
     /// Where a trace for viewers goes (`WEIR_TRACE`, if it is no number: that is the engine's).
@@ -45,6 +50,7 @@ impl Default for Settings {
             hp_bytes: 8 << 10,
             board: true,
             queue: None,
+            slot_ns: None,
             ledger: None,
             trace: None,
         }
@@ -100,6 +106,13 @@ impl Settings {
                 Err(what) => return bad("WEIR_BSP_QUEUE", &value, what),
             };
         }
+        if let Some(value) = get("WEIR_BSP_SLOT") {
+            let slot_us = value.trim().parse().ok().filter(|us| (1..=MOST_SLOT_US).contains(us));
+            let Some(slot_us) = slot_us else {
+                return bad("WEIR_BSP_SLOT", &value, "no number of microseconds from 1 to 1000000");
+            };
+            settings.slot_ns = Some(slot_us * 1000);
+        }
         settings.ledger = get("WEIR_BSP_LEDGER").map(PathBuf::from);
         settings.trace = get("WEIR_TRACE").filter(|value| !is_level(value)).map(PathBuf::from);
         Ok(settings)
@@ -108,8 +121,8 @@ impl Settings {
     /// Names of settings that look like these and are none.
     #[must_use]
     pub fn unknown(names: impl Iterator<Item = String>) -> Vec<String> {
-        const KNOWN: [&str; 10] =
-            ["CHECK", "ORDER", "MEMORY", "HP_BYTES", "BOARD", "QUEUE", "LEDGER", "RANK", "SIZE", "MEET"];
+        const KNOWN: [&str; 11] =
+            ["CHECK", "ORDER", "MEMORY", "HP_BYTES", "BOARD", "QUEUE", "SLOT", "LEDGER", "RANK", "SIZE", "MEET"];
         let is_unknown = |name: &String| name.strip_prefix("WEIR_BSP_").is_some_and(|rest| !KNOWN.contains(&rest));
         let mut unknown: Vec<String> = names.filter(is_unknown).collect();
         unknown.sort_unstable();
@@ -143,6 +156,7 @@ mod tests {
         assert_eq!(with("WEIR_BSP_HP_BYTES", " 64k ").map(|s| s.hp_bytes), Ok(64 << 10));
         assert_eq!(with("WEIR_BSP_ORDER", "random").map(|s| s.order), Ok(Order::Random));
         assert_eq!(with("WEIR_BSP_QUEUE", "64K").map(|s| s.queue), Ok(Some(OwnQueue::Bytes(64 << 10))));
+        assert_eq!(with("WEIR_BSP_SLOT", "1250 ").map(|s| s.slot_ns), Ok(Some(1_250_000)));
         assert_eq!(with("WEIR_BSP_CHECK", "1").map(|s| s.check), Ok(true));
         assert_eq!(with("WEIR_BSP_BOARD", "off").map(|s| s.board), Ok(false));
         assert_eq!(with("WEIR_TRACE", "2").map(|s| s.trace), Ok(None));
@@ -155,6 +169,9 @@ mod tests {
             ("WEIR_BSP_MEMORY", ""),
             ("WEIR_BSP_HP_BYTES", "0"),
             ("WEIR_BSP_QUEUE", "1"),
+            ("WEIR_BSP_SLOT", "0"),
+            ("WEIR_BSP_SLOT", "1250us"),
+            ("WEIR_BSP_SLOT", "1000001"),
         ] {
             let error = with(name, value).expect_err("must be refused");
             assert!(error.starts_with(name) && !error.contains('\n'), "{error}");

@@ -10,6 +10,7 @@ use weir_engine::{
     Carried, Class, Completion, DownReason, Endpoint, EngineError, Iov, MAX_INJECT_BYTES, OpError, OpKind, OwnQueue,
     Queue, RecvOp, RemotePiece, SendMode, SendOp, Superstep,
 };
+use weir_superstep::Slots;
 
 /// Completions taken at once.
 const AT_ONCE: usize = 64;
@@ -138,6 +139,17 @@ pub enum WireError {
     Ended,
     /// Anything else.
     Other(String),
+}
+
+/// How the engine is told of a superstep.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// So many bytes go by packets in one direction, or nothing is told.
+    pub least: u64,
+    /// What may wait in this host's interface.
+    pub queue: OwnQueue,
+    /// The slots that data goes in, if the medium is one that all share.
+    pub slots: Option<Slots>,
 }
 
 /// The endpoint and its messages.
@@ -439,7 +451,7 @@ impl Wire {
         self.awaits = Some(superstep);
     }
 
-    /// What follows in this superstep is known: bytes to and from each process, in the order of service. The engine is told if packets carry at least `least` of them in one direction; else nothing is done.
+    /// What follows in this superstep is known: bytes to and from each process, in the order of service. The engine is told if packets carry at least `pace.least` of them in one direction; else nothing is done.
     ///
     /// # Errors
     /// [`WireError`].
@@ -448,8 +460,7 @@ impl Wire {
         superstep: u64,
         sends: impl Iterator<Item = (usize, u64)>,
         receives: impl Iterator<Item = (usize, u64)>,
-        least: u64,
-        queue: OwnQueue,
+        pace: Pace,
     ) -> Result<(), WireError> {
         let Wire { endpoint, peers, flows: [out, inn], .. } = self;
         // (Asked only of those with whom something long is exchanged.)
@@ -461,12 +472,12 @@ impl Wire {
         inn.clear();
         inn.extend(receives.filter_map(by_packets));
         let sum = |flows: &[(u32, u64)]| flows.iter().map(|flow| flow.1).sum::<u64>();
-        if sum(out).max(sum(inn)) < least {
+        if sum(out).max(sum(inn)) < pace.least {
             return Ok(());
         }
         self.paced = Some(superstep);
         tuning::telling();
-        self.tell_engine(queue)
+        self.tell_engine(pace.queue, pace.slots)
     }
 
     /// The longest of the least round trips to some processes, nanoseconds; 0 where packets measured none.
@@ -494,12 +505,12 @@ impl Wire {
         }
         self.paced = None;
         self.flows.iter_mut().for_each(Vec::clear);
-        self.tell_engine(OwnQueue::System)
+        self.tell_engine(OwnQueue::System, None)
     }
 
-    fn tell_engine(&self, own_queue: OwnQueue) -> Result<(), WireError> {
+    fn tell_engine(&self, own_queue: OwnQueue, slots: Option<Slots>) -> Result<(), WireError> {
         let [sends, receives] = &self.flows;
-        let step = Superstep { sends, receives, slots: None, own_queue };
+        let step = Superstep { sends, receives, slots, own_queue };
         self.endpoint.superstep(&step).map_err(|e| WireError::Other(e.to_string()))
     }
 

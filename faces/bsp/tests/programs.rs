@@ -6,7 +6,7 @@ use common::{Job, Lang, compile, compile_with, include};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
@@ -67,8 +67,8 @@ fn fortran_programs_use_the_module() -> Result<(), Failed> {
     Ok(())
 }
 
-/// How often the engines of a program's processes were told of a superstep.
-fn tellings(source_name: &str, carrier: &str, queue: Option<&str>) -> Result<Vec<u64>, Failed> {
+/// How often the engines of a program's processes were told of a superstep, with this setting.
+fn tellings(source_name: &str, carrier: &str, setting: Option<(&str, &str)>) -> Result<Vec<u64>, Failed> {
     fn sum(value: &serde_json::Value) -> u64 {
         match value {
             serde_json::Value::Object(fields) => {
@@ -80,7 +80,7 @@ fn tellings(source_name: &str, carrier: &str, queue: Option<&str>) -> Result<Vec
     }
     let folder = tempfile::tempdir()?;
     let job = Job::new(&compile(&source(source_name), Lang::C)?, 3).env("WEIR_CARRIER", carrier);
-    let job = queue.into_iter().fold(job, |job, queue| job.env("WEIR_BSP_QUEUE", queue));
+    let job = setting.into_iter().fold(job, |job, (name, value)| job.env(name, value));
     let ended = job.env("WEIR_STATS", &folder.path().join("%p").display().to_string()).run();
     sure(ended.all_succeeded(), &ended.told())?;
     let mut told = Vec::new();
@@ -97,13 +97,26 @@ fn tellings(source_name: &str, carrier: &str, queue: Option<&str>) -> Result<Vec
 
 /// Packets that carry much are told of, each superstep; shared memory and what is short never.
 fn the_engine_is_told_of_supersteps_that_packets_carry() -> Result<(), Failed> {
-    let much = tellings("c/large.c", "udp", Some("auto"))?;
+    let auto = Some(("WEIR_BSP_QUEUE", "auto"));
+    let much = tellings("c/large.c", "udp", auto)?;
     // Three rounds: messages, puts and what is got, in one body each or apart.
     sure(much.iter().all(|told| (3..=8).contains(told)), &format!("{much:?}"))?;
-    sure(tellings("c/large.c", "shm", Some("auto"))? == [0; 3], "shared memory holds back by itself")?;
+    sure(tellings("c/large.c", "shm", auto)? == [0; 3], "shared memory holds back by itself")?;
     let unasked = tellings("c/large.c", "udp", None)?;
     sure(unasked.iter().all(|told| *told < 3), &format!("where nobody asks only what is longer: {unasked:?}"))?;
-    sure(tellings("c/put.c", "udp", Some("auto"))? == [0; 3], "what is short is not told of")
+    sure(tellings("c/put.c", "udp", auto)? == [0; 3], "what is short is not told of")
+}
+
+/// Where a slot is named, each process sends one packet with data in each cycle of as many slots as there are processes.
+fn data_goes_in_slots_where_one_is_named() -> Result<(), Failed> {
+    const SLOT_US: u64 = 200;
+    // Three rounds of 3 MiB from each of three processes, in packets of at most 9000 bytes.
+    const CYCLES: u64 = 3 * (3 << 20) / 9000;
+    let begin = Instant::now();
+    let told = tellings("c/large.c", "udp", Some(("WEIR_BSP_SLOT", &SLOT_US.to_string())))?;
+    sure(told.iter().all(|told| (3..=8).contains(told)), &format!("{told:?}"))?;
+    let least = Duration::from_micros(CYCLES * 3 * SLOT_US);
+    sure(begin.elapsed() > least, &format!("{:?} is less than the {least:?} that so many cycles take", begin.elapsed()))
 }
 
 /// A process that computes without a call is no hindrance to what others send it: they go on.
@@ -278,6 +291,7 @@ fn main() {
             "the engine is told of supersteps that packets carry",
             the_engine_is_told_of_supersteps_that_packets_carry,
         ),
+        Trial::test("data goes in slots where one is named", data_goes_in_slots_where_one_is_named),
         Trial::test("settings change the way and not the outcome", settings_change_the_way_and_not_the_outcome),
         Trial::test(
             "the ledger has a line for each superstep, and the trace opens",

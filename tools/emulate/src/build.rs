@@ -246,6 +246,9 @@ fn start_plane(spec: &Spec, switch: &Namespace, warnings: &mut Vec<String>) -> R
     let mut fabric = Fabric::new();
     let (mut addresses, mut most_bytes, mut names) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (network, spec_network) in spec.networks.iter().enumerate() {
+        if spec_network.bus {
+            fabric.make_bus(network);
+        }
         for host in 0..spec.hosts.len() {
             let (up, down): (PipeSpec, PipeSpec) = spec.pipes(network, host)?;
             let number = fabric.add_port(network, up, down, spec.seed);

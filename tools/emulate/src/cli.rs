@@ -25,6 +25,8 @@ Examples:
       weir emulate --hosts 9 --rate 1g --queue 64p --stats -- ./incast.sh
   The same where switches mark (ECN), with what heeds it:
       weir emulate --hosts 9 --rate 1g --queue 64p --mark 20p --stats -- env WEIR_ECN=on ./incast.sh
+  Eight hosts on one shared 10 Mbit/s Ethernet, preamble, checksum and gap counted:
+      weir emulate --hosts 8 --bus --rate 10m --overhead 24 --queue 64p --stats -- ./shift.sh
   MPI over it, one rank a host:
       weir emulate --hosts 4 --loss 1% -- sh -c \\
         'mpiexec -launcher ssh -launcher-exec $WEIR_LAUNCH_AGENT -hosts $WEIR_HOSTS -ppn 1 ./prog'
@@ -67,6 +69,10 @@ pub struct Args {
     /// Seed of all randomness
     #[arg(long)]
     seed: Option<u64>,
+    /// All hosts of a network share one half-duplex medium of the rate, as on a coaxial Ethernet (no collisions): one frame at a time, the
+    /// hosts in turn; --queue then is that of each host
+    #[arg(long)]
+    bus: bool,
     #[command(flatten)]
     link: LinkFlags,
     /// Largest IP packet in bytes
@@ -158,7 +164,7 @@ enum Action {
 /// Settings of all links.
 #[derive(Debug, ClapArgs)]
 struct LinkFlags {
-    /// Rate of each interface, both directions, such as 100m or 1g
+    /// Rate of each interface, both directions, such as 100m or 1g; of the medium with --bus
     #[arg(long, allow_hyphen_values = true)]
     rate: Option<String>,
     /// One-way delay from host to host, such as 50us or 1ms
@@ -173,7 +179,7 @@ struct LinkFlags {
     /// Mean number of packets lost together: makes --loss a Gilbert-Elliott process
     #[arg(long, value_name = "PACKETS", requires = "loss", allow_hyphen_values = true)]
     burst: Option<String>,
-    /// Queue limit of each switch output port, such as 64p, 100kB or both as 64p,100kB
+    /// Queue limit of each switch output port (with --bus: of each host), such as 64p, 100kB or both as 64p,100kB
     #[arg(long, allow_hyphen_values = true)]
     queue: Option<String>,
     /// What waits at such a port when it marks ECN-capable packets, such as 20p or 30kB
@@ -254,6 +260,7 @@ impl Args {
         spec.overlays.push(flags);
         for network in &mut spec.networks {
             network.mtu = self.mtu.unwrap_or(network.mtu);
+            network.bus |= self.bus;
         }
         for word in &self.sysctl {
             let (key, value) = word.split_once('=').with_context(|| format!("--sysctl {word}: write KEY=VALUE"))?;

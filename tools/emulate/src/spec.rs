@@ -71,7 +71,7 @@ pub struct Spec {
     pub events: Vec<Event>,
 }
 
-/// One star.
+/// One star, or one bus.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpec {
@@ -84,6 +84,9 @@ pub struct NetworkSpec {
     /// The first address of the network, a /24; `10.77.<number of the network>.0` if absent.
     #[serde(default)]
     pub subnet: Option<Ipv4Addr>,
+    /// All hosts share one half-duplex medium; what they receive comes from it, without a queue of its own.
+    #[serde(default)]
+    pub bus: bool,
     /// Settings of all links of this network.
     #[serde(default)]
     pub link: LinkSettings,
@@ -99,6 +102,7 @@ impl NetworkSpec {
             name: name.into(),
             mtu: mtu_default(),
             subnet: None,
+            bus: false,
             link: LinkSettings::default(),
             host: BTreeMap::new(),
         }
@@ -278,7 +282,8 @@ impl PipeSettings {
 /// Settings of both directions of a link.
 ///
 /// Flat settings describe the way from host to host as its two ends see it: they apply to the direction `down`, from
-/// the switch to the host, whose queue is the switch output port; `rate` and `overhead` apply to `up` as well.
+/// the switch to the host, whose queue is the switch output port; `rate` and `overhead` apply to `up` as well. On a bus, whose medium is
+/// waited for by who sends, those two, `queue` and `mark` apply to `up` alone.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "RawLink")]
 pub struct LinkSettings {
@@ -291,17 +296,23 @@ pub struct LinkSettings {
 }
 
 impl LinkSettings {
-    fn apply(&self, up: &mut PipeSpec, down: &mut PipeSpec) -> std::result::Result<(), String> {
-        let shared = PipeSettings { rate: self.flat.rate, overhead: self.flat.overhead, ..Default::default() };
-        shared.apply(up)?;
+    fn apply(&self, is_bus: bool, up: &mut PipeSpec, down: &mut PipeSpec) -> std::result::Result<(), String> {
+        let flat = &self.flat;
+        let mut above = PipeSettings { rate: flat.rate, overhead: flat.overhead, ..Default::default() };
+        let mut below = flat.clone();
+        if is_bus {
+            (above.queue, above.mark) = (flat.queue, flat.mark);
+            (below.rate, below.overhead, below.queue, below.mark) = (None, None, None, None);
+        }
+        above.apply(up)?;
         self.up.apply(up)?;
-        self.flat.apply(down)?;
+        below.apply(down)?;
         self.down.apply(down)
     }
 
     fn is_empty(&self) -> bool {
         let mut pipes = (PipeSpec::default(), PipeSpec::default());
-        self.apply(&mut pipes.0, &mut pipes.1).is_ok() && pipes == (PipeSpec::default(), PipeSpec::default())
+        self.apply(false, &mut pipes.0, &mut pipes.1).is_ok() && pipes == (PipeSpec::default(), PipeSpec::default())
     }
 }
 
@@ -515,7 +526,7 @@ impl Spec {
         let spec = &self.networks[network];
         let own = spec.host.get(&self.hosts[host]);
         for settings in [Some(&self.link), Some(&spec.link), own].into_iter().flatten().chain(&self.overlays) {
-            settings.apply(&mut up, &mut down).map_err(Error::Spec)?;
+            settings.apply(spec.bus, &mut up, &mut down).map_err(Error::Spec)?;
         }
         Ok((up, down))
     }
@@ -552,9 +563,7 @@ impl Spec {
             for host in network.host.keys() {
                 self.host_index(host).map_err(|e| Error::Spec(format!("network {}: {e}", network.name)))?;
             }
-            for host in 0..self.hosts.len() {
-                self.pipes(index, host)?;
-            }
+            self.check_pipes(index)?;
         }
         self.check_subnets()?;
         for event in &self.events {
@@ -568,6 +577,22 @@ impl Spec {
             }
         }
         self.check_plain()
+    }
+
+    /// Every pipe can be made, and a bus has one rate.
+    fn check_pipes(&self, network: usize) -> Result<()> {
+        let (mut medium, of) = (None, &self.networks[network]);
+        for host in 0..self.hosts.len() {
+            let (up, _) = self.pipes(network, host)?;
+            let own = (up.rate_bytes_per_s, up.wire_overhead_bytes);
+            if of.bus && own.0 == 0 {
+                return Err(Error::Spec(format!("network {}: a bus needs a rate", of.name)));
+            }
+            if of.bus && *medium.get_or_insert(own) != own {
+                return Err(Error::Spec(format!("network {}: all hosts of a bus have one rate and overhead", of.name)));
+            }
+        }
+        Ok(())
     }
 
     /// Two networks with the same addresses: packets would leave by either.
@@ -617,6 +642,9 @@ impl Spec {
             .flat_map(|n| n.host.values().chain([&n.link]))
             .chain([&self.link])
             .chain(&self.overlays);
+        if self.plain && self.networks.iter().any(|n| n.bus) {
+            return Err(Error::Spec("a plain network has no medium that all share, so no bus".into()));
+        }
         if self.plain && (links.into_iter().any(shaped) || !self.events.is_empty()) {
             return Err(Error::Spec(
                 "a plain network has no user-space switch, so no rate, delay, fault or event; only nft_loss".into(),

@@ -215,6 +215,36 @@ fn a_file_without_end_is_refused() {
 }
 
 #[test]
+fn who_sends_on_a_bus_waits_and_who_receives_does_not() {
+    let text = "hosts = 2\n[link]\nrate = \"10m\"\noverhead = 24\nqueue = \"64p\"\ndelay = \"5us\"\nloss = \"1%\"\n";
+    let spec = Spec::from_toml(&format!("{text}[[network]]\nbus = true\n[[network]]\n")).unwrap();
+    let (up, down) = spec.pipes(0, 1).unwrap();
+    assert_eq!((up.rate_bytes_per_s, up.wire_overhead_bytes, up.queue.packets), (1_250_000, 24, Some(64)));
+    assert_eq!((up.delay_ns, up.loss), (0, Loss::NONE));
+    assert_eq!((down.rate_bytes_per_s, down.wire_overhead_bytes, down.queue.packets), (0, 0, None));
+    assert_eq!((down.delay_ns, down.loss), (5000, Loss::independent(Chance::of(0.01))));
+    let star = spec.pipes(1, 1).unwrap();
+    assert_eq!((star.1.rate_bytes_per_s, star.1.queue.packets), (1_250_000, Some(64)), "the other network is a star");
+}
+
+#[test]
+fn a_bus_has_one_rate() {
+    let with = |text: &str| Spec::from_toml(&format!("hosts = 2\n{text}")).map(drop).map_err(|e| e.to_string());
+    for (text, told) in [
+        ("[[network]]\nbus = true", "spec: network net1: a bus needs a rate"),
+        (
+            "[[network]]\nbus = true\nlink = { rate = \"10m\" }\nhost.host2 = { rate = \"20m\" }",
+            "spec: network net1: all hosts of a bus have one rate and overhead",
+        ),
+        ("plain = true\n[[network]]\nbus = true\nlink = { rate = \"10m\" }", "spec: a plain network has no medium"),
+    ] {
+        let error = with(text).expect_err(text);
+        assert!(error.starts_with(told), "{error}");
+    }
+    assert_eq!(with("[[network]]\nbus = true\nlink = { rate = \"10m\" }"), Ok(()));
+}
+
+#[test]
 fn words_make_settings() {
     let mut pipe = PipeSpec::default();
     PipeSettings::from_words(["loss=2%", "delay=3ms", "queue=10p"]).unwrap().apply(&mut pipe).unwrap();

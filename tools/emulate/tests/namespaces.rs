@@ -23,11 +23,12 @@ type Test = fn() -> Outcome;
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 22] = [
+    let tests: [(&str, Test); 23] = [
         ("round trip takes twice the delay", rtt_is_twice_the_delay),
         ("a short delay is precise", short_delay_is_precise),
         ("udp gets the rate and loses nothing to backpressure", udp_gets_the_rate),
         ("tcp gets the rate", tcp_gets_the_rate),
+        ("hosts of a bus share its rate in equal parts", bus_shares_its_rate),
         ("random loss is binomial and counted", random_loss),
         ("burst loss has mean and length", burst_loss),
         ("incast meets one queue", incast),
@@ -191,6 +192,56 @@ fn tcp_rate_mbit_per_s(network: &Network) -> Result<u64, Failed> {
         bounded("bytes", count as u64, BYTES as u64..BYTES as u64 + 1)?;
         Ok((count as f64 * 8.0 / (end - start).as_secs_f64() / 1e6) as u64)
     })
+}
+
+fn bus_shares_its_rate() -> Outcome {
+    // Each sends to the next, as fast as it is let.
+    let network = net("hosts = 3\n[link]\nrate = \"20m\"\noverhead = 24\n[[network]]\nbus = true")?;
+    right_once("kbit/s on the medium", 18_500..20_100, || {
+        let (kbit_per_s, fairness) = bus_rate(&network)?;
+        // A switch would give three times that. Late receivers make it less.
+        bounded("kbit/s, however busy the machine", kbit_per_s, 0..20_100)?;
+        Ok(if fairness > 0.9 { kbit_per_s } else { 0 })
+    })
+}
+
+/// The rate of three hosts together, and the time of the host that was done first as a share of that of the last.
+fn bus_rate(network: &Network) -> Result<(u64, f64), Failed> {
+    const COUNT: u64 = 400; // 0.6 s at 20 Mbit/s
+    const ON_WIRE_BYTES: u64 = PAYLOAD_BYTES as u64 + 42 + 24; // headers; preamble, checksum and gap
+    let sinks = [0, 1, 2].map(|host| socket(network, host, "net1"));
+    let sinks: Vec<_> = sinks.into_iter().collect::<Result<_, _>>()?;
+    let before = settle(network)?;
+    let start = Instant::now();
+    let ends = std::thread::scope(|scope| {
+        let receive = |sink: &std::net::UdpSocket| {
+            let mut data = [0; 2000];
+            for number in 0..COUNT {
+                undisturbed(|| sink.recv(&mut data))?;
+                bounded("number", u64::from_be_bytes(*data.first_chunk().ok_or("short")?), number..number + 1)?;
+            }
+            Ok(start.elapsed().as_secs_f64())
+        };
+        let receivers: Vec<_> = sinks.iter().map(|sink| scope.spawn(move || receive(sink))).collect();
+        let senders: Vec<_> = (0..3)
+            .map(|host| {
+                let to = sinks[(host + 1) % 3].local_addr();
+                scope.spawn(move || -> Outcome { Ok(send_all(&socket(network, host, "net1")?, to?, COUNT)?) })
+            })
+            .collect();
+        for sender in senders {
+            sender.join().map_err(|_| "sender failed")??;
+        }
+        receivers.into_iter().map(|r| r.join().map_err(|_| "receiver failed")?).collect::<Result<Vec<f64>, Failed>>()
+    })?;
+    let stats = settle(network)?;
+    for host in ["host1", "host2", "host3"] {
+        let (up, before, down) = (up(&stats, host, "net1"), up(&before, host, "net1"), down(&stats, host, "net1"));
+        bounded("packets lost", up.dropped_queue + down.dropped_queue + stats.overrun + stats.refused, 0..1)?;
+        bounded("packets on the medium", up.forwarded_packets - before.forwarded_packets, COUNT..COUNT + 50)?;
+    }
+    let (first, last) = ends.iter().fold((f64::MAX, 0.0_f64), |(a, b), end| (a.min(*end), b.max(*end)));
+    Ok((((3 * COUNT * ON_WIRE_BYTES * 8) as f64 / last / 1e3) as u64, first / last))
 }
 
 fn random_loss() -> Outcome {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::beside::{Common, Told, about_json, bar, failures, head, launches_json, spread, wanted};
 use super::measure::Spread;
-use crate::lab::{self, Lab, Wire};
+use crate::lab::{self, Counts, Lab, Wire};
 use crate::launch::{Job, result_of};
 use crate::mpi::{self, Mpi};
 use crate::paths::Paths;
@@ -25,10 +25,11 @@ use crate::stack::{Carrier, Stack};
 #[command(after_help = "Examples:
   cargo xtask bench bsp
   cargo xtask bench bsp --only host --launches 7
-  cargo xtask bench bsp --only star,loss --seconds 5 --json")]
+  cargo xtask bench bsp --only star,loss --seconds 5 --json
+  cargo xtask bench bsp --only bus --launches 2")]
 pub struct Options {
     /// Only these groups: host (ranks of one host), star (hosts around a switch with short queues), loss (the same with one packet in a
-    /// hundred lost), slow (the star at a tenth of the rate); or only cells whose names start so: host/2/puts
+    /// hundred lost), slow (the star at a tenth of the rate), bus (a cyclic shift of hosts that share one 10 Mbit/s medium); or only cells whose names start so: host/2/puts
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Name of the report in docs/lab
@@ -82,6 +83,15 @@ const STAR_MBIT_PER_S: u32 = 1000;
 const STAR_QUEUE_PACKETS: u32 = 64;
 /// A star that two cores can fill: eight ranks and the switch that join at a gigabit each have too little processor for it, and what is measured then is that.
 const SLOW_MBIT_PER_S: u32 = 100;
+/// The shared Ethernet on which the method was measured first (1999): processes, rate, and what each puts to the next, 25,000 words.
+const BUS_RANKS: [usize; 4] = [2, 4, 6, 8];
+const BUS_MBIT_PER_S: u32 = 10;
+const BUS_BYTES: usize = 25_000 * 4;
+const BUS_DELAY_US: u32 = 5;
+/// The slot for `weir-bsp-slots`: a full frame takes 1230 us.
+const BUS_SLOT_US: u32 = 1250;
+/// Share of it that payload is to take there.
+const BUS_GOAL: f64 = 0.72;
 
 fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
@@ -114,6 +124,11 @@ fn cells() -> Vec<Cell> {
             add(group, Operation::Exchange, bytes, STAR_RANKS, Some(star.clone()));
         }
         add(group, Operation::Shift, 100_000, STAR_RANKS, Some(star));
+    }
+    let queue_packets = Some(STAR_QUEUE_PACKETS);
+    let bus = Wire { bus: true, queue_packets, ..Wire::shaped(BUS_MBIT_PER_S, BUS_DELAY_US, 0.0) };
+    for ranks in BUS_RANKS {
+        add("bus", Operation::Shift, BUS_BYTES, ranks, Some(bus.clone()));
     }
     cells
 }
@@ -149,13 +164,18 @@ fn sides(cell: &Cell) -> Vec<Side> {
     let side =
         |name, stack: &Stack, how| Side { name, stack: Stack { name: String::from(name), ..stack.clone() }, how };
     let ours = stack(Mpi::Mpich, Carrier::Weir, None);
-    vec![
+    let mut sides = vec![
         side("weir-bsp", &ours, None),
         side("mpich-alltoallv", &mpich, Some(ALLTOALLV)),
         side("mpich-fence", &mpich, Some(FENCE)),
         side("openmpi-alltoallv", &openmpi, Some(ALLTOALLV)),
         side("openmpi-fence", &openmpi, Some(FENCE)),
-    ]
+    ];
+    if is_bus(cell) {
+        let env = vec![("WEIR_BSP_SLOT".to_owned(), BUS_SLOT_US.to_string())];
+        sides.insert(1, side("weir-bsp-slots", &Stack { env, ..ours }, None));
+    }
+    sides
 }
 
 /// Launches by cell and side.
@@ -259,8 +279,25 @@ fn measure(paths: &Paths, options: &Options, cells: &[Cell], programs: &Programs
 }
 
 fn told(job: &Job<'_>, paths: &Paths, lab: Option<&Lab>) -> Result<Told> {
+    let counted = || lab.map(Lab::counts).transpose();
+    let before = counted()?;
     let outcome = job.run(paths, lab)?;
-    Ok(result_of(&outcome).filter(|_| outcome.ok()).ok_or_else(|| outcome.cause()))
+    let told = result_of(&outcome).filter(|_| outcome.ok()).ok_or_else(|| outcome.cause());
+    let (Some(before), Some(after)) = (before, counted()?) else { return Ok(told) };
+    Ok(told.and_then(|value| with_counts(value, after.since(before))))
+}
+
+/// What a launch told, and what the network counted meanwhile: its start and end included.
+fn with_counts(mut value: Value, counts: Counts) -> Told {
+    if counts.overrun > 0 {
+        return Err(format!("{} packets lost by an overloaded machine", counts.overrun));
+    }
+    value["packets_sent"] = counts.sent.into();
+    value["dropped_percent"] = (counts.queue_full as f64 * 100.0 / counts.sent.max(1) as f64).into();
+    if let (Some(deviation), Some(mean)) = (value["sd_us"].as_f64(), value["mean_us"].as_f64()) {
+        value["variation"] = (deviation / mean).into();
+    }
+    Ok(value)
 }
 
 fn network(cell: &Cell) -> String {
@@ -271,28 +308,78 @@ fn of(results: &Results, cell: &Cell, side: &'static str, key: &str) -> Option<S
     spread(results.get(&(cell.id.clone(), side)), key)
 }
 
-/// Payload that arrives at each process, as a share of what its link carries meanwhile.
-fn share_of_wire(cell: &Cell, median_us: f64) -> Option<f64> {
-    let rate = cell.wire.as_ref()?.rate_mbit_per_s?;
+/// Payload that arrives at each process, as a share of what its link carries meanwhile; on a bus, that of all together.
+fn share_of_wire(cell: &Cell, took_us: f64) -> Option<f64> {
+    let wire = cell.wire.as_ref()?;
+    let rate = wire.rate_mbit_per_s?;
     let bytes = match cell.operation {
         Operation::Exchange => cell.bytes * (cell.ranks - 1),
         Operation::Shift => cell.bytes,
         Operation::Sync | Operation::Puts => return None,
     };
-    Some(bytes as f64 * 8.0 / (f64::from(rate) * median_us))
+    let bytes = if wire.bus { bytes * cell.ranks } else { bytes };
+    Some(bytes as f64 * 8.0 / (f64::from(rate) * took_us))
 }
 
 fn page(results: &Results, cells: &[Cell], about: &[(String, String)]) -> String {
     let intro = "Each program does the same superstep again and again and checks what comes. `alltoallv`: MPI_Alltoallv of sizes that all know, and MPI_Barrier\n\
-        (10 000 puts are packed and unpacked by the program). `fence`: MPI_Put between two MPI_Win_fence. Times are those of process 0.\n";
+        (10 000 puts are packed and unpacked by the program). `fence`: MPI_Put between two MPI_Win_fence. Times are those of process 0.\n\
+        On a bus, payload is what all processes get in a superstep as a share of what the medium carries in its mean time; `weir-bsp-slots` has WEIR_BSP_SLOT=1250.\n";
     let mut text = head("Supersteps: BSPlib over Weir beside MPI", intro, about);
     for cell in cells {
         let _ = writeln!(text, "\n## {}: {} ranks, {}\n", cell.id, cell.ranks, network(cell));
+        if is_bus(cell) {
+            text += &bus_table(results, cell);
+            continue;
+        }
         text += "| | median of launches (least to most), us | p99, us | deviation / mean | of the wire | times Weir's |\n|---|---|---|---|---|---|\n";
         let ours = of(results, cell, "weir-bsp", "median_us");
         for side in sides(cell) {
             text += &row(results, cell, &side, ours);
         }
+    }
+    text
+}
+
+fn is_bus(cell: &Cell) -> bool {
+    cell.wire.as_ref().is_some_and(|wire| wire.bus)
+}
+
+/// Means here, as the claim is one of means and their scatter.
+fn bus_table(results: &Results, cell: &Cell) -> String {
+    let mut text = String::from(
+        "| | mean of launches (least to most), ms | deviation / mean (least to most) | longest, ms | payload of the bus | packets in 100 dropped | times Weir's |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    let ours = of(results, cell, "weir-bsp", "mean_us");
+    for side in sides(cell) {
+        let failed = failures(results.get(&(cell.id.clone(), side.name)));
+        let of = |key| of(results, cell, side.name, key);
+        let (Some(mean), Some(variation)) = (of("mean_us"), of("variation")) else {
+            let _ = writeln!(text, "| {}{failed} | - | - | - | - | - | - |", side.name);
+            continue;
+        };
+        let longest_us = of("most_us").map_or(f64::NAN, |s| s.max);
+        let share = share_of_wire(cell, mean.median).unwrap_or(f64::NAN);
+        let _ = writeln!(
+            text,
+            "| {}{failed} | {:.1} ({:.1} to {:.1}) | {:.3} ({:.3} to {:.3}) | {:.1} | {:.1} % | {:.2} | {:.2} |",
+            side.name,
+            mean.median / 1e3,
+            mean.min / 1e3,
+            mean.max / 1e3,
+            variation.median,
+            variation.min,
+            variation.max,
+            longest_us / 1e3,
+            share * 100.0,
+            of("dropped_percent").map_or(f64::NAN, |s| s.median),
+            mean.median / ours.map_or(f64::NAN, |s| s.median)
+        );
+    }
+    if let Some(share) = ours.and_then(|ours| share_of_wire(cell, ours.median)) {
+        let verdict = if share >= BUS_GOAL { "reached" } else { "**not reached**" };
+        let _ = writeln!(text, "\nGoal, {:.0} % of the bus: {:.1} %, {verdict}.", BUS_GOAL * 100.0, share * 100.0);
     }
     text
 }
@@ -348,6 +435,28 @@ mod tests {
         let share = share_of_wire(&cell, 131_072.0 * 7.0 * 8.0 / 1000.0).unwrap();
         assert!((share - 1.0).abs() < 1e-9, "{share}");
         assert!(share_of_wire(&cells()[0], 1.0).is_none(), "one host has no wire");
+    }
+
+    #[test]
+    fn a_bus_carries_what_all_send_and_means_count() {
+        let cell = cells().into_iter().find(|cell| cell.id == "bus/8/shift/100000").unwrap();
+        let share = share_of_wire(&cell, 640_000.0).unwrap();
+        assert!((share - 1.0).abs() < 1e-9, "{share}");
+        let told = |mean_us: f64| {
+            let value = json!({ "mean_us": mean_us, "sd_us": mean_us / 10.0, "most_us": mean_us * 2.0 });
+            with_counts(value, Counts { sent: 1000, queue_full: 5, ..Counts::default() })
+        };
+        assert!(with_counts(json!({}), Counts { overrun: 1, ..Counts::default() }).is_err());
+        for (mean_us, end) in [(800_000.0, "80.0 %, reached"), (1_000_000.0, "64.0 %, **not reached**")] {
+            let mut results = Results::new();
+            results.insert((cell.id.clone(), "weir-bsp"), vec![told(mean_us)]);
+            results.insert((cell.id.clone(), "mpich-fence"), vec![told(mean_us * 2.0), Err("it broke".into())]);
+            let text = page(&results, std::slice::from_ref(&cell), &[]);
+            assert!(text.contains(&format!("Goal, 72 % of the bus: {end}.")), "{text}");
+            assert!(text.contains("| 0.100 (0.100 to 0.100) |") && text.contains("| 0.50 | 2.00 |"), "{text}");
+            assert!(text.contains("mpich-fence (1 of 2 failed: it broke)"), "{text}");
+            assert!(text.contains("| mpich-alltoallv | - | - | - | - | - | - |"), "{text}");
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Stars of pipes: who is connected to whom, and the queue of events between them.
+//! Stars of pipes, and buses: who is connected to whom, and the queue of events between them.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use weir_net::{Events, Harm, Offer, PipeSpec, Switch, TimeNs};
+use std::collections::{BTreeMap, BinaryHeap};
+use weir_net::{Events, Harm, Medium, Offer, Passed, PipeSpec, Switch, TimeNs};
 
 /// One direction of one link, with its generator.
 pub type Pipe = weir_net::Pipe<Pcg64Mcg>;
@@ -56,7 +56,9 @@ pub trait Sink {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Leaves the sender's wire and enters the switch.
+    /// Comes to the sender's queue for the medium.
+    Bus(Destination),
+    /// Leaves the sender's wire, or the medium, and enters the switch.
     Switch(Destination),
     /// Leaves the receiver's wire.
     Host,
@@ -72,10 +74,21 @@ struct Event {
     corruption: Option<Corruption>,
 }
 
+/// What waits for a medium: whose it is and where it goes.
+type Bus = Medium<Pcg64Mcg, (PortId, Destination, Handle)>;
+
+/// What a host sends by.
+#[derive(Debug)]
+enum Up {
+    Own(Box<Pipe>),
+    /// The medium of its network, as this station.
+    Shared(usize),
+}
+
 #[derive(Debug)]
 struct Port {
     network: usize,
-    up: Pipe,
+    up: Up,
     /// The number of its output among those of its network's switch.
     output: usize,
 }
@@ -86,6 +99,8 @@ pub struct Fabric {
     ports: Vec<Port>,
     /// By network.
     switches: Vec<Switch<Pcg64Mcg>>,
+    /// By network, of those that have one.
+    buses: BTreeMap<usize, Bus>,
     events: Events<Event>,
     /// For each event, when at the latest to look at it, and its own time; stale once that has passed.
     deadlines: BinaryHeap<Reverse<(TimeNs, TimeNs)>>,
@@ -99,6 +114,12 @@ impl Fabric {
         Fabric::default()
     }
 
+    /// The ports that a network gets from now on share one medium: what one sends occupies it for all of them, and reaches the switch with
+    /// no more than the delay of its pipe. Their queues for it are those of their pipes up.
+    pub fn make_bus(&mut self, network: usize) {
+        self.buses.entry(network).or_default();
+    }
+
     /// Adds a port to a network. `seed` is spread over the two pipes, and over ports by their number.
     pub fn add_port(&mut self, network: usize, up: PipeSpec, down: PipeSpec, seed: u64) -> PortId {
         let port = self.ports.len();
@@ -108,14 +129,28 @@ impl Fabric {
             self.switches.push(Switch::new(Vec::new(), None));
         }
         let outputs = self.switches[network].ports_mut();
-        self.ports.push(Port { network, up: pipe(up, base), output: outputs.len() });
+        let up = pipe(up, base);
+        let up = match self.buses.get_mut(&network) {
+            Some(bus) => Up::Shared(bus.add(up)),
+            None => Up::Own(Box::new(up)),
+        };
+        self.ports.push(Port { network, up, output: outputs.len() });
         outputs.push(pipe(down, base.rotate_left(32) ^ 0x5851_f42d_4c95_7f2d));
         port
     }
 
     /// The pipe from the host to the switch. Panics if there is no such port.
     pub fn up(&mut self, port: PortId) -> &mut Pipe {
-        &mut self.ports[port].up
+        let Port { network, up, .. } = &mut self.ports[port];
+        Self::pipe_up(&mut self.buses, *network, up)
+    }
+
+    fn pipe_up<'a>(buses: &'a mut BTreeMap<usize, Bus>, network: usize, up: &'a mut Up) -> &'a mut Pipe {
+        match up {
+            Up::Own(pipe) => pipe,
+            // A port shares only what its network has.
+            Up::Shared(station) => buses.entry(network).or_default().pipe_mut(*station),
+        }
     }
 
     /// The pipe from the switch to the host. Panics if there is no such port.
@@ -136,25 +171,36 @@ impl Fabric {
 
     /// Packets in flight or queued.
     pub fn in_flight(&self) -> usize {
-        self.events.len()
+        self.events.len() + self.buses.values().map(Bus::len).sum::<usize>()
     }
 
     /// The time of the next event, if any.
     pub fn next_ns(&self) -> Option<TimeNs> {
-        self.events.next_ns()
+        let medium_ns = self.next_free().map(|next| next.0);
+        self.events.next_ns().into_iter().chain(medium_ns).min()
+    }
+
+    /// When the next packet leaves a medium, and of which network.
+    fn next_free(&self) -> Option<(TimeNs, usize)> {
+        self.buses.iter().filter_map(|(network, bus)| Some((bus.next_ns()?, *network))).min()
     }
 
     /// When [`Fabric::advance`] must be called next so that nothing is sent late. Later than [`Fabric::next_ns`] if the
     /// next events only move packets from one pipe to another.
     pub fn deadline_ns(&self) -> Option<TimeNs> {
-        self.deadlines.peek().map(|deadline| deadline.0.0)
+        let medium_ns = self.next_free().map(|next| next.0);
+        self.deadlines.peek().map(|deadline| deadline.0.0).into_iter().chain(medium_ns).min()
     }
 
     /// The least time that any packet takes from host to host.
     pub fn least_transit_ns(&self) -> TimeNs {
         const SMALLEST_BYTES: u64 = 42;
         let least = |pipe: &Pipe| pipe.spec().least_ns(SMALLEST_BYTES);
-        let up = self.ports.iter().map(|p| least(&p.up)).min().unwrap_or(0);
+        let pipe_up = |p: &Port| match &p.up {
+            Up::Own(pipe) => least(pipe),
+            Up::Shared(station) => self.buses.get(&p.network).map_or(0, |bus| least(bus.pipe(*station))),
+        };
+        let up = self.ports.iter().map(pipe_up).min().unwrap_or(0);
         up.saturating_add(self.switches.iter().flat_map(|s| s.ports()).map(least).min().unwrap_or(0))
     }
 
@@ -170,13 +216,26 @@ impl Fabric {
     ) {
         self.now_ns = self.now_ns.max(at_ns);
         let now_ns = self.now_ns;
+        if matches!(self.ports[port].up, Up::Shared(_)) {
+            // The medium must have come to this time before.
+            let stage = Stage::Bus(to);
+            return self.schedule(now_ns, Event { port, stage, handle, len, epoch: 0, corruption: None });
+        }
         self.offer(now_ns, port, Stage::Switch(to), len, handle, None, sink);
     }
 
     /// Lets everything happen that is due at or before `now_ns`, in order of time.
     pub fn advance<S: Sink>(&mut self, now_ns: TimeNs, sink: &mut S) {
-        while let Some((at_ns, event)) = self.events.pop(now_ns) {
+        loop {
+            if let Some((at_ns, network)) = self.next_free().filter(|next| next.0 <= now_ns)
+                && self.events.next_ns().is_none_or(|event_ns| at_ns <= event_ns)
+            {
+                self.leave_bus(at_ns, network, sink);
+                continue;
+            }
+            let Some((at_ns, event)) = self.events.pop(now_ns) else { break };
             match event.stage {
+                Stage::Bus(to) => self.at_bus(at_ns, event, to, sink),
                 Stage::Switch(to) => self.at_switch(at_ns, event, to, sink),
                 Stage::Host => {
                     if self.down(event.port).arrive(event.epoch, event.len) {
@@ -199,10 +258,35 @@ impl Fabric {
         for event in self.events.drain() {
             sink.release(event.handle);
         }
+        for (_, _, handle) in self.buses.values_mut().flat_map(Bus::drain) {
+            sink.release(handle);
+        }
+    }
+
+    /// A packet comes to its sender's queue for the medium.
+    fn at_bus<S: Sink>(&mut self, at_ns: TimeNs, event: Event, to: Destination, sink: &mut S) {
+        let Port { network, up: Up::Shared(station), .. } = self.ports[event.port] else { return };
+        let item = (event.port, to, event.handle);
+        let refused = self.buses.get_mut(&network).and_then(|bus| bus.offer(at_ns, station, event.len, item).err());
+        if refused.is_some() {
+            sink.release(event.handle);
+        }
+    }
+
+    /// A packet leaves the medium of a network.
+    fn leave_bus<S: Sink>(&mut self, now_ns: TimeNs, network: usize, sink: &mut S) {
+        let Some(bus) = self.buses.get_mut(&network) else { return };
+        let Some(Passed { item: (port, to, handle), bytes: len, offer, station }) = bus.pop(now_ns, Corruption::draw)
+        else {
+            return;
+        };
+        let epoch = bus.pipe(station).epoch();
+        let intact = Event { port, stage: Stage::Switch(to), handle, len, epoch, corruption: None };
+        self.follow(offer, intact, sink);
     }
 
     fn at_switch<S: Sink>(&mut self, at_ns: TimeNs, event: Event, to: Destination, sink: &mut S) {
-        if !self.ports[event.port].up.arrive(event.epoch, event.len) {
+        if !self.up(event.port).arrive(event.epoch, event.len) {
             sink.release(event.handle);
             return;
         }
@@ -241,8 +325,8 @@ impl Fabric {
         sink: &mut S,
     ) {
         let (epoch, offer) = match stage {
-            Stage::Switch(_) => {
-                let up = &mut self.ports[port].up;
+            Stage::Switch(_) | Stage::Bus(_) => {
+                let up = self.up(port);
                 (up.epoch(), up.offer(now_ns, len, Corruption::draw))
             }
             Stage::Host => {
@@ -251,9 +335,15 @@ impl Fabric {
                 (switch.ports()[output].epoch(), switch.offer(output, now_ns, len, Corruption::draw))
             }
         };
+        self.follow(offer, Event { port, stage, handle, len, epoch, corruption: before }, sink);
+    }
+
+    /// Schedules what comes out of a pipe; `event` is the packet as it went in.
+    fn follow<S: Sink>(&mut self, offer: Offer<Corruption>, event: Event, sink: &mut S) {
+        let Event { port, stage, handle, corruption: before, .. } = event;
         let Offer::Deliver { at_ns, copy_at_ns, damage, marked, .. } = offer else { return sink.release(handle) };
         let handle = if marked { self.mark(port, stage, handle, sink) } else { handle };
-        let intact = Event { port, stage, handle, len, epoch, corruption: before };
+        let intact = Event { handle, ..event };
         if let Some(copy_at_ns) = copy_at_ns {
             sink.retain(handle);
             self.schedule(copy_at_ns, intact);
@@ -276,7 +366,7 @@ impl Fabric {
                 let out = self.ports.get(out).map(|p| &self.switches[p.network].ports()[p.output]);
                 out.map_or(0, |pipe| pipe.spec().least_ns(u64::from(event.len)))
             }
-            Stage::Switch(Destination::Flood) | Stage::Host => 0,
+            Stage::Bus(_) | Stage::Switch(Destination::Flood) | Stage::Host => 0,
         };
         self.deadlines.push(Reverse((at_ns.saturating_add(onwards_ns), at_ns)));
         self.events.push(at_ns, event);
@@ -353,6 +443,73 @@ mod tests {
         assert!(books.references.iter().all(|count| *count == 0));
     }
 
+    fn bus(ports: usize, up: PipeSpec, down: PipeSpec) -> Fabric {
+        let mut fabric = Fabric::new();
+        fabric.make_bus(0);
+        for _ in 0..ports {
+            fabric.add_port(0, up, down, 1);
+        }
+        fabric
+    }
+
+    fn ten_megabit(queue_packets: u32) -> PipeSpec {
+        let queue = QueueLimit { packets: Some(queue_packets), ..Default::default() };
+        PipeSpec { rate_bytes_per_s: 10_000_000 / 8, wire_overhead_bytes: 24, queue, ..Default::default() }
+    }
+
+    #[test]
+    fn hosts_of_a_bus_share_its_rate_in_both_directions() {
+        let mut fabric = bus(3, ten_megabit(64), PipeSpec::default());
+        // A second network beside it, which has nothing to do with it.
+        let [a, b] = [0; 2].map(|_| fabric.add_port(1, PipeSpec::default(), PipeSpec::default(), 1));
+        let mut books = Books::default();
+        for i in 0..30 {
+            let handle = books.packet();
+            fabric.ingress(0, i % 2, Destination::Port(1 - i % 2), 1226, handle, &mut books);
+        }
+        let beside = books.packet();
+        fabric.ingress(0, a, Destination::Port(b), 1226, beside, &mut books);
+        fabric.advance(10_000_000, &mut books);
+        assert_eq!(books.sent.len(), 11, "a millisecond each, and one beside");
+        fabric.advance(29_999_999, &mut books);
+        assert_eq!((books.sent.len(), fabric.in_flight()), (30, 1));
+        fabric.advance(30_000_000, &mut books);
+        let to = |port| books.sent.iter().filter(|s| s.0 == port).count();
+        assert_eq!((to(0), to(1), to(2), to(b)), (15, 15, 0, 1));
+        assert_eq!(fabric.least_transit_ns(), 0, "the network beside it");
+        assert!(books.references.iter().all(|count| *count == 0));
+    }
+
+    #[test]
+    fn what_does_not_fit_a_hosts_queue_for_the_bus_is_dropped_there() {
+        let mut fabric = bus(3, ten_megabit(4), PipeSpec::default());
+        let mut books = Books::default();
+        for i in 0..20 {
+            let handle = books.packet();
+            fabric.ingress(0, usize::from(i == 19), Destination::Flood, 1226, handle, &mut books);
+        }
+        fabric.advance(u64::MAX - 1, &mut books);
+        let dropped = |fabric: &mut Fabric, port| fabric.up(port).counters().dropped_queue;
+        assert_eq!((dropped(&mut fabric, 0), dropped(&mut fabric, 1)), (14, 0));
+        assert_eq!(books.sent.len(), (5 + 1) * 2, "each to the two others, and each once");
+        assert!(books.references.iter().all(|count| *count == 0));
+    }
+
+    #[test]
+    fn a_bus_that_is_cleared_gives_back_what_waits() {
+        let mut fabric = bus(2, ten_megabit(64), PipeSpec::default());
+        let mut books = Books::default();
+        for i in 0..20 {
+            let handle = books.packet();
+            fabric.ingress(i * 100_000, i as usize % 2, Destination::Flood, 1226, handle, &mut books);
+            fabric.advance(i * 50_000, &mut books);
+        }
+        assert!(fabric.next_ns().is_some() && fabric.deadline_ns().is_some());
+        fabric.clear(&mut books);
+        assert_eq!((fabric.in_flight(), fabric.next_ns()), (0, None));
+        assert!(books.references.iter().all(|count| *count == 0));
+    }
+
     #[test]
     fn what_finds_a_long_queue_is_marked_if_it_is_capable() {
         let down = PipeSpec {
@@ -399,8 +556,8 @@ mod tests {
             loss: Loss::independent(Chance::of(0.1)),
             ..Default::default()
         };
-        let run = |step_ns: u64| {
-            let mut fabric = star(3, up, down, 42);
+        let run = |is_bus: bool, step_ns: u64| {
+            let mut fabric = if is_bus { bus(3, up, down) } else { star(3, up, down, 42) };
             let mut books = Books::default();
             for i in 0..500u64 {
                 let handle = books.packet();
@@ -412,7 +569,8 @@ mod tests {
             fabric.advance(u64::MAX - 1, &mut books);
             books
         };
-        assert_eq!(run(20_000), run(2_000_000));
+        assert_eq!(run(false, 20_000), run(false, 2_000_000));
+        assert_eq!(run(true, 20_000), run(true, 2_000_000));
     }
 
     #[test]
@@ -449,6 +607,7 @@ mod tests {
             rate in proptest::option::of(125u64..1_250_000_000),
             limit in proptest::option::of(0u32..50),
             offers in proptest::collection::vec((0u64..50_000, 0usize..3, 0usize..4, 14u32..1514, 0u8..20), 1..300),
+            is_bus: bool,
         ) {
             let params = PipeSpec {
                 rate_bytes_per_s: rate.unwrap_or(0),
@@ -459,7 +618,7 @@ mod tests {
                 delay_ns: 10_000,
                 ..Default::default()
             };
-            let mut fabric = star(3, params, params, seed);
+            let mut fabric = if is_bus { bus(3, params, params) } else { star(3, params, params, seed) };
             let mut books = Books::default();
             let mut now_ns = 0;
             for (gap_ns, from, to, len, action) in offers {
@@ -469,6 +628,8 @@ mod tests {
                 fabric.ingress(now_ns, from, to, len, handle, &mut books);
                 if action < 2 {
                     fabric.down(from).set_cut(action == 0);
+                } else if action < 4 {
+                    fabric.up(from).set_cut(action == 2);
                 }
                 fabric.advance(now_ns, &mut books);
             }
