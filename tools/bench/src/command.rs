@@ -102,17 +102,20 @@ fn launches(settings: &Settings) -> Result<u8> {
             command.arg("--append");
         }
         command.arg(typed::OPTION).arg(typed::one_word(&typed::own()));
+        command.args(quieter(args));
         if args.telling.json {
             // One document is promised: that of the run, at the end.
-            command.arg("--quiet").stdout(Stdio::null());
+            command.stdout(Stdio::null());
         }
         let status = command
-            .status()
+            .spawn()
+            .and_then(|mut child| asked.wait_for(&mut child))
             .map_err(|error| BenchError::machine(format!("cannot start {}", Path::new(&start[0]).display()), error))?;
         let complete = number - u32::from(!status.success());
         if asked.stop.load(Ordering::Relaxed) {
             if complete < count {
-                short(complete, &format!("interrupted in launch {number}"));
+                let when = if status.success() { "after" } else { "in" };
+                short(complete, &format!("interrupted {when} launch {number}"));
             }
             return Ok(EXIT_INTERRUPTED);
         }
@@ -141,6 +144,11 @@ fn launches(settings: &Settings) -> Result<u8> {
         eprintln!("{}", next(dir));
     }
     Ok(code)
+}
+
+/// What a launch of several is told besides: where one document is promised it has nothing to say. Said twice, it would not be understood.
+fn quieter(args: &Args) -> Option<&'static str> {
+    (args.telling.json && !args.telling.quiet).then_some("--quiet")
 }
 
 /// How many launches there are of the run in a folder; none if there is no run, or none that can be read.
@@ -414,7 +422,7 @@ fn last_words(manner: Manner, desk: Desk) -> impl FnOnce() -> bool + Send {
     move || {
         let Some((run, launch)) = desk.take_over(stop::PATIENCE.saturating_sub(stop::SOON)) else { return false };
         let shown = if manner.json { print_json(&run) } else { print(&show::tables(&run, launch)) };
-        if !manner.quiet && !manner.json {
+        if !manner.json {
             eprintln!("{}", interrupted(&manner, &run, launch));
         }
         shown.is_ok()
@@ -479,6 +487,10 @@ pub(crate) fn conclude(
     }
     let code = code(report.complete && fitted);
     if manner.quiet {
+        // What is shown is not all: that is no progress.
+        if !report.complete {
+            eprintln!("{}", interrupted(manner, &report.run, report.launch));
+        }
         return Ok(code);
     }
     let warnings = report.run.launch(report.launch).map_or(&[][..], |l| l.warnings.as_slice());
@@ -531,6 +543,14 @@ mod tests {
     fn a_launch_gets_the_words_but_those_about_launches() {
         let given = words("bench --launches 3 --json -t send --launches=2 -o r -- mpiexec -n 4");
         assert_eq!(words_for_launch(given.into_iter()), words("bench -t send -o r"));
+    }
+
+    #[test]
+    fn a_launch_is_told_once_to_be_quiet() {
+        let told = |line: &str| quieter(&args(&line.split_whitespace().collect::<Vec<_>>()));
+        assert_eq!(told("--launches 2 -o r --json"), Some("--quiet"));
+        assert_eq!(told("--launches 2 -o r --json -q"), None);
+        assert_eq!(told("--launches 2 -o r -q"), None);
     }
 
     #[test]

@@ -269,17 +269,20 @@ fn length(line: usize, word: &str) -> Result<Size> {
     }
 }
 
+/// What is wrong with a word that should be a time.
+const NO_TIME: &str = "is no time: a whole number with ns, us or ms, 10000ms at most";
+
 fn time_ns(line: usize, word: &str) -> Result<u64> {
     let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &word[digits.len()..] {
         "ns" => 1,
         "us" => 1000,
         "ms" => 1_000_000,
-        _ => return fault(line, format!("{word:?} is no time: a whole number with ns, us or ms")),
+        _ => return fault(line, format!("{word:?} {NO_TIME}")),
     };
     match digits.parse::<u64>().ok().and_then(|n| n.checked_mul(unit)) {
         Some(ns) if ns <= MOST_COMPUTE_NS => Ok(ns),
-        _ => fault(line, format!("{word:?} is no time up to 10000ms")),
+        _ => fault(line, format!("{word:?} {NO_TIME}")),
     }
 }
 
@@ -492,6 +495,7 @@ mod tests {
                 "halo.pattern:4: \"size*0\": size is multiplied or divided by a number from 1",
             ),
             (with("step\ncompute * 9s"), 4, "halo.pattern:4: \"9s\" is no time"),
+            (with("step\ncompute * 1.5ms"), 4, "halo.pattern:4: \"1.5ms\" is no time: a whole number"),
             (with("step\n* -> +1 8"), 6, "halo.pattern:2: the pattern is for 4 ranks, there are 6"),
             (with("step\n0 -> 1 8\n7 -> 1 8"), 4, "halo.pattern:5: rank 7 does not exist: there are 4 (0 to 3)"),
             (with("step\n* -> ^4 8"), 4, "halo.pattern:4: rank 4 does not exist"),

@@ -12,7 +12,7 @@ use crate::exchange::{Leg, Turn};
 use crate::kernels;
 use crate::machine::Apart;
 use crate::operation::{Class, Kind, Operation};
-use crate::options::{Settings, Where};
+use crate::options::{Settings, Transport, Where};
 use crate::pairing::{Layout, Pairing, Placement};
 use crate::pattern::Plan;
 use crate::threads::Threads;
@@ -167,7 +167,10 @@ pub struct Room {
 pub fn cells(settings: &Settings, layout: &Layout, start: StartSync) -> Result<Vec<Spec>> {
     let ranks = layout.nodes.len();
     if ranks < 2 {
-        let hint = "start at least two, e.g.: mpiexec -n 2 weir bench";
+        let hint = match settings.args.transport {
+            Transport::Mpi => "start at least two, e.g.: mpiexec -n 2 weir bench",
+            Transport::Weir => "start at least two: -n 2",
+        };
         return Err(BenchError::Usage(format!("there is one process, and nobody to exchange messages with; {hint}")));
     }
     let placements = match settings.placements.as_slice() {
@@ -488,8 +491,10 @@ pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes:
             let here = cell.active().iter().filter(|&&rank| layout.nodes[rank] == node).count() as u64;
             let all = need.saturating_mul(here);
             if all as f64 > available as f64 * SHARE {
+                // A pattern has sizes of its own.
+                let smaller = if cell.pattern.is_some() { "sizes, in --sizes or in the file" } else { "--sizes" };
                 let text = format!(
-                    "{} of {} bytes needs about {} for {} on {}, where {} are available; give smaller --sizes",
+                    "{} of {} bytes needs about {} for {} on {}, where {} are available; give smaller {smaller}",
                     cell.operation,
                     cell.size,
                     memory(all),
@@ -595,9 +600,14 @@ mod tests {
 
     #[test]
     fn what_the_machine_cannot_do_is_refused_in_one_line() {
-        let cases: [(&[&str], &[usize], &str); 8] = [
+        let cases: [(&[&str], &[usize], &str); 9] = [
             (&["-t", "reduce", "-s", "1,2"], &[0; 4], "no size is a multiple of 8"),
-            (&[], &[0], "there is one process"),
+            (
+                &[],
+                &[0],
+                "there is one process, and nobody to exchange messages with; start at least two, e.g.: mpiexec -n 2",
+            ),
+            (&["--transport", "weir", "-n", "1"], &[0], "messages with; start at least two: -n 2"),
             (&["-t", "send"], &[0, 0, 0], "3 is odd; start 2 or 4, or measure what needs no pairs: -t collectives"),
             (&["-t", "send", "--pairs", "3"], &[0, 1, 0, 1], "make 2 pairs"),
             (&["-t", "fft"], &[0; 6], "power of two"),

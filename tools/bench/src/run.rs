@@ -25,7 +25,8 @@ use crate::machine::{Control, Machine};
 use crate::options::{Args, Settings};
 use crate::pairing::Layout;
 use crate::plan::{self, Room, Spec};
-use crate::{measure, pattern, warnings};
+use crate::warnings::{self, Launcher};
+use crate::{measure, pattern};
 
 pub use crate::book::{Report, fit};
 
@@ -317,10 +318,9 @@ fn head<M: Machine>(
     run.mpi.clone_from(&about.mpi);
     run.environment.clone_from(&about.environment);
     run.transport = transport(about);
-    let open_mpi = about.mpi.as_ref().is_some_and(|mpi| mpi.abi.as_deref() == Some("open-mpi"));
-    let threads = settings.args.threads.iter().max().map_or(1, |&most| most as usize);
-    let mut told = warnings::of_placement(facts, layout, threads, open_mpi);
-    told.extend(warnings::of_threads(facts, layout, threads, open_mpi));
+    let (threads, launcher) = (most_threads(settings), launcher(&run));
+    let mut told = warnings::of_placement(facts, layout, threads, launcher);
+    told.extend(warnings::of_threads(facts, layout, threads, launcher));
     told.extend(warnings::of_clock(clock.worst_ns(), m.clock_source()));
     let launch = Launch {
         number: 0,
@@ -588,6 +588,20 @@ fn enter(
     book.add(cell, &samples, rules.seed)
 }
 
+/// The most threads that a rank has.
+fn most_threads(settings: &Settings) -> usize {
+    settings.args.threads.iter().max().map_or(1, |&most| most as usize)
+}
+
+/// Who started the ranks of a run.
+fn launcher(run: &Run) -> Launcher {
+    match &run.mpi {
+        None => Launcher::Own,
+        Some(mpi) if mpi.abi.as_deref() == Some("open-mpi") => Launcher::OpenMpi,
+        Some(_) => Launcher::Mpich,
+    }
+}
+
 /// Ends the launch in the books.
 fn close(
     mut book: Book,
@@ -616,7 +630,7 @@ fn close(
     let asked_s = settings.args.reps.is_none().then_some(settings.args.time);
     let of_time = asked_s.and_then(|asked_s| warnings::of_time(asked_s, book.took_ns / 1e9, &book.lost));
     let of_carriers = crate::carried::warning(&book.run, launch);
-    let of_moved = warnings::of_moved(&book.cells().collect::<Vec<_>>());
+    let of_moved = warnings::of_moved(&book.cells().collect::<Vec<_>>(), most_threads(settings), launcher(&book.run));
     let told: Vec<Warning> =
         of_carriers.into_iter().chain(of_moved).chain(of_overhead).chain(of_time).chain(of_empty).collect();
     told.iter().for_each(|w| watcher.warning(w));

@@ -1,5 +1,6 @@
 //! Being asked to stop: by Ctrl-C, by a launcher, by a batch system.
 
+use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +19,10 @@ pub const SOON: Duration = Duration::from_millis(1500);
 /// Who still runs after this time has no words, or cannot say them: ranks that wait for another one, mostly.
 pub const PATIENCE: Duration = Duration::from_secs(6);
 
+/// Who waits for a launcher tells it after this time: a terminal, and most who stop a job, have told all of its processes by themselves, and who was
+/// told has ended by then, or said its last words. Told twice at once, launchers kill.
+const HAND_ON: Duration = Duration::from_millis(2500);
+
 /// Says what there is to say, and returns whether that was all: then the process ends.
 type LastWords = Box<dyn FnOnce() -> bool + Send>;
 
@@ -26,7 +31,7 @@ type LastWords = Box<dyn FnOnce() -> bool + Send>;
 pub enum Then {
     /// A rank: who hangs in a call to MPI looks at no flag, so that the process ends by itself after a while.
     EndAfterAWhile,
-    /// Who waits for a launcher: it ends when that has, or by a second signal.
+    /// Who waits for a launcher: the signal is handed on to it, and this process ends when that has, or by a second signal.
     Wait,
     /// Who has processes of its own to end: it looks whether the wish is urgent.
     Look,
@@ -40,12 +45,35 @@ pub struct Asked {
     /// To stop at once.
     pub urgent: Arc<AtomicBool>,
     last: Arc<Mutex<Option<LastWords>>>,
+    /// The process that is waited for.
+    child: Arc<Mutex<Option<u32>>>,
 }
 
 impl Asked {
     /// What is done when the process has not stopped [`SOON`] after it was asked to, on a thread of its own.
     pub fn at_last(&self, words: impl FnOnce() -> bool + Send + 'static) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(words));
+    }
+
+    /// Waits for a child, which is asked to stop when this process is.
+    ///
+    /// # Errors
+    /// If the system does not say how it ended.
+    pub fn wait_for(&self, child: &mut Child) -> std::io::Result<ExitStatus> {
+        let known = |id| *self.child.lock().unwrap_or_else(PoisonError::into_inner) = id;
+        known(Some(child.id()));
+        process::until_ended(child);
+        known(None);
+        child.wait()
+    }
+
+    /// Sends the child that is waited for what this process was sent.
+    fn hand_on(&self, signal: i32) {
+        std::thread::sleep(HAND_ON);
+        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(child) = *child {
+            process::send(child, signal);
+        }
     }
 
     /// Says the last words, if there are any; returns whether they were all.
@@ -83,16 +111,20 @@ pub fn listen(then: Then, code: u8) -> Result<Asked> {
     let told = asked.clone();
     let listen = move || {
         let mut first = None;
-        for _ in signals.forever() {
+        for signal in signals.forever() {
             let now = Instant::now();
             match wish(first, now) {
                 Wish::First => {
                     first = Some(now);
                     told.stop.store(true, Ordering::Relaxed);
-                    if then == Then::EndAfterAWhile {
-                        let told = told.clone();
-                        let _ = std::thread::Builder::new().spawn(move || end_after_a_while(&told, code));
-                    }
+                    let told = told.clone();
+                    let _ = match then {
+                        Then::EndAfterAWhile => {
+                            std::thread::Builder::new().spawn(move || end_after_a_while(&told, code)).map(|_| ())
+                        }
+                        Then::Wait => std::thread::Builder::new().spawn(move || told.hand_on(signal)).map(|_| ()),
+                        Then::Look => Ok(()),
+                    };
                 }
                 Wish::Same => {}
                 Wish::Urgent => {
@@ -135,6 +167,18 @@ mod tests {
         assert_eq!((asked.say_last(), asked.say_last()), (true, false));
         asked.at_last(|| false);
         assert!(!asked.say_last());
+    }
+
+    #[test]
+    fn who_is_waited_for_is_told_too() {
+        use std::os::unix::process::ExitStatusExt;
+        let asked = Asked::default();
+        let mut child = std::process::Command::new("sleep").arg("20").spawn().unwrap();
+        let told = asked.clone();
+        let teller = std::thread::spawn(move || told.hand_on(SIGTERM));
+        assert_eq!(asked.wait_for(&mut child).unwrap().signal(), Some(SIGTERM));
+        teller.join().unwrap();
+        assert_eq!(*asked.child.lock().unwrap(), None, "its number may be another's from now on");
     }
 
     #[test]

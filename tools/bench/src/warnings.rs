@@ -18,6 +18,30 @@ fn warning(code: &str, message: String, advice: &str) -> Warning {
     Warning { code: code.into(), message, advice: Some(advice.into()) }
 }
 
+/// Who starts the ranks: what there is to type depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// MPICH's, or one alike.
+    Mpich,
+    /// Open MPI's.
+    OpenMpi,
+    /// `weir bench` itself.
+    Own,
+}
+
+impl Launcher {
+    /// How each rank is kept on processors of its own: one, or one for each of its threads, which `--bind` does not do.
+    fn pin(self, threads: usize) -> String {
+        match (self, threads) {
+            (Launcher::Own, _) => "weir bench --bind".into(),
+            (Launcher::Mpich, 0 | 1) => "mpiexec -bind-to core ..., or weir bench --bind".into(),
+            (Launcher::OpenMpi, 0 | 1) => "mpiexec --bind-to core ..., or weir bench --bind".into(),
+            (Launcher::Mpich, _) => format!("mpiexec -bind-to core:{threads} ..."),
+            (Launcher::OpenMpi, _) => format!("mpiexec --map-by slot:PE={threads} --bind-to core ..."),
+        }
+    }
+}
+
 /// Ranks, as people write them.
 fn list(ranks: &[usize]) -> String {
     let words: Vec<String> = ranks.iter().take(8).map(ToString::to_string).collect();
@@ -58,13 +82,9 @@ pub fn is_crowded(facts: &[Facts], layout: &Layout) -> bool {
 
 /// About how the ranks were placed, and their nodes, where a rank has so many threads at most.
 #[must_use]
-pub fn of_placement(facts: &[Facts], layout: &Layout, threads: usize, open_mpi: bool) -> Vec<Warning> {
+pub fn of_placement(facts: &[Facts], layout: &Layout, threads: usize, launcher: Launcher) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let pin = if open_mpi {
-        "mpiexec --bind-to core ..., or weir bench --bind"
-    } else {
-        "mpiexec -bind-to core ..., or weir bench --bind"
-    };
+    let pin = launcher.pin(threads);
     // Where there are more ranks than processors, to keep each on one would not help.
     let has_room = |rank: usize| {
         let here = ranks_of(layout, layout.nodes[rank]);
@@ -75,7 +95,7 @@ pub fn of_placement(facts: &[Facts], layout: &Layout, threads: usize, open_mpi: 
     if !loose.is_empty() && threads <= 1 {
         let ranks = if loose.len() == 1 { "rank" } else { "ranks" };
         let text = format!("{ranks} {} may move between processors, which shows in the tails", list(&loose));
-        warnings.push(warning("unpinned-ranks", text, pin));
+        warnings.push(warning("unpinned-ranks", text, &pin));
     }
     for node in 0..layout.count() {
         let here = ranks_of(layout, node);
@@ -84,11 +104,15 @@ pub fn of_placement(facts: &[Facts], layout: &Layout, threads: usize, open_mpi: 
         if here.len() > online {
             let text =
                 format!("{name} has {online} processors for {} ranks: what is measured is the scheduler", here.len());
-            let advice = format!("mpiexec -n {} weir bench ...", online.max(2));
+            let fewer = online.max(2);
+            let advice = match launcher {
+                Launcher::Own => format!("weir bench --transport weir -n {fewer} ..."),
+                Launcher::Mpich | Launcher::OpenMpi => format!("mpiexec -n {fewer} weir bench ..."),
+            };
             warnings.push(warning("oversubscribed", text, &advice));
         } else if let Some((cpu, ranks)) = stacked(facts, &here) {
             let text = format!("ranks {} are all kept on processor {cpu} of {name}", list(&ranks));
-            warnings.push(warning("oversubscribed", text, pin));
+            warnings.push(warning("oversubscribed", text, &pin));
         } else if here.len() > usable {
             let text = format!(
                 "of the {online} processors of {name}, its {} ranks may use {usable}: what is measured is the scheduler",
@@ -107,13 +131,10 @@ pub fn of_placement(facts: &[Facts], layout: &Layout, threads: usize, open_mpi: 
 
 /// About pairs of threads, the most of which a rank has: whether each has a processor.
 #[must_use]
-pub fn of_threads(facts: &[Facts], layout: &Layout, threads: usize, open_mpi: bool) -> Option<Warning> {
+pub fn of_threads(facts: &[Facts], layout: &Layout, threads: usize, launcher: Launcher) -> Option<Warning> {
     let short = |rank: &usize| (1..threads).contains(&facts[*rank].processors.len());
     let tight: Vec<usize> = (0..facts.len()).filter(short).collect();
-    let advice = match open_mpi {
-        true => format!("mpiexec --map-by slot:PE={threads} --bind-to core ..., or fewer threads"),
-        false => format!("mpiexec -bind-to core:{threads} ..., or fewer threads"),
-    };
+    let advice = format!("{}, or fewer threads", launcher.pin(threads));
     if let Some(&one) = tight.first() {
         let text = format!(
             "{} {} may use {} for {threads} threads: what is measured is the scheduler",
@@ -174,9 +195,9 @@ pub fn of_transport(lacking: &[String]) -> Vec<Warning> {
     lacking.iter().map(|line| warning("left-out", line.clone(), advice)).collect()
 }
 
-/// About ranks that changed their processor while a batch was measured.
+/// About ranks that changed their processor while a batch was measured, of so many threads at most.
 #[must_use]
-pub fn of_moved(cells: &[&Cell]) -> Option<Warning> {
+pub fn of_moved(cells: &[&Cell], threads: usize, launcher: Launcher) -> Option<Warning> {
     let all: Vec<&Moved> = cells.iter().flat_map(|cell| &cell.moved).collect();
     let ranks: BTreeSet<usize> = all.iter().map(|moved| moved.rank as usize).collect();
     let batches: u64 = all.iter().map(|moved| moved.batches).sum();
@@ -190,7 +211,7 @@ pub fn of_moved(cells: &[&Cell]) -> Option<Warning> {
             plan::many(batches as usize, "batch").replace("batchs", "batches"),
             plan::many(cells.len(), "cell")
         );
-        warning("moved-ranks", text, "weir bench --bind, or mpiexec -bind-to core; their samples have flag 32")
+        warning("moved-ranks", text, &format!("{}; their samples have flag 32", launcher.pin(threads)))
     })
 }
 
@@ -264,7 +285,7 @@ mod tests {
 
     fn codes(facts: &[Facts]) -> Vec<String> {
         let layout = Layout { nodes: vec![0; facts.len()] };
-        of_placement(facts, &layout, 1, false).into_iter().map(|w| w.code).collect()
+        of_placement(facts, &layout, 1, Launcher::Mpich).into_iter().map(|w| w.code).collect()
     }
 
     #[test]
@@ -280,7 +301,7 @@ mod tests {
     fn to_keep_ranks_on_processors_is_advised_only_where_there_are_enough() {
         assert_eq!(codes(&vec![facts(&[0, 1], 2, None); 4]), ["oversubscribed"]);
         let layout = Layout { nodes: vec![0, 0, 0, 1] };
-        let told = of_placement(&vec![facts(&[0, 1], 2, None); 4], &layout, 1, false);
+        let told = of_placement(&vec![facts(&[0, 1], 2, None); 4], &layout, 1, Launcher::Mpich);
         assert_eq!(told.iter().map(|w| w.code.as_str()).collect::<Vec<_>>(), ["unpinned-ranks", "oversubscribed"]);
         assert!(told[0].message.starts_with("rank 3 may move"), "{}", told[0].message);
     }
@@ -288,7 +309,7 @@ mod tests {
     #[test]
     fn threads_are_counted_against_processors() {
         let layout = Layout { nodes: vec![0, 0] };
-        let told = |facts: &[Facts], threads| of_threads(facts, &layout, threads, false).map(|w| w.message);
+        let told = |facts: &[Facts], threads| of_threads(facts, &layout, threads, Launcher::Mpich).map(|w| w.message);
         let four = [0, 1, 2, 3].map(|n| n + 1);
         let wide = vec![facts(&four, 4, None); 2];
         assert_eq!((told(&wide, 1), told(&wide, 2)), (None, None));
@@ -297,7 +318,7 @@ mod tests {
         let pinned = [facts(&[0], 4, None), facts(&[1, 2], 4, None)];
         let expected = "rank 0 may use 1 processor for 2 threads: what is measured is the scheduler";
         assert_eq!((told(&pinned, 1), told(&pinned, 2).as_deref()), (None, Some(expected)));
-        let of_placement = of_placement(&wide, &layout, 2, false);
+        let of_placement = of_placement(&wide, &layout, 2, Launcher::Mpich);
         assert!(of_placement.is_empty(), "threads are not to be kept on one processor: {of_placement:?}");
     }
 
@@ -309,11 +330,27 @@ mod tests {
             cell
         };
         let cells = [cell(&[]), cell(&[(3, 2), (1, 1)]), cell(&[(3, 1)])];
-        assert_eq!(of_moved(&[&cells[0]]), None);
-        let told = of_moved(&cells.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(of_moved(&[&cells[0]], 1, Launcher::Mpich), None);
+        let told = of_moved(&cells.iter().collect::<Vec<_>>(), 1, Launcher::Mpich).unwrap();
         assert_eq!(told.message, "ranks 1, 3 changed processor within 4 batches of 2 of 3 cells");
-        let told = of_moved(&[&cell(&[(0, 1)])]).unwrap();
+        let told = of_moved(&[&cell(&[(0, 1)])], 1, Launcher::Mpich).unwrap();
         assert_eq!(told.message, "rank 0 changed processor within 1 batch of 1 of 1 cell");
+    }
+
+    #[test]
+    fn what_is_advised_can_be_typed_where_it_is_said() {
+        let mut cell = Cell::new(0, 0, weir_distribution::Configuration::pair("send", 8));
+        cell.moved = vec![Moved { rank: 0, batches: 1 }];
+        let advice = |threads, launcher| of_moved(&[&cell], threads, launcher).and_then(|w| w.advice).unwrap();
+        assert_eq!(
+            advice(1, Launcher::OpenMpi),
+            "mpiexec --bind-to core ..., or weir bench --bind; their samples have flag 32"
+        );
+        // Threads go not with --bind, nor an mpiexec with ranks that are started without.
+        assert_eq!(advice(4, Launcher::Mpich), "mpiexec -bind-to core:4 ...; their samples have flag 32");
+        assert_eq!(advice(1, Launcher::Own), "weir bench --bind; their samples have flag 32");
+        let crowded = of_placement(&vec![facts(&[0, 1], 2, None); 4], &Layout { nodes: vec![0; 4] }, 1, Launcher::Own);
+        assert_eq!(crowded[0].advice.as_deref(), Some("weir bench --transport weir -n 2 ..."));
     }
 
     #[test]

@@ -22,6 +22,17 @@ fn output_that_nobody_reads_ends_the_command_quietly() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_told_in_a_line() {
+    for args in [&["emulate", "list", "--json"][..], &["completions", "bash"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let out = weir(args).stdout(full).stderr(Stdio::piped()).output().expect("start");
+        let told = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(![Some(0), Some(101)].contains(&out.status.code()), "{args:?}: {:?} {told}", out.status);
+        assert!(told.starts_with("weir: ") && told.lines().count() == 1, "{args:?}: {told}");
+    }
+}
+
+#[test]
 fn complaints_that_nobody_reads_end_the_command_likewise() {
     for args in [&["stat", "--file", "/nonexistent"][..], &["emulate", "exec", "no-such-network", "host1", "true"]] {
         let status = weir(args).stdout(Stdio::null()).stderr(nobody()).status().expect("start");

@@ -3,15 +3,16 @@
 use crate::control;
 use crate::launch::{RunDir, base_dir, tell};
 use crate::network::Network;
-use crate::privilege;
 use crate::spec::{LinkSettings, NetworkSpec, PipeSettings, Spec};
 use crate::units;
+use crate::{privilege, process};
 use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -54,7 +55,7 @@ hold from host to host: an RTT is twice --delay, and --loss applies once each wa
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Describe the network by a TOML file; the flags below then override it
+    /// Describe the network by a TOML file, also its hosts and networks; the other flags below then override it
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
     /// Number of hosts
@@ -315,6 +316,14 @@ pub fn exit_code_of(error: &anyhow::Error) -> u8 {
 #[error("cannot start the command")]
 struct NotStarted(#[source] std::io::Error);
 
+/// Prints a line, or says why it cannot.
+fn say(line: &str) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => process::reader_is_gone(),
+        done => done.context("standard output"),
+    }
+}
+
 /// Runs the command line and returns the exit code: that of the command, or 128 plus the signal that ended it. Call it
 /// from a process with a single thread, so that it can enter a user namespace if it has to.
 pub fn run(args: Args) -> anyhow::Result<u8> {
@@ -322,19 +331,19 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         Some(Action::Ctl { name, request }) => {
             let reply = control::request(&name, &request)?;
             if reply.as_object().is_some_and(|o| !o.is_empty()) {
-                println!("{}", serde_json::to_string_pretty(&reply)?);
+                say(&serde_json::to_string_pretty(&reply)?)?;
             }
             Ok(0)
         }
         Some(Action::Exec { name, host, command }) => exec(&name, &host, &command),
         Some(Action::List { json: true }) => {
             let all: Vec<_> = running().iter().map(|name| about(name)).collect();
-            println!("{}", serde_json::json!({ "networks": all }));
+            say(&serde_json::json!({ "networks": all }).to_string())?;
             Ok(0)
         }
         Some(Action::List { json: false }) => {
             for name in running() {
-                println!("{name}");
+                say(&name)?;
             }
             Ok(0)
         }

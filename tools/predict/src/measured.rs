@@ -14,9 +14,13 @@ use crate::error::Failure;
 pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
     let reader = Reader::open(path).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut notices: Vec<String> = Vec::new();
-    let mut cells = Vec::new();
+    let (mut cells, mut between_threads) = (Vec::new(), 0);
     for cell in &reader.run().cells {
-        if !is_of_use(&cell.configuration.operation, wishes) || is_between_threads(cell) {
+        if !is_of_use(&cell.configuration.operation, wishes) {
+            continue;
+        }
+        if is_between_threads(cell) {
+            between_threads += 1;
             continue;
         }
         match distribution(&reader, cell) {
@@ -28,7 +32,8 @@ pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
     let name = Some(reader.run().machine.as_str()).filter(|name| !name.is_empty());
     let shown = path.display();
     let name = name.map_or_else(|| shown.to_string(), |name| format!("{name} ({shown})"));
-    let mut machine = calibrate(&name, &cells, wishes).map_err(|error| without(path, &error, &notices))?;
+    let mut machine =
+        calibrate(&name, &cells, wishes).map_err(|error| without(path, &error, &notices, between_threads))?;
     notices.append(&mut machine.notices);
     machine.notices = notices;
     Ok(machine)
@@ -41,8 +46,14 @@ fn of(cell: &Cell) -> String {
 }
 
 /// Why there is no machine. What was measured and cannot be read is not told as what was not measured.
-fn without(path: &Path, error: &CalibrationError, left_out: &[String]) -> Failure {
-    let Some(first) = left_out.first() else { return Failure::content(path, error) };
+fn without(path: &Path, error: &CalibrationError, left_out: &[String], between_threads: usize) -> Failure {
+    let Some(first) = left_out.first() else {
+        return match between_threads {
+            0 => Failure::content(path, error),
+            1 => Failure::content(path, format!("{error}, measured without --threads (1 cell is between threads)")),
+            n => Failure::content(path, format!("{error}, measured without --threads ({n} cells are between threads)")),
+        };
+    };
     let more = match left_out.len() {
         1 => String::new(),
         n => format!(", and {} more", n - 1),

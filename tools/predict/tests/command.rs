@@ -278,7 +278,7 @@ Condition c1 = 1 & c2 = 3 {\nSerial time = 1\n}\n{\nSerial time = 2\n}\n";
 
 #[test]
 fn a_machine_is_read_from_what_was_measured() {
-    let json = r#"{"format": "weir-distribution", "version": "1.0", "machine": "made-up", "tool": {"name": "by hand"},
+    let json_text = r#"{"format": "weir-distribution", "version": "1.0", "machine": "made-up", "tool": {"name": "by hand"},
         "transport": {"backend": "hypothetical"}, "cells": [
         {"id": 0, "configuration": {"operation": "send", "size_bytes": 0, "nodes": 2, "ranks_per_node": 1, "ranks": 2, "pairs": 1},
          "histogram": {"bins": {"bins": [{"low_ns": 1000, "high_ns": 1001, "count": 5}]}}},
@@ -287,7 +287,7 @@ fn a_machine_is_read_from_what_was_measured() {
         {"id": 2, "configuration": {"operation": "send", "size_bytes": 4096, "nodes": 2, "ranks_per_node": 1, "ranks": 2, "pairs": 1,
          "parameters": {"threads": "4"}}, "histogram": {"bins": {"bins": [{"low_ns": 1e9, "high_ns": 2e9, "count": 5}]}}}]}"#;
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("run.json"), json).unwrap();
+    fs::write(folder.path().join("run.json"), json_text).unwrap();
     let program = "Runon c1 = procnum == 0 {\nMessage type = MPI_Send size = 4096 to = 1\n}
 & c2 = else {\nMessage type = MPI_Recv from = 0\n}\n";
     fs::write(folder.path().join("program.c"), program).unwrap();
@@ -299,6 +299,11 @@ fn a_machine_is_read_from_what_was_measured() {
     assert!((median - 3e-6).abs() < 1e-9, "{median}");
     // What was assumed is said.
     assert!(ran.err.contains("eager"), "{}", ran.err);
+    // Of threads alone there is no machine, though their operation is there.
+    let (start, threads) = (json_text.find("{\"id\": 0").unwrap(), json_text.find("{\"id\": 2").unwrap());
+    fs::write(folder.path().join("run.json"), format!("{}{}", &json_text[..start], &json_text[threads..])).unwrap();
+    let ran = run_in(folder.path(), &["-n", "2", "--machine", "FOLDER"]);
+    assert!(ran.code == 3 && ran.err.contains("without --threads (1 cell is between threads)"), "{}", ran.err);
 }
 
 /// A run's `run.json` whose only cells are of so many bytes, in samples.

@@ -348,12 +348,22 @@ static MPI_Status *keep(int count, const MPI_Request *given, MPI_Status *statuse
 
 /* ---- begin and end ---- */
 
+/* Where recordings go; empty: nowhere. */
+static char folder[4096];
+
+/* Before MPI begins: its transport would call the variable none of its settings. */
+static void take_folder(void) {
+    const char *named = getenv("WEIR_RECORD_DIR");
+    if (!named) return;
+    snprintf(folder, sizeof folder, "%s", named);
+    unsetenv("WEIR_RECORD_DIR");
+}
+
 static void begin(void) {
-    const char *folder = getenv("WEIR_RECORD_DIR");
-    if (!folder || file >= 0) return;
+    if (!folder[0] || file >= 0) return;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &size);
-    char name[4096];
+    char name[sizeof folder + 32];
     snprintf(name, sizeof name, "%s/rank-%d.weirrec", folder, rank);
     file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file < 0)
@@ -380,6 +390,7 @@ static void begin(void) {
 }
 
 int MPI_Init(int *argc, char ***argv) {
+    take_folder();
     inside++;
     int rc = PMPI_Init(argc, argv);
     inside--;
@@ -388,6 +399,7 @@ int MPI_Init(int *argc, char ***argv) {
 }
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    take_folder();
     inside++;
     int rc = PMPI_Init_thread(argc, argv, required, provided);
     inside--;

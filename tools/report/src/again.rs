@@ -49,18 +49,39 @@ impl<'a> Typed<'a> {
         self.words.first().copied().filter(|word| *word == "serverload")
     }
 
-    /// What starts so many ranks: as then, if it is known and `as_then`; the launcher's own options and the environment are not known else.
-    fn launcher(&self, ranks: usize, as_then: bool) -> Vec<String> {
+    /// What starts ranks as those of `run` were: as it was typed, if that is known and was for as many; else by number and place, as the
+    /// launcher's own options and the environment are not known.
+    fn launcher(&self, run: &Run, as_then: bool) -> Vec<String> {
         if as_then && !self.launcher.is_empty() {
             return self.launcher.iter().map(|word| (*word).to_owned()).collect();
         }
-        vec!["mpiexec".to_owned(), "-n".to_owned(), ranks.to_string()]
+        let mut words = vec!["mpiexec".to_owned(), "-n".to_owned(), ranks(run).to_string()];
+        words.extend(places(run));
+        words
     }
 }
 
 /// Ranks of a run.
 fn ranks(run: &Run) -> usize {
     run.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0)
+}
+
+/// How a launcher is told the nodes of a run's ranks, where there are several with as many ranks on each; nothing else. On one node alone ranks
+/// that were on several would be another placement, which is never compared with theirs.
+fn places(run: &Run) -> Vec<String> {
+    let Some(launch) = run.launches.iter().max_by_key(|launch| launch.placement.len()) else { return Vec::new() };
+    let mut counts = std::collections::BTreeMap::new();
+    launch.placement.iter().for_each(|one| *counts.entry(one.node).or_insert(0_usize) += 1);
+    let names: Vec<&str> = counts.keys().filter_map(|&n| run.nodes.get(n as usize)).map(|n| n.name.as_str()).collect();
+    let each = counts.values().next().copied().unwrap_or(0);
+    if names.len() < 2 || names.len() != counts.len() || counts.values().any(|&count| count != each) {
+        return Vec::new();
+    }
+    if run.mpi.as_ref().is_some_and(|mpi| mpi.abi.as_deref() == Some("open-mpi")) {
+        let slots: Vec<String> = names.iter().map(|name| format!("{name}:{each}")).collect();
+        return vec!["--host".to_owned(), slots.join(",")];
+    }
+    vec!["-ppn".to_owned(), each.to_string(), "-hosts".to_owned(), names.join(",")]
 }
 
 /// The command that measures `run`, in folder `second`, again as `like` in folder `first` was, on as many ranks, as far as runs tell how they were
@@ -77,7 +98,7 @@ pub fn command(first: &Path, like: &Run, second: &Path, run: &Run) -> Option<Str
     if launches > 1 {
         words.extend(["--launches".to_owned(), launches.to_string()]);
     }
-    let launcher = typed.launcher(ranks(like), ranks(like) == ranks(run));
+    let launcher = typed.launcher(like, ranks(like) == ranks(run));
     let all = match (run.transport.backend == "mpi", launches > 1) {
         (false, _) => words,
         (true, false) => launcher.into_iter().chain(words).collect(),
@@ -98,7 +119,7 @@ pub fn more(dir: &Path, run: &Run, count: usize) -> Option<String> {
     words.extend(["--append".to_owned(), "--launches".to_owned(), count.to_string()]);
     if run.transport.backend == "mpi" {
         words.push("--".to_owned());
-        words.extend(typed.launcher(ranks(run), true));
+        words.extend(typed.launcher(run, true));
     }
     Some(line(&words))
 }
@@ -239,6 +260,30 @@ mod tests {
         let expected = "weir bench -o two-like-one --like one --time 2 --launches 2 --";
         assert_eq!(again(4), Some(format!("{expected} /opt/mpi/mpiexec -bind-to core -n 4")));
         assert_eq!(again(8), Some(format!("{expected} mpiexec -n 8")));
+    }
+
+    #[test]
+    fn ranks_of_several_nodes_are_put_there_again() {
+        let node = |name: &str| weir_distribution::Node { name: name.into(), ..Default::default() };
+        let mut run = Run::new("m");
+        run.command = ["weir", "bench", "-o", "r"].map(str::to_owned).to_vec();
+        run.transport.backend = "mpi".into();
+        run.nodes = vec![node("n1"), node("n2")];
+        let on = |nodes: &[u32]| {
+            let place = |(rank, &node)| Placement { rank: rank as u32, node, ..Placement::default() };
+            vec![Launch { placement: nodes.iter().enumerate().map(place).collect(), ..Launch::default() }]
+        };
+        run.launches = on(&[0, 0, 1, 1]);
+        let more = |run: &Run| more(Path::new("r"), run, 1).unwrap();
+        let begin = "weir bench -o r --append --launches 1 -- mpiexec -n";
+        assert_eq!(more(&run), format!("{begin} 4 -ppn 2 -hosts n1,n2"));
+        run.mpi = Some(weir_distribution::MpiInfo { abi: Some("open-mpi".into()), ..Default::default() });
+        assert_eq!(more(&run), format!("{begin} 4 --host n1:2,n2:2"));
+        // What one option does not say is not said.
+        run.launches = on(&[0, 0, 1]);
+        assert_eq!(more(&run), format!("{begin} 3"));
+        run.launches = on(&[1, 1]);
+        assert_eq!(more(&run), format!("{begin} 2"));
     }
 
     #[test]

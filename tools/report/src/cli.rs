@@ -148,9 +148,9 @@ pub fn export(args: &ExportArgs) -> Result<u8, Error> {
         }
     };
     if args.json {
-        print(&format!("{}\n", serde_json::json!({ "files": files })));
+        print(&format!("{}\n", serde_json::json!({ "files": files })))?;
     } else if !args.quiet {
-        print(&files.iter().map(|f| format!("{}\n", f.display())).collect::<String>());
+        print(&files.iter().map(|f| format!("{}\n", f.display())).collect::<String>())?;
     }
     Ok(0)
 }
@@ -209,9 +209,9 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
     // What goes into a file does not go to standard output too.
     let to_file = args.format == Format::Text && args.output.is_some();
     if args.json {
-        print(&format!("{}\n", subject.json()));
+        print(&format!("{}\n", subject.json()))?;
     } else if !args.quiet && !to_file {
-        print(&subject.text());
+        print(&subject.text())?;
     }
     if args.output.is_none() && (args.json || args.format == Format::Text) {
         return Ok(subject.exit_code());
@@ -221,7 +221,7 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
     if args.json {
         eprintln!("weir: {written}");
     } else {
-        print(&format!("{written}\n"));
+        print(&format!("{written}\n"))?;
     }
     Ok(subject.exit_code())
 }
@@ -244,8 +244,17 @@ fn is_standard_output(path: &Path) -> bool {
 }
 
 /// Prints; a reader that has gone away, as in `weir report run1 | head`, is no failure.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush());
+fn print(text: &str) -> Result<(), Error> {
+    print_to(&mut std::io::stdout().lock(), text)
+}
+
+fn print_to(out: &mut impl std::io::Write, text: &str) -> Result<(), Error> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(source) if source.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::Write { path: "standard output".into(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Subject {
@@ -268,7 +277,7 @@ impl Subject {
                 return Err(Error::Usage("plots are several files: name a folder with -o".into()));
             }
         };
-        print(&text);
+        print(&text)?;
         Ok(self.exit_code())
     }
 
@@ -391,4 +400,30 @@ fn file_name(name: &str) -> String {
 fn put(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let failed = |source| Error::Write { path: path.to_owned(), source };
     weir_put::put(path, failed, |out| out.write_all(bytes).map_err(failed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, ErrorKind};
+
+    struct Failing(ErrorKind);
+
+    impl io::Write for Failing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_printed_is_a_failure_but_for_a_reader_that_has_gone() {
+        let told = |kind| print_to(&mut Failing(kind), "table").map_err(|error| error.to_string());
+        assert_eq!(told(ErrorKind::BrokenPipe), Ok(()));
+        let full = told(ErrorKind::StorageFull).unwrap_err();
+        assert!(full.starts_with("cannot write standard output: "), "{full}");
+    }
 }

@@ -131,10 +131,10 @@ impl Table {
             rows: rows.collect(),
             levels: matched.levels.clone(),
             order: level_order(&count_levels(&matched.levels, matched.pairs.iter().map(|p| p.level))),
-            notes: match matched.pairs.iter().any(|p| !p.by_launches) {
-                true => vec!["Where a run has one launch there is no p-value: the interval is between these launches, and cannot tell a machine's difference from a launch's.".into()],
-                false => Vec::new(),
-            },
+            notes: [
+                (several && (bandwidths || spans)).then_some("Bandwidths and spans are the median of the launches' own, times the geometric mean: where launches lie far apart, one does not follow from the other."),
+                matched.pairs.iter().any(|p| !p.by_launches).then_some("Where a run has one launch there is no p-value: the interval is between these launches, and cannot tell a machine's difference from a launch's."),
+            ].into_iter().flatten().map(str::to_owned).collect(),
         }
     }
 

@@ -331,6 +331,8 @@ fn the_ratio_is_that_of_the_columns_shown_whatever_the_launches_sizes() {
         assert_eq!(cell["unit"], if pair.by_launches { "launch" } else { "sample" });
         let text = Table::of_match(&comparison.matches[0]).text();
         assert!(text.contains(header), "{text}");
+        // Beside geometric means a bandwidth that is a median is called so.
+        assert_eq!(text.contains("median of the launches' own"), header.starts_with("geo."), "{text}");
         // As printed: "512 KiB  143 µs  113 µs  0.794  ...".
         let row: Vec<&str> = text.lines().find(|l| l.contains("512 KiB")).unwrap().split_whitespace().collect();
         let shown: Vec<f64> = row.iter().filter_map(|w| w.parse().ok()).collect();

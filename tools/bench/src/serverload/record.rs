@@ -135,7 +135,8 @@ pub fn head(args: &ServerloadArgs, stack: &Stack, facts: &[Facts], layout: &Layo
 
 /// About clients that share processors, in one line however many hosts there are. That they move is usual for servers.
 fn of_placement(facts: &[Facts], layout: &Layout) -> Vec<Warning> {
-    let told = warnings::of_placement(facts, layout, 1, false).into_iter().filter(|w| w.code != "unpinned-ranks");
+    let told = warnings::of_placement(facts, layout, 1, warnings::Launcher::Own);
+    let told = told.into_iter().filter(|w| w.code != "unpinned-ranks");
     let (mut crowded, mut rest): (Vec<Warning>, Vec<Warning>) = told.partition(|w| w.code == "oversubscribed");
     if let Some(first) = crowded.first_mut() {
         first.advice = Some("fewer --clients, or --hosts with more of them".into());

@@ -5,9 +5,27 @@ use std::process::Child;
 
 /// Sends SIGINT to a child; nothing if it has ended.
 pub fn interrupt(child: &Child) {
-    if let Ok(pid) = libc::pid_t::try_from(child.id()) {
+    send(child.id(), libc::SIGINT);
+}
+
+/// Sends a signal to a child that is not yet waited for, by its number.
+pub fn send(child: u32, signal: i32) {
+    if let Ok(pid) = libc::pid_t::try_from(child) {
         // SAFETY: a plain system call. The child is ours and not yet waited for, so that its number is nobody else's.
-        unsafe { libc::kill(pid, libc::SIGINT) };
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// Sleeps until a child has ended, and leaves it to be waited for: its number stays its own.
+pub fn until_ended(child: &Child) {
+    // SAFETY: a siginfo is plain numbers.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: writes into a structure that is ours.
+        let code = unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut info, libc::WEXITED | libc::WNOWAIT) };
+        if code == 0 || std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return;
+        }
     }
 }
 
