@@ -60,7 +60,8 @@ fn processes_that_do_not_answer_are_listed_with_the_others() {
     let command = Command::new(env!("CARGO_BIN_EXE_weir")).arg("stat").stdout(Stdio::piped()).spawn().unwrap();
     // The last of them lives.
     let answer = format!(r#"{{"pid":{},"endpoints":[{{"engine":{{"eager_sends":7}}}}]}}"#, pids[4]);
-    listeners[4].accept().unwrap().0.write_all(answer.as_bytes()).unwrap();
+    let lives = listeners[4].try_clone().unwrap();
+    std::thread::spawn(move || lives.accept().unwrap().0.write_all(answer.as_bytes()));
     let output = command.wait_with_output().unwrap();
     all.iter_mut().for_each(|process| {
         let _ = process.kill();
