@@ -596,7 +596,9 @@ impl SharedMemory {
     /// True if something is left that had no room.
     fn offer_to(&mut self, st: &mut State, now: Time, peer: PeerId) -> bool {
         let Some(s) = st.proto().sessions().get(peer) else { return false };
-        let (down, wants) = (s.down().is_some(), s.carrier() == Carrier::Shm && s.has_open());
+        // (Who was never sent anything, and sends in packets, is to be told of room for more all the same.)
+        let wants = s.carrier() == Carrier::Shm && (s.has_open() || s.has_notices());
+        let down = s.down().is_some();
         let timed = s.deadline().is_some();
         let Some(ix) = self.by_peer.get(peer.0 as usize).copied().flatten() else {
             if wants && !down {

@@ -61,6 +61,26 @@ fn a_peer_that_shares_no_memory_is_reached_by_packets() {
     }
 }
 
+/// Who only receives never finds out whether it shares memory with who sends. It tells all the same that there is room for more.
+#[test]
+fn a_peer_that_is_never_sent_anything_may_send_on_in_packets() {
+    let config = |carrier| EngineConfig {
+        addrs: vec!["127.0.0.1".parse().expect("address")],
+        carrier,
+        credit_msgs: 64,
+        ..EngineConfig::default()
+    };
+    let p = pair_of(config(CarrierUse::Auto), config(CarrierUse::Network));
+    for n in 0..500u64 {
+        let (mut data, mut buf) = (n.to_le_bytes(), [0u8; 8]);
+        post(&p.a, Some(p.to_b), n, &mut buf);
+        send(&p.b, p.to_a, n, &mut data, SendMode::Delivery).expect("send");
+        assert_eq!(wait(&p.a, &p.b, Queue::Recv).result, Ok(()));
+        assert_eq!(wait(&p.b, &p.a, Queue::Send).result, Ok(()));
+        assert_eq!(u64::from_le_bytes(buf), n);
+    }
+}
+
 /// Where the rings of this process are mapped.
 fn rings() -> Vec<(usize, usize)> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("procfs");

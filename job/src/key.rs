@@ -159,10 +159,10 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// No key is named, and there is no place to keep one of the user's own.
+    /// No key is named, and there is no place to keep one of the user's own, or none that can be written to.
     #[must_use]
     pub fn is_for_want_of_a_place(&self) -> bool {
-        matches!(self, KeyError::NoPlace | KeyError::NoHome { .. })
+        matches!(self, KeyError::NoPlace | KeyError::NoHome { .. } | KeyError::Io { action: "make", .. })
     }
 }
 
@@ -435,6 +435,15 @@ mod tests {
         assert!(matches!(load_key(&below), Err(KeyError::NoHome { .. })) && !home.exists());
         let elsewhere = Env::from_pairs([("HOME", home), ("XDG_CONFIG_HOME", dir.path().join("config"))]);
         assert!(matches!(load_key(&elsewhere).unwrap().source, KeySource::CreatedFile(_)));
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_made_is_for_want_of_a_place_and_one_that_is_there_is_not() {
+        // Nobody, whoever it is, makes a folder there.
+        let error = load_key(&Env::from_pairs([("HOME", "/proc")])).unwrap_err();
+        assert!(error.is_for_want_of_a_place() && error.to_string().contains("cannot make the job key"), "{error}");
+        let error = load_key(&Env::from_pairs([("WEIR_KEY_FILE", "/proc/none")])).unwrap_err();
+        assert!(!error.is_for_want_of_a_place(), "{error}");
     }
 
     #[test]

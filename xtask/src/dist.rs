@@ -25,6 +25,9 @@ pub fn build(paths: &Paths) -> Result<()> {
     provider(paths)?;
     run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bmi"]))?;
     put(&paths.target.join("release/libweir_bmi.so"), &paths.bmi())?;
+    for (from, to) in tree::for_bmi_programs() {
+        put(&paths.root.join(from), &paths.dist().join(to))?;
+    }
     bsp(paths)?;
     // Not quietly: Cargo's own lines are the progress of these minutes.
     run_shown(paths.cargo().args(["build", "--profile", QUICK, "-p", "weir"]))?;

@@ -358,9 +358,11 @@ impl Session {
     }
 
     /// The layer above freed messages. True when the peer is to be told, which is seen to.
+    ///
+    /// That is so before the session is up, too: messages come by any carrier, and the one that is to carry what is sent here may not have been tried yet.
     #[inline]
     pub fn consume(&mut self, common: &Common, msgs: u32, bytes: u64) -> bool {
-        let tell = self.inn.consume(msgs, bytes) && self.up;
+        let tell = self.inn.consume(msgs, bytes) && self.down.is_none();
         if tell {
             if self.bulk.is_up() {
                 // The next unit takes it along.

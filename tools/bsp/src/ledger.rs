@@ -190,7 +190,7 @@ impl Profile {
 /// # Errors
 /// If it cannot be read, or is no whole ledger: the line and what is wrong there.
 pub fn read(path: &Path) -> Result<Profile, Error> {
-    let file = File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let file = File::open(path).map_err(|cause| Error::Read { path: path.to_owned(), cause })?;
     read_from(BufReader::new(file), &path.display().to_string())
 }
 
@@ -205,7 +205,7 @@ pub fn read_from(mut from: impl BufRead, name: &str) -> Result<Profile, Error> {
         let wrong = |what: String| Error::Wrong { place: format!("{name}:{number}"), what };
         line.clear();
         let got = from.by_ref().take(LINE_MAX_BYTES).read_until(b'\n', &mut line);
-        if got.map_err(|source| Error::Read { path: name.into(), source })? == 0 {
+        if got.map_err(|cause| Error::Read { path: name.into(), cause })? == 0 {
             break;
         }
         if line.last() != Some(&b'\n') {

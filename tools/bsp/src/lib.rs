@@ -36,27 +36,27 @@ pub mod tune_rule;
 use std::path::{Path, PathBuf};
 
 fn put(path: &Path, text: &str) -> Result<(), Error> {
-    weir_put::text(Some(path), text, |path, source| Error::Write { path: path.to_owned(), source })
+    weir_put::text(Some(path), text, |path, cause| Error::Write { path: path.to_owned(), cause })
 }
 
 /// What can go wrong; each is one line for people.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {cause}", path.display())]
     Read {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {cause}", path.display())]
     Write {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// What was read cannot be.
     #[error("{place}: {what}")]

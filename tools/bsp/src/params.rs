@@ -297,7 +297,7 @@ impl Params {
     /// # Errors
     /// If it cannot be read, or is no such file: the place and what is wrong there.
     pub fn read(path: &Path) -> Result<Params, Error> {
-        let failed = |source| Error::Read { path: path.to_owned(), source };
+        let failed = |cause| Error::Read { path: path.to_owned(), cause };
         let mut text = Vec::new();
         File::open(path).map_err(failed)?.take(FILE_MAX_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
         Params::parse(&text, &path.display().to_string())

@@ -25,7 +25,7 @@ pub fn run(env: &Env, args: &BmiArgs) -> Result<u8> {
     match (args.action, &args.url) {
         (BmiAction::Env, None) => print_env(env, args, &library),
         (BmiAction::Env, Some(url)) => bail!("weir bmi env takes no URL, and {} was given", url.escape_debug()),
-        (BmiAction::Ping, Some(url)) => ping(args, &library, url),
+        (BmiAction::Ping, Some(url)) => ping(env, args, &library, url),
         (BmiAction::Ping, None) => bail!("whom? For example: weir bmi ping weir://server:3334"),
     }
 }
@@ -85,7 +85,21 @@ type Ping = unsafe extern "C" fn(i64, c_int) -> c_int;
 type Finalize = unsafe extern "C" fn() -> c_int;
 type Text = unsafe extern "C" fn(c_int) -> *const c_char;
 
-fn ping(args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
+/// What a name of an error means here, in words; empty where the name says it.
+fn meaning(name: &str, url: &str, key: Option<&weir_job::JobKey>) -> String {
+    match name {
+        "BMI_ENOPROTOOPT" => "; a URL begins with weir:// or tcp://, as in weir://server:3334".into(),
+        "BMI_EHOSTNTFD" => "; there is no host of that name".into(),
+        "BMI_ECONNREFUSED" => "; nobody listens there".into(),
+        "BMI_ETIMEDOUT" if url.starts_with("weir:") => {
+            let ours = key.map(|key| format!(" (here {} from {})", key.fingerprint(), key.source)).unwrap_or_default();
+            format!("; a server that has another job key does not answer{ours}, and UDP has to pass")
+        }
+        _ => String::new(),
+    }
+}
+
+fn ping(env: &Env, args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
     let text = CString::new(url).context("a URL holds no zero byte")?;
     // SAFETY: loading runs the initialisers of our own library.
     let loaded = unsafe { libloading::Library::new(library) }?;
@@ -105,9 +119,14 @@ fn ping(args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
         let name = unsafe { CStr::from_ptr(status(code)) };
         name.to_string_lossy().into_owned()
     };
+    let key = environment::key(env).ok();
+    let told = |code: c_int| {
+        let name = said(code);
+        format!("{name}{}", meaning(&name, url, key.as_ref()))
+    };
     let check = |what: &str, code: c_int| match code {
         0.. => Ok(()),
-        _ => Err(anyhow!("{what}: {}", said(code))),
+        _ => Err(anyhow!("{what}: {}", told(code))),
     };
     let mut addr = 0;
     // SAFETY: a client without methods; null is allowed.
@@ -126,7 +145,7 @@ fn ping(args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
     } else if found == 0 {
         print_all(format!("{url} answers ({took_us} us)\n").as_bytes())?;
     } else {
-        eprintln!("weir: {url} does not answer: {}", said(found));
+        eprintln!("weir: {} does not answer: {}", url.escape_debug(), told(found));
     }
     Ok(u8::from(found < 0))
 }
@@ -140,6 +159,19 @@ mod tests {
         let of = |before: &str| preload(Path::new("/w/libweir-bmi.so"), &Env::from_pairs([("LD_PRELOAD", before)]));
         assert_eq!(of(""), "/w/libweir-bmi.so");
         assert_eq!(of("/a.so /w/libweir-bmi.so:/b.so"), "/w/libweir-bmi.so:/a.so:/b.so");
+    }
+
+    #[test]
+    fn what_fails_is_told_in_words_beside_its_name() {
+        let of = |name: &str, url: &str| meaning(name, url, None);
+        assert!(of("BMI_ENOPROTOOPT", "localhost:1").contains("weir://server:3334"));
+        assert!(of("BMI_EHOSTNTFD", "weir://nohost:1").contains("no host"));
+        let env = Env::from_pairs([("WEIR_KEY", "7".repeat(64))]);
+        let key = environment::key(&env).expect("a key");
+        let told = meaning("BMI_ETIMEDOUT", "weir://n1:1", Some(&key));
+        assert!(told.contains("another job key") && told.contains(&key.fingerprint()), "{told}");
+        assert_eq!(of("BMI_ETIMEDOUT", "tcp://n1:1"), "", "no key there");
+        assert_eq!(of("BMI_ENOMEM", "weir://n1:1"), "");
     }
 
     #[test]

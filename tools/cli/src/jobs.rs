@@ -39,17 +39,21 @@ pub struct Process {
     /// The outermost launcher among them.
     launcher: Option<u32>,
     program: String,
-    counters: Value,
+    /// None: it serves some, and did not answer.
+    counters: Option<Value>,
 }
+
+/// What stands in the place of counters of a process that did not answer.
+const SILENT: &str = "no answer; is it stopped?";
 
 /// The user's processes with an endpoint in this network namespace, by job and rank.
 pub fn processes() -> Vec<Process> {
-    let mut all: Vec<Process> = running::documents().into_iter().map(|(pid, counters)| look(pid, counters)).collect();
+    let mut all: Vec<Process> = running::answers().into_iter().map(|(pid, counters)| look(pid, counters)).collect();
     all.sort_by_key(|one| (one.name(), one.rank, one.pid));
     all
 }
 
-fn look(pid: u32, counters: Value) -> Process {
+fn look(pid: u32, counters: Option<Value>) -> Process {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let pairs = environment.split(|byte| *byte == 0).filter_map(|line| {
         let at = line.iter().position(|byte| *byte == b'=')?;
@@ -89,7 +93,7 @@ impl Process {
     }
 
     fn endpoints(&self) -> impl Iterator<Item = &Value> {
-        self.counters["endpoints"].as_array().into_iter().flatten()
+        self.counters.iter().filter_map(|counters| counters["endpoints"].as_array()).flatten()
     }
 
     fn sum(&self, names: &[&str]) -> u64 {
@@ -110,14 +114,15 @@ impl Process {
     /// A line of the list.
     fn row(&self) -> [String; 7] {
         let messages = self.sum(&["eager_sends", "rendezvous_sends", "writes", "reads", "atomics"]);
+        let answered = |text: String| if self.counters.is_some() { text } else { "-".to_owned() };
         let dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
         [
             self.pid.to_string(),
             dash(self.rank.map(|rank| rank.to_string()).unwrap_or_default()),
             dash(self.name()),
-            messages.to_string(),
-            format!("{:.1}", self.sum(&["payload_bytes"]) as f64 / 1e6),
-            dash(self.carriers()),
+            answered(messages.to_string()),
+            answered(format!("{:.1}", self.sum(&["payload_bytes"]) as f64 / 1e6)),
+            if self.counters.is_some() { dash(self.carriers()) } else { SILENT.to_owned() },
             self.program.clone(),
         ]
     }
@@ -174,7 +179,8 @@ pub fn of_job(job: &str) -> Result<Vec<Process>> {
 pub fn render(all: &[Process], zeros: bool) -> String {
     let one = |process: &Process| {
         let rank = process.rank.map_or_else(|| "process".to_owned(), |rank| format!("rank {rank}, process"));
-        format!("--- {rank} {}, {}\n{}", process.pid, process.program, stat::render(&process.counters, zeros))
+        let counters = process.counters.as_ref().map_or_else(|| format!("{SILENT}\n"), |all| stat::render(all, zeros));
+        format!("--- {rank} {}, {}\n{counters}", process.pid, process.program)
     };
     all.iter().map(one).collect()
 }
@@ -197,7 +203,7 @@ mod tests {
             ancestors: vec![40, 30, 1],
             launcher: Some(30),
             program: "solver".into(),
-            counters,
+            counters: Some(counters),
         }
     }
 
@@ -213,6 +219,17 @@ mod tests {
         assert_eq!(words[1], ["50", "1", "30", "6", "2.5", "shm", "udp", "solver"], "{text}");
         assert_eq!(words[2], ["7", "-", "30", "0", "0.0", "-", "solver"], "{text}");
         assert!(table(&[]).starts_with("no process"));
+    }
+
+    #[test]
+    fn who_does_not_answer_is_shown_all_the_same() {
+        let silent = Process { counters: None, ..process(51, Some(2), json!({})) };
+        let all = [process(50, Some(1), json!({"endpoints": []})), silent];
+        let text = table(&all);
+        let row = text.lines().nth(2).expect("a row");
+        assert!(row.starts_with(" 51     2  30") && row.contains(SILENT) && row.contains("  -"), "{text}");
+        assert_eq!(render(&all[1..], false), format!("--- rank 2, process 51, solver\n{SILENT}\n"));
+        assert!(document(&all)["processes"][1]["counters"].is_null());
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     }
     if is_for_this_run {
         if srun.is_none() {
-            eprintln!("weir: no home to keep a job key in: this run has one of its own");
+            eprintln!("weir: no place to keep a job key in: this run has one of its own");
         }
         command.env("WEIR_KEY", key.reveal());
     }
@@ -154,7 +154,7 @@ fn by_mpiexec(command: &mut Command, found: &Found, env: &Env, args: &RunArgs, h
     Ok(())
 }
 
-/// The job's key, and whether it was made for this run: where nobody named one and there is no home, as in many containers, or where the
+/// The job's key, and whether it was made for this run: where nobody named one and there is no home, or none that can be written to, as in many containers, or where the
 /// launcher hands the environment to all hosts anyway (`hands_over`), so that they need no home in common.
 fn key_of_run(env: &Env, hands_over: bool) -> Result<(weir_job::JobKey, bool)> {
     if hands_over && ["WEIR_KEY", "WEIR_KEY_FILE"].iter().all(|name| env.get(name).is_none()) {

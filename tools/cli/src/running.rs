@@ -9,25 +9,33 @@ use serde_json::Value;
 use crate::doctor::{Finding, Severity};
 use crate::stat;
 
-/// Processes that are asked, at most; and how long each may take. A rank that is stopped answers nobody: after a few of those no more are asked.
+/// Processes that are asked, at most; and how long each may take. A rank that is stopped answers nobody: after a few of those the others are given less.
 const PROCESSES_MAX: usize = 256;
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+const SHORT_LIMIT: Duration = Duration::from_millis(50);
 const SILENT_MAX: usize = 3;
 /// Addresses and processes named in one line, at most.
 const NAMED_MAX: usize = 4;
 
 /// The counters of the user's processes with an endpoint in this network namespace.
 pub fn documents() -> Vec<(u32, Value)> {
+    answers().into_iter().filter_map(|(pid, document)| Some((pid, document?))).collect()
+}
+
+/// The same, and without counters those that serve some and did not answer: whose they are is not known of these.
+pub fn answers() -> Vec<(u32, Option<Value>)> {
     let mut silent = 0;
     let mut all = Vec::new();
     for pid in stat::served().into_iter().take(PROCESSES_MAX) {
-        match stat::ask(pid, &stat::address(pid), ANSWER_LIMIT) {
-            Ok(document) => all.push((pid, document)),
-            // Gone meanwhile, another user's, or stopped.
-            Err(_) => silent += 1,
-        }
-        if silent >= SILENT_MAX {
-            break;
+        let limit = if silent < SILENT_MAX { ANSWER_LIMIT } else { SHORT_LIMIT };
+        match stat::ask(pid, &stat::address(pid), limit) {
+            Ok(document) => all.push((pid, Some(document))),
+            Err(error) if error.is::<stat::Silent>() => {
+                silent += 1;
+                all.push((pid, None));
+            }
+            // Gone meanwhile, or another user's.
+            Err(_) => {}
         }
     }
     all

@@ -78,8 +78,12 @@ pub fn ask(pid: u32, name: &str, limit: Duration) -> Result<Value> {
         Ok(text) => text.is_empty(),
         Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
     };
+    // Nor would it have answered anybody but its owner and root, had it not been stopped.
+    let is_silent = text.as_ref().is_err_and(is_late) && !Uid::effective().is_root();
     let owner = getsockopt(&stream, PeerCredentials).map(|who| Uid::from_raw(who.uid()));
-    if let Some(why) = owner.ok().filter(|_| hung_up).and_then(|owner| another_users(pid, owner, Uid::effective())) {
+    if let Some(why) =
+        owner.ok().filter(|_| hung_up || is_silent).and_then(|owner| another_users(pid, owner, Uid::effective()))
+    {
         bail!(why);
     }
     let text = text.map_err(|error| not_answered(&error, limit))?;
@@ -116,14 +120,25 @@ fn read_within(stream: &mut UnixStream, limit: Duration) -> std::io::Result<Vec<
     Ok(text)
 }
 
+/// A process serves counters and said nothing in time, as one that is stopped.
+#[derive(Debug)]
+pub struct Silent(Duration);
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the process did not answer within {} s; is it stopped?", self.0.as_secs())
+    }
+}
+
+impl std::error::Error for Silent {}
+
 /// Why there is no answer. That the time is over the system calls "temporarily unavailable".
 fn not_answered(error: &std::io::Error, limit: Duration) -> anyhow::Error {
-    match error.kind() {
-        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
-            anyhow::anyhow!("the process did not answer within {} s; is it stopped?", limit.as_secs())
-        }
-        _ => anyhow::anyhow!("the process did not answer: {error}"),
-    }
+    if is_late(error) { Silent(limit).into() } else { anyhow::anyhow!("the process did not answer: {error}") }
+}
+
+fn is_late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
 }
 
 fn enter_namespace_of(pid: u32) -> Result<()> {
@@ -149,6 +164,9 @@ pub fn of_file(path: &Path) -> Result<Value> {
     let name = clean(&path.display().to_string());
     let file = std::fs::File::open(path).with_context(|| format!("cannot open {name}"))?;
     file.take(MAX_BYTES).read_to_string(&mut text).with_context(|| format!("cannot read {name}"))?;
+    if text.trim().is_empty() {
+        bail!("{name} is empty: a process writes its counters when it closes its endpoint, if there is room");
+    }
     let value: Value = serde_json::from_str(&text).with_context(|| format!("{name} holds no JSON"))?;
     match missing(&value) {
         None => Ok(value),

@@ -82,6 +82,14 @@ fn listening() -> Result<(), Failed> {
         "{listen} $WEIR_LAUNCH_AGENT host1 $WEIR ping host2:47470 -c 20; code=$?; kill $!; exit $code"
     ))?;
     check(&output, 0, &["listening at ", "ok       round trip", "(20 of them)"])?;
+    // Of one host the listener knows at once how the other process ended.
+    let beside = emulated(&format!(
+        "{listen} $WEIR_LAUNCH_AGENT host2 $WEIR ping host2:47470 -c 20; code=$?; sleep 0.5; kill $!; exit $code"
+    ))?;
+    check(&beside, 0, &["is done"])?;
+    if text(&beside.stderr).contains("taken for dead") {
+        return Err(format!("who has got its answers is no dead peer:\n{}", text(&beside.stderr)).into());
+    }
     let other = format!(
         "{listen} $WEIR_LAUNCH_AGENT host1 env WEIR_KEY={OTHER_KEY} $WEIR ping host2:47470; code=$?; kill $!; exit $code"
     );

@@ -45,3 +45,42 @@ fn watching_a_process_until_it_ends_is_no_failure() {
         assert!(stdout.lines().count() == 1 && stdout.contains(r#""polls":7"#), "{stdout}");
     }
 }
+
+/// Ranks that are stopped are what one looks for where a job hangs: each has its line, and none keeps those after it from being asked.
+#[test]
+fn processes_that_do_not_answer_are_listed_with_the_others() {
+    let spawn = || Command::new("sleep").arg("600").spawn().unwrap();
+    let mut all: Vec<_> = (0..5).map(|_| spawn()).collect();
+    let listen = |pid: u32| {
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(format!("weir-stat-{pid}")).unwrap()).unwrap()
+    };
+    let mut pids: Vec<u32> = all.iter().map(std::process::Child::id).collect();
+    pids.sort_unstable();
+    let listeners: Vec<UnixListener> = pids.iter().map(|pid| listen(*pid)).collect();
+    let command = Command::new(env!("CARGO_BIN_EXE_weir")).arg("stat").stdout(Stdio::piped()).spawn().unwrap();
+    // The last of them lives.
+    let answer = format!(r#"{{"pid":{},"endpoints":[{{"engine":{{"eager_sends":7}}}}]}}"#, pids[4]);
+    let lives = listeners[4].try_clone().unwrap();
+    std::thread::spawn(move || lives.accept().unwrap().0.write_all(answer.as_bytes()));
+    let output = command.wait_with_output().unwrap();
+    all.iter_mut().for_each(|process| {
+        let _ = process.kill();
+        process.wait().unwrap();
+    });
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = |pid: &u32| {
+        let of = |line: &&str| line.split_whitespace().next() == Some(&pid.to_string());
+        text.lines().find(of).unwrap_or_else(|| panic!("no line of {pid}: {text}"))
+    };
+    assert!(pids[..4].iter().all(|pid| line(pid).contains("no answer; is it stopped?")), "{text}");
+    assert!(line(&pids[4]).contains(" 7 "), "{text}");
+}
+
+#[test]
+fn a_file_that_was_left_empty_is_called_so() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(["stat", "--file"]).arg(file.path()).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains(" is empty: ") && told.lines().count() == 1, "{told}");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -96,6 +96,9 @@ pub fn run(args: &PingArgs, version: &str) -> Result<u8, Error> {
         return Ok(0);
     }
     let name = args.host.as_deref().unwrap_or_default();
+    if let Some(port) = wrong_port(name) {
+        return Err(Error::Usage(format!("{port} is no port: they go from 1 to 65535")));
+    }
     let mut other = if names_port(name) {
         Host::listening(name, name, &key()?)?
     } else {
@@ -105,6 +108,13 @@ pub fn run(args: &PingArgs, version: &str) -> Result<u8, Error> {
     let findings = examine(&mut here, &mut other, &Asked { count: args.count })?;
     print(&findings, args.json);
     Ok(code(&findings))
+}
+
+/// What stands for a port and is none; no host's name ends like that.
+fn wrong_port(host: &str) -> Option<&str> {
+    let (name, port) = host.rsplit_once(':').filter(|_| !names_port(host))?;
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !name.is_empty() && !name.contains(':')).then_some(port)
 }
 
 /// 1 if there is an error.
@@ -180,6 +190,14 @@ mod tests {
         }
         for host in ["node2", "user@node2", "::1", "fe80::1:2", "node2:", ":47470", "node2:99999"] {
             assert!(!names_port(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_no_port_is_told_as_one_and_not_taken_for_a_name() {
+        assert_eq!(wrong_port("node2:99999"), Some("99999"));
+        for host in ["node2:47470", "node2", "fe80::1:99999", "user@node2", "node2:", ":99999", "node2:x1"] {
+            assert_eq!(wrong_port(host), None, "{host}");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weir_job::Env;
@@ -16,6 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an agent may take to start an end, a password typed included.
 const START: Duration = Duration::from_secs(60);
 
+/// How long the end within this process may take to close its endpoint: it may be in the middle of something.
+const GOODBYE: Duration = Duration::from_millis(500);
+
 /// A host.
 pub struct Host {
     /// As it was named.
@@ -24,6 +28,8 @@ pub struct Host {
     pub hello: Hello,
     channel: Channel,
     child: Option<Child>,
+    /// The end within this process, and its side of the channel.
+    within: Option<(JoinHandle<()>, UnixStream)>,
 }
 
 /// How ends are started on hosts.
@@ -43,12 +49,13 @@ impl Host {
     pub fn here(version: &str) -> Result<Host, Error> {
         let (one, other) = UnixStream::pair().map_err(failed)?;
         let (read, version) = (other.try_clone().map_err(failed)?, version.to_owned());
-        std::thread::spawn(move || {
+        let its_side = other.try_clone().map_err(failed)?;
+        let thread = std::thread::spawn(move || {
             let _ = end::serve(&mut Channel::new(read, other), &version);
         });
         let read = one.try_clone().map_err(failed)?;
-        Host { name: "this host".into(), hello: Hello::default(), channel: Channel::new(read, one), child: None }
-            .greet(None)
+        let (hello, channel, within) = (Hello::default(), Channel::new(read, one), Some((thread, its_side)));
+        Host { name: "this host".into(), hello, channel, child: None, within }.greet(None)
     }
 
     /// A host on which an agent starts the end. What the agent has to say goes to standard error.
@@ -69,6 +76,7 @@ impl Host {
             hello: Hello::default(),
             channel: Channel::new(from, to),
             child: Some(child),
+            within: None,
         };
         // The key itself only where a job's launcher would hand it on too.
         host.greet(Env::from_process().get("WEIR_KEY").map(|key| key.to_string_lossy().into_owned()))
@@ -81,7 +89,7 @@ impl Host {
     pub fn listening(name: &str, address: &str, key: &weir_job::JobKey) -> Result<Host, Error> {
         let stream: TcpStream = listen::reach(address)?;
         let channel = listen::as_driver(stream, key)?;
-        Host { name: name.to_owned(), hello: Hello::default(), channel, child: None }.greet(None)
+        Host { name: name.to_owned(), hello: Hello::default(), channel, child: None, within: None }.greet(None)
     }
 
     fn greet(mut self, key: Option<String>) -> Result<Host, Error> {
@@ -155,6 +163,14 @@ impl Drop for Host {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();
+        }
+        // Its endpoint says goodbye: of a process that just ends the other host has to think that it died.
+        if let Some((thread, its_side)) = self.within.take() {
+            let _ = its_side.shutdown(std::net::Shutdown::Both);
+            let begun = Instant::now();
+            while !thread.is_finished() && begun.elapsed() < GOODBYE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }

@@ -69,6 +69,11 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
             bail!("no interface is named {}", name.escape_debug());
         }
     }
+    // Else every rank would be refused, and nobody told who started it.
+    let lacking = rights::lacking().context("cannot tell what rights there are")?;
+    if !lacking.is_empty() {
+        bail!("this needs {}, which root has; start it with sudo, or by systemd", lacking.join(" and "));
+    }
     let policy = Policy {
         interfaces: args.interface.clone(),
         users: users(&args.allow)?,

@@ -26,6 +26,11 @@ pub const BMI: [(&str, &str); 3] = [
 ];
 /// For BMI methods from outside.
 pub const BMI_MODULES: [&str; 2] = ["include/bmi-method.h", "include/bmi-support.h"];
+/// What compilers and pkg-config need for programs and methods of BMI: in the project, and below the prefix.
+pub fn for_bmi_programs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    BMI[1..].iter().copied().chain(BMI_MODULES.map(|header| (header, header)))
+}
+
 /// BSPlib: where linkers look, ...
 pub const BSP: &str = "lib/libweir-bsp.so";
 /// ... and where compilers and pkg-config do.
