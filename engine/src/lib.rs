@@ -78,8 +78,7 @@ pub enum Queue {
     Send,
     /// Receives, and remote writes that landed here with immediate data.
     Recv,
-    /// Both, for a face that has one queue for everything and wants to look at the socket once. Sends first: whoever asks and is answered learns
-    /// that the question is sent before the answer comes, as from any provider that keeps one queue in order (Intel MPI's windows wait for ever otherwise).
+    /// Both, in the order in which they ended: for a face that has one queue for everything and wants to look at the socket once.
     Both,
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use weir_link::Time;
 
 impl Endpoint {
-    /// One pass of progress, and up to `out.len()` completions of `queue`, oldest first.
+    /// One pass of progress, and up to `max` completions of `queue`, oldest first.
     ///
     /// Waits for nothing but the endpoint's lock. When polling has found nothing for a while it gives the core away for a turn of others (`sched_yield`), and where others want the core it
     /// sleeps until something arrives, for [`EngineConfig::poll_sleep_us`] at the most: never, unless the face has set that.
@@ -33,15 +33,15 @@ impl Endpoint {
         let Ok(mut core) = shared.enter() else { return 0 };
         let read = core.progress_polled(now);
         shared.look_soon();
-        let mut n = 0;
-        if queue != Queue::Recv {
-            n = core.st.messages.take_sent(max, &mut each);
-        }
-        if queue != Queue::Send {
-            n += core.st.messages.take_received(now, max - n, &mut each);
-            if core.st.messages.wants_transmit() {
-                core.transmit(now);
-            }
+        let messages = &mut core.st.messages;
+        let n = match queue {
+            Queue::Send => messages.take_sent(max, &mut each),
+            Queue::Recv => messages.take_received(now, max, &mut each),
+            Queue::Both => messages.take_both(now, max, &mut each),
+        };
+        // (Who wrote with immediate data is told that its notices were taken.)
+        if queue != Queue::Send && messages.wants_transmit() {
+            core.transmit(now);
         }
         // Asked for none (a face that has something of its own to hand out first), what is there counts as found.
         let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());

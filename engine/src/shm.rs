@@ -515,6 +515,13 @@ impl SharedMemory {
     /// Reads up to `most` records of a peer. Returns how many.
     fn read(&mut self, st: &mut State, now: Time, ix: PeerIx, most: usize) -> usize {
         let mut n = 0;
+        // An answer comes after its question was read: that is to end first, or a program hears of them the wrong way round. (The look for more comes first, and what the peer did before it wrote that
+        // is seen after it.)
+        if self.table.get(ix.slot()).and_then(Option::as_ref).is_some_and(|p| p.ix == ix && p.awaited)
+            && self.shm.has_more(ix)
+        {
+            self.settle_with(st, now, ix);
+        }
         // (What was read is seen to by the look for more: who waits for room is woken. The first look is taken by who calls, or the reading itself.)
         while n < most && (n == 0 || self.shm.has_more(ix)) {
             let result = match self.take(st, now, ix) {
@@ -555,25 +562,30 @@ impl SharedMemory {
                 continue;
             };
             next += 1;
-            let Some(peer) = p.peer else { continue };
-            if !(all || (idle && p.awaited) || p.handed.len() >= SETTLE_AT) {
-                continue;
+            if all || (idle && p.awaited) || p.handed.len() >= SETTLE_AT {
+                self.settle_with(st, now, ix);
             }
-            let Ok(read) = self.shm.read_there(p.ix) else { continue };
-            if !p.handed.any_within(read) {
-                continue;
-            }
-            let handed = &mut p.handed;
-            st.messages.with_events(now, &[], |proto, events| {
-                let Some((s, common)) = proto.sessions_mut().get_mut(peer) else { return };
-                handed.read(read, s, common, events, |_| ());
-                // There may be room for more control messages now.
-                if s.has_control() {
-                    proto.sessions_mut().touch(peer);
-                }
-            });
-            p.awaited &= !p.handed.is_empty();
         }
+    }
+
+    /// What this peer has read has arrived.
+    fn settle_with(&mut self, st: &mut State, now: Time, ix: PeerIx) {
+        let p = self.table.get_mut(ix.slot()).and_then(Option::as_mut).filter(|p| p.ix == ix);
+        let Some((peer, p)) = p.and_then(|p| Some((p.peer?, p))) else { return };
+        let Ok(read) = self.shm.read_there(ix) else { return };
+        if !p.handed.any_within(read) {
+            return;
+        }
+        let handed = &mut p.handed;
+        st.messages.with_events(now, &[], |proto, events| {
+            let Some((s, common)) = proto.sessions_mut().get_mut(peer) else { return };
+            handed.read(read, s, common, events, |_| ());
+            // There may be room for more control messages now.
+            if s.has_control() {
+                proto.sessions_mut().touch(peer);
+            }
+        });
+        p.awaited &= !p.handed.is_empty();
     }
 
     /// Hands over what sessions have to send, as far as there is room.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{LIMIT, pair_of, pair_with, post, send, wait};
 use std::time::Instant;
-use weir_engine::{CarrierUse, EngineConfig, Queue, SendMode};
+use weir_engine::{CarrierUse, EngineConfig, OpKind, Queue, SendMode};
 
 /// The peer reads long payload from the sender's memory: until it has, the send must not be complete.
 #[test]
@@ -78,6 +78,40 @@ fn a_peer_that_is_never_sent_anything_may_send_on_in_packets() {
         assert_eq!(wait(&p.a, &p.b, Queue::Recv).result, Ok(()));
         assert_eq!(wait(&p.b, &p.a, Queue::Send).result, Ok(()));
         assert_eq!(u64::from_le_bytes(buf), n);
+    }
+}
+
+/// A send that ends when the peer has read it ends before the peer's answer arrives, for whoever reads one queue.
+#[test]
+fn a_question_that_waits_to_be_read_ends_before_its_answer() {
+    let config = || EngineConfig { carrier: CarrierUse::Shm, ..EngineConfig::default() };
+    let p = pair_of(config(), config());
+    for n in 0..200u64 {
+        let (mut question, mut answer) = ([1u8; 72], n.to_le_bytes());
+        let (mut at_b, mut at_a) = ([0u8; 72], [0u8; 8]);
+        post(&p.a, Some(p.to_b), 2 * n + 1, &mut at_a);
+        post(&p.b, Some(p.to_a), 2 * n, &mut at_b);
+        send(&p.a, p.to_b, 2 * n, &mut question, SendMode::Delivery).expect("send");
+        let begin = Instant::now();
+        let mut done = Vec::new();
+        // (At first the rings are made, which takes both.)
+        while done.is_empty() {
+            assert!(begin.elapsed() < LIMIT, "{n}");
+            p.b.poll(Queue::Recv, &mut done, 1);
+            if n == 0 {
+                p.a.progress();
+            }
+        }
+        send(&p.b, p.to_a, 2 * n + 1, &mut answer, SendMode::Transmit).expect("send");
+        done.clear();
+        while done.len() < 2 {
+            assert!(begin.elapsed() < LIMIT, "{n}: {done:?}");
+            p.b.poll(Queue::Send, &mut Vec::new(), 8);
+            p.a.poll(Queue::Both, &mut done, 8);
+        }
+        let got: Vec<_> = done.iter().map(|c| (c.kind, c.tag)).collect();
+        assert_eq!(got.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [OpKind::Send, OpKind::Recv], "{n}: {got:?}");
+        assert_eq!(at_a, answer);
     }
 }
 

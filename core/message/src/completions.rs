@@ -7,10 +7,12 @@ use alloc::collections::VecDeque;
 /// Both queues, oldest first, and what was counted of them.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
-    /// Sends, and remote writes and reads begun here.
-    sent: VecDeque<Completion>,
+    /// Sends, and remote writes and reads begun here; with each how many of the second kind had been queued before it.
+    sent: VecDeque<(u64, Completion)>,
     /// Receives, and notices of remote writes.
     received: VecDeque<Completion>,
+    /// Of the second kind: those taken so far.
+    taken: u64,
     /// Notices of remote writes among these.
     notices: usize,
     totals: Totals,
@@ -26,7 +28,7 @@ impl Completions {
         }
         match c.kind {
             OpKind::Send | OpKind::Write | OpKind::Read | OpKind::Atomic | OpKind::FetchAtomic => {
-                self.sent.push_back(c)
+                self.sent.push_back((self.taken + self.received.len() as u64, c));
             }
             OpKind::Recv | OpKind::MultiRecvReleased | OpKind::Peek => self.received.push_back(c),
             OpKind::RemoteWrite => {
@@ -46,25 +48,74 @@ impl Completions {
 
     /// The oldest of the first kind, at most `max`. Returns how many.
     #[inline]
-    pub(crate) fn take_sent(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
-        take(&mut self.sent, max, each)
+    pub(crate) fn take_sent(&mut self, max: usize, mut each: impl FnMut(&Completion)) -> usize {
+        let mut n = 0;
+        while n < max
+            && let Some((_, c)) = self.sent.front()
+        {
+            each(c);
+            self.sent.pop_front();
+            n += 1;
+        }
+        n
     }
 
     /// The same of the second. Who writes with immediate data waits for the notices among them to be taken: see [`Completions::has_notices`].
+    ///
+    /// Each is shown where it lies: mostly there is one or none, for which a range of the queue costs too much.
     #[inline]
-    pub(crate) fn take_received(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
-        take(&mut self.received, max, each)
+    pub(crate) fn take_received(&mut self, max: usize, mut each: impl FnMut(&Completion)) -> usize {
+        let mut n = 0;
+        while n < max
+            && let Some(c) = self.received.front()
+        {
+            each(c);
+            self.drop_received();
+            n += 1;
+        }
+        n
+    }
+
+    /// The same of both, in the order in which they were queued.
+    #[inline]
+    pub(crate) fn take_both(&mut self, max: usize, mut each: impl FnMut(&Completion)) -> usize {
+        let mut n = 0;
+        while n < max {
+            if let Some((before, c)) = self.sent.front()
+                && *before <= self.taken
+            {
+                each(c);
+                self.sent.pop_front();
+            } else if let Some(c) = self.received.front() {
+                each(c);
+                self.drop_received();
+            } else {
+                break;
+            }
+            n += 1;
+        }
+        n
+    }
+
+    fn drop_received(&mut self) {
+        self.received.pop_front();
+        self.taken += 1;
     }
 
     /// The oldest of the second.
     pub(crate) fn pop_received(&mut self) -> Option<Completion> {
-        self.received.pop_front()
+        let c = self.received.pop_front()?;
+        self.taken += 1;
+        Some(c)
     }
 
-    /// The oldest, of receives first.
+    /// The oldest of all.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Completion> {
-        self.received.pop_front().or_else(|| self.sent.pop_front())
+        if self.sent.front().is_some_and(|(before, _)| *before <= self.taken) {
+            return self.sent.pop_front().map(|(_, c)| c);
+        }
+        self.pop_received()
     }
 
     /// There are notices of remote writes that nobody has taken off the account.
@@ -101,16 +152,67 @@ impl Completions {
     }
 }
 
-/// Shows the oldest, at most `max`, where they lie, and drops them. Mostly there is one or none, for which a range of the queue costs too much.
-#[inline]
-fn take(from: &mut VecDeque<Completion>, max: usize, mut each: impl FnMut(&Completion)) -> usize {
-    let mut n = 0;
-    while n < max
-        && let Some(c) = from.front()
-    {
-        each(c);
-        from.pop_front();
-        n += 1;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::PeekOp;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+    use weir_match::Class;
+
+    fn completion(kind: OpKind, context: usize) -> Completion {
+        let op =
+            PeekOp { source: None, class: Class::Tagged, tag: 0, ignore: 0, claim: false, discard: false, context };
+        Completion { kind, ..Completion::nothing_found(&op) }
     }
-    n
+
+    proptest! {
+        /// Whatever is taken of one kind alone meanwhile, of both the oldest comes first.
+        #[test]
+        fn both_come_in_the_order_in_which_they_ended(steps in prop::collection::vec((0u8..7, 0usize..4), 1..200)) {
+            let mut all = Completions::default();
+            let mut waiting: Vec<(bool, usize)> = Vec::new();
+            for (at, (step, max)) in steps.into_iter().enumerate() {
+                let mut got = Vec::new();
+                let mut keep = |c: &Completion| got.push(c.context);
+                let is_wanted: fn(bool) -> bool = match step {
+                    0 | 1 => {
+                        all.push(completion(OpKind::Send, at));
+                        waiting.push((true, at));
+                        continue;
+                    }
+                    2 | 3 => {
+                        all.push(completion(OpKind::Recv, at));
+                        waiting.push((false, at));
+                        continue;
+                    }
+                    4 => {
+                        all.take_sent(max, &mut keep);
+                        |is_send| is_send
+                    }
+                    5 => {
+                        all.take_received(max, &mut keep);
+                        |is_send| !is_send
+                    }
+                    _ => {
+                        if max == 1 {
+                            got.extend(all.pop().map(|c| c.context));
+                        } else {
+                            all.take_both(max, &mut keep);
+                        }
+                        |_| true
+                    }
+                };
+                let mut want = Vec::new();
+                waiting.retain(|(is_send, context)| {
+                    let take = want.len() < max && is_wanted(*is_send);
+                    if take {
+                        want.push(*context);
+                    }
+                    !take
+                });
+                prop_assert_eq!(got, want);
+            }
+        }
+    }
 }

@@ -18,6 +18,22 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.done.take_received(max, each)
     }
 
+    /// Takes up to `max` completions of either kind, oldest first: whoever asks and is answered hears that the question is done before the answer, if it was. Returns how many.
+    #[inline]
+    pub fn take_both(&mut self, now: Time, max: usize, mut each: impl FnMut(&Completion)) -> usize {
+        if !self.done.has_notices() {
+            return self.done.take_both(max, each);
+        }
+        let mut n = 0;
+        while n < max
+            && let Some(c) = self.poll(now)
+        {
+            each(&c);
+            n += 1;
+        }
+        n
+    }
+
     #[cold]
     fn take_with_notices(&mut self, now: Time, max: usize, mut each: impl FnMut(&Completion)) -> usize {
         let mut n = 0;
@@ -31,7 +47,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         n
     }
 
-    /// Takes one completion, of receives first.
+    /// Takes one completion, the oldest.
     pub fn poll(&mut self, now: Time) -> Option<Completion> {
         let mut c = self.done.pop()?;
         self.taken(now, &mut c);

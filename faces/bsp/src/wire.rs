@@ -557,7 +557,14 @@ impl Wire {
             return self.endpoint.check().map_err(|e| WireError::Other(e.to_string()));
         }
         let mut found = std::mem::take(&mut self.found);
-        let result = found.drain(..).try_for_each(|c| self.completed(&c));
+        let mut result = Ok(());
+        // All of them: behind a send to a peer that is gone may stand the word of why it is gone, which says more.
+        for c in found.drain(..) {
+            match self.completed(&c) {
+                Err(WireError::Ended) => result = Err(WireError::Ended),
+                other => result = result.and(other),
+            }
+        }
         self.found = found;
         result
     }
