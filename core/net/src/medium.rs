@@ -22,9 +22,24 @@ struct Waiting<T> {
 #[derive(Clone, Debug)]
 struct Station<R, T> {
     pipe: Pipe<R>,
+    /// In front what a cut has lost and whose turn has not come, then what still counts.
     queue: VecDeque<Waiting<T>>,
-    /// The sizes of what is in it.
+    /// The cuts that what counts came after.
+    epoch: u32,
+    /// How many count, ...
+    queue_packets: u64,
+    /// ... and their sizes.
     queue_bytes: u64,
+}
+
+impl<R: Rng, T> Station<R, T> {
+    /// A cut empties the queue: what it has lost no longer counts.
+    fn heed_cuts(&mut self) {
+        if self.epoch != self.pipe.epoch() {
+            self.epoch = self.pipe.epoch();
+            (self.queue_packets, self.queue_bytes) = (0, 0);
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -72,7 +87,8 @@ impl<R, T> Default for Medium<R, T> {
 impl<R: Rng, T> Medium<R, T> {
     /// Adds a station and returns its number, from 0.
     pub fn add(&mut self, pipe: Pipe<R>) -> usize {
-        self.stations.push(Station { pipe, queue: VecDeque::new(), queue_bytes: 0 });
+        let epoch = pipe.epoch();
+        self.stations.push(Station { pipe, queue: VecDeque::new(), epoch, queue_packets: 0, queue_bytes: 0 });
         self.stations.len() - 1
     }
 
@@ -81,7 +97,8 @@ impl<R: Rng, T> Medium<R, T> {
         &self.stations[station].pipe
     }
 
-    /// The same, to be cut, healed and changed. A cut loses what waits as its turn comes, and takes no time of the medium for it.
+    /// The same, to be cut, healed and changed. A cut loses what waits: it has no place in the queue any more, and leaves it as its station's
+    /// turn comes, without taking time or the turn.
     pub fn pipe_mut(&mut self, station: usize) -> &mut Pipe<R> {
         &mut self.stations[station].pipe
     }
@@ -103,8 +120,9 @@ impl<R: Rng, T> Medium<R, T> {
     /// Its queue has no room, or it is cut off: then the packet comes back, with the reason.
     pub fn offer(&mut self, now_ns: TimeNs, station: usize, bytes: u32, item: T) -> Result<(), (Why, T)> {
         let must_wait = self.sending.is_some();
-        let own_size = self.sending.as_ref().filter(|s| s.station == station).map(|s| s.packet.size);
-        let Station { pipe, queue, queue_bytes } = &mut self.stations[station];
+        let own = self.sending.as_ref().filter(|s| s.station == station).map(|s| (s.packet.size, s.packet.epoch));
+        self.stations[station].heed_cuts();
+        let Station { pipe, queue, epoch, queue_packets, queue_bytes } = &mut self.stations[station];
         pipe.counters.offered_packets += 1;
         pipe.counters.offered_bytes += u64::from(bytes);
         if pipe.is_cut() {
@@ -113,9 +131,9 @@ impl<R: Rng, T> Medium<R, T> {
         }
         let size = u64::from(bytes) + u64::from(pipe.spec().queue_overhead_bytes);
         let limit = pipe.spec().queue;
-        let own_size = own_size.filter(|_| limit.counts_sending);
+        let own_size = own.filter(|own| limit.counts_sending && own.1 == *epoch).map(|own| own.0);
         let (packets, waiting_bytes) =
-            (queue.len() as u64 + u64::from(own_size.is_some()), *queue_bytes + own_size.unwrap_or(0));
+            (*queue_packets + u64::from(own_size.is_some()), *queue_bytes + own_size.unwrap_or(0));
         let marked = pipe.spec().mark.is_reached(packets, waiting_bytes);
         if must_wait || limit.counts_sending {
             let (packets, all_bytes) = (packets + 1, waiting_bytes.saturating_add(size));
@@ -128,9 +146,9 @@ impl<R: Rng, T> Medium<R, T> {
             pipe.counters.queue_peak_packets = pipe.counters.queue_peak_packets.max(packets);
             pipe.counters.queue_peak_bytes = pipe.counters.queue_peak_bytes.max(all_bytes);
         }
+        *queue_packets += 1;
         *queue_bytes += size;
-        let epoch = pipe.epoch();
-        queue.push_back(Waiting { item, bytes, size, epoch, marked });
+        queue.push_back(Waiting { item, bytes, size, epoch: *epoch, marked });
         if !must_wait {
             self.begin(now_ns);
         }
@@ -161,7 +179,7 @@ impl<R: Rng, T> Medium<R, T> {
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         let sending = self.sending.take().map(|s| s.packet.item);
         let waiting = self.stations.iter_mut().flat_map(|s| {
-            s.queue_bytes = 0;
+            (s.queue_packets, s.queue_bytes) = (0, 0);
             s.queue.drain(..).map(|w| w.item)
         });
         sending.into_iter().chain(waiting)
@@ -171,13 +189,18 @@ impl<R: Rng, T> Medium<R, T> {
     fn begin(&mut self, now_ns: TimeNs) {
         let count = self.stations.len();
         for station in (0..count).map(|i| (self.turn + i) % count) {
-            let Station { pipe, queue, queue_bytes } = &mut self.stations[station];
+            self.stations[station].heed_cuts();
+            let Station { pipe, queue, epoch, queue_packets, queue_bytes } = &mut self.stations[station];
             let Some(packet) = queue.pop_front() else { continue };
-            *queue_bytes -= packet.size;
-            let is_lost = packet.epoch != pipe.epoch() || pipe.is_cut();
+            // (What came after the last cut came after it was healed.)
+            let is_lost = packet.epoch != *epoch;
+            if !is_lost {
+                *queue_packets -= 1;
+                *queue_bytes -= packet.size;
+            }
             let takes_ns = if is_lost { 0 } else { pipe.spec().serialise_ns(u64::from(packet.bytes)) };
             self.sending = Some(Sending { station, left_ns: now_ns.saturating_add(takes_ns), packet });
-            self.turn = (station + 1) % count;
+            self.turn = if is_lost { station } else { (station + 1) % count };
             return;
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
-use weir_net::{Chance, Harm, Loss, Medium, Offer, Passed, Pipe, PipeSpec, QueueLimit, TimeNs, Why};
+use weir_net::{Chance, Harm, Loss, Mark, Medium, Offer, Passed, Pipe, PipeSpec, QueueLimit, TimeNs, Why};
 
 /// 10 Mbit/s, with what Ethernet adds to a frame: 1226 bytes take a millisecond.
 fn slow() -> PipeSpec {
@@ -131,6 +131,46 @@ fn who_is_cut_off_loses_what_waits_and_holds_nobody_up() {
     assert_eq!((all.len(), lost), (21, 10));
     // The one that was being sent, ten of the other, and the one after the cut.
     assert_eq!(all.iter().filter_map(delivered_at).max(), Some(12 * FULL_NS));
+}
+
+#[test]
+fn a_cut_leaves_an_empty_queue_and_no_turn_is_lost_for_what_was_in_it() {
+    let limit = QueueLimit { packets: Some(4), ..QueueLimit::default() };
+    let mark = Mark { packets: Some(2), ..Mark::default() };
+    let mut medium = medium(2, PipeSpec { queue: limit, mark, ..slow() });
+    // The first one is sent, and both queues are full.
+    for number in 0..5 {
+        medium.offer(0, 0, FULL, number).unwrap();
+    }
+    for number in 100..104 {
+        medium.offer(0, 1, FULL, number).unwrap();
+    }
+    medium.pipe_mut(0).set_cut(true);
+    medium.pipe_mut(0).set_cut(false);
+    let taken: Vec<bool> = (10..15).map(|number| medium.offer(0, 0, FULL, number).is_ok()).collect();
+    assert_eq!(taken, [true, true, true, true, false], "as many as an empty queue takes");
+    let of = *medium.pipe(0).counters();
+    assert_eq!((of.dropped_queue, of.queue_peak_packets, of.queue_peak_bytes), (1, 4, 4 * u64::from(FULL)));
+    let all = passed(&mut medium, TimeNs::MAX);
+    assert_eq!(all.iter().filter(|p| matches!(p.offer, Offer::Drop(Why::Cut, _))).count(), 5);
+    let left: Vec<u64> = all.iter().filter(|p| delivered_at(p).is_some()).map(|p| p.item).collect();
+    assert_eq!(left, [100, 10, 101, 11, 102, 12, 103, 13], "each has every second turn");
+    let is_marked = |p: &&Passed<u64, Harm>| matches!(p.offer, Offer::Deliver { marked: true, .. });
+    let marked: Vec<u64> = all.iter().filter(is_marked).map(|p| p.item).filter(|item| *item < 100).collect();
+    assert_eq!(marked, [12, 13], "those before which two waited");
+    // What is being sent does not count either once it is cut off.
+    let limit = QueueLimit { packets: Some(1), bytes: None, counts_sending: true };
+    medium.pipe_mut(0).set_spec(PipeSpec { queue: limit, ..slow() });
+    let now_ns = 100 * FULL_NS;
+    medium.offer(now_ns, 0, FULL, 20).unwrap();
+    assert!(medium.offer(now_ns, 0, FULL, 21).is_err());
+    medium.pipe_mut(0).set_cut(true);
+    medium.pipe_mut(0).set_cut(false);
+    assert!(medium.offer(now_ns, 0, FULL, 22).is_ok());
+    assert_eq!(
+        passed(&mut medium, TimeNs::MAX).iter().filter_map(delivered_at).collect::<Vec<_>>(),
+        [now_ns + 2 * FULL_NS]
+    );
 }
 
 proptest! {

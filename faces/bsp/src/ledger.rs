@@ -36,6 +36,8 @@ pub struct Entry {
     pub in_partners: u32,
     /// Messages of `bsp_send` to others.
     pub letters: u64,
+    /// Bytes to others that packets carried in slots (`WEIR_BSP_SLOT`), with what describes them.
+    pub slotted_bytes: u64,
     /// What went over the wire from the call to the end.
     pub carried: Carried,
 }
@@ -98,7 +100,7 @@ impl Ledger {
             let c = &e.carried;
             let _ = writeln!(
                 out,
-                "{{\"superstep\":{nth},\"pid\":{pid},\"place\":{},\"begun_ns\":{},\"called_ns\":{},\"met_ns\":{},\"ended_ns\":{},\"out_bytes\":{},\"in_bytes\":{},\"out_partners\":{},\"in_partners\":{},\"letters\":{},\"packets_sent\":{},\"packets_received\":{},\"acks_sent\":{},\"acks_received\":{},\"packets_lost\":{},\"repairs_sent\":{},\"stalls\":{},\"records_sent\":{},\"records_received\":{}}}",
+                "{{\"superstep\":{nth},\"pid\":{pid},\"place\":{},\"begun_ns\":{},\"called_ns\":{},\"met_ns\":{},\"ended_ns\":{},\"out_bytes\":{},\"in_bytes\":{},\"out_partners\":{},\"in_partners\":{},\"letters\":{},\"slotted_bytes\":{},\"packets_sent\":{},\"packets_received\":{},\"acks_sent\":{},\"acks_received\":{},\"packets_lost\":{},\"repairs_sent\":{},\"stalls\":{},\"records_sent\":{},\"records_received\":{}}}",
                 quoted(place),
                 e.begun_ns,
                 e.called_ns,
@@ -109,6 +111,7 @@ impl Ledger {
                 e.out_partners,
                 e.in_partners,
                 e.letters,
+                e.slotted_bytes,
                 c.packets_sent,
                 c.packets_received,
                 c.acks_sent,

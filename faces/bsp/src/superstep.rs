@@ -662,7 +662,9 @@ fn send_reply(
 
 fn begin_entry(process: &Process) -> (Entry, Carried) {
     let called_ns = process.begun.elapsed().as_nanos() as u64;
-    let entry = Entry { begun_ns: process.left_ns, called_ns, met_ns: called_ns, ..Entry::default() };
+    // (What there was before; the end takes it off.)
+    let slotted_bytes = process.wire.as_ref().map_or(0, |wire| wire.slotted_bytes());
+    let entry = Entry { begun_ns: process.left_ns, called_ns, met_ns: called_ns, slotted_bytes, ..Entry::default() };
     (entry, process.wire.as_ref().map(|wire| wire.carried()).unwrap_or_default())
 }
 
@@ -692,6 +694,7 @@ fn end_entry(
     (entry.out_partners, entry.in_partners) = (others(heads), others(theirs));
     entry.letters = heads.iter().enumerate().filter(|(to, _)| *to != pid).map(|(_, h)| h.letter_count).sum();
     (entry.out_bytes, entry.in_bytes) = moved;
+    entry.slotted_bytes = process.wire.as_ref().map_or(0, |wire| wire.slotted_bytes()) - entry.slotted_bytes;
     entry.carried = since(&before, &process.wire.as_ref().map(|wire| wire.carried()).unwrap_or_default());
     entry.ended_ns = process.begun.elapsed().as_nanos() as u64;
     process.left_ns = entry.ended_ns;

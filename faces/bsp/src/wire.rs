@@ -173,6 +173,8 @@ pub struct Wire {
     paced: Option<u64>,
     /// That, by the engine's numbers of peers: sends, and receives.
     flows: [Vec<(u32, u64)>; 2],
+    /// Bytes to others that it was told of so far as going in slots.
+    slotted_bytes: u64,
     news: Box<[u8; NEWS_BYTES]>,
     /// Why processes are gone whose [`Kind::Watch`] is awaited.
     lost: Vec<Option<DownReason>>,
@@ -198,6 +200,7 @@ impl Wire {
             sending: [0; 3],
             paced: None,
             flows: Default::default(),
+            slotted_bytes: 0,
             news: Box::new([0; NEWS_BYTES]),
             lost: vec![None; names.len()],
         };
@@ -472,10 +475,12 @@ impl Wire {
         inn.clear();
         inn.extend(receives.filter_map(by_packets));
         let sum = |flows: &[(u32, u64)]| flows.iter().map(|flow| flow.1).sum::<u64>();
-        if sum(out).max(sum(inn)) < pace.least {
+        let out_bytes = sum(out);
+        if out_bytes.max(sum(inn)) < pace.least {
             return Ok(());
         }
         self.paced = Some(superstep);
+        self.slotted_bytes += if pace.slots.is_some() { out_bytes } else { 0 };
         tuning::telling();
         self.tell_engine(pace.queue, pace.slots)
     }
@@ -529,6 +534,12 @@ impl Wire {
     #[must_use]
     pub fn carried(&self) -> Carried {
         self.endpoint.carried()
+    }
+
+    /// Bytes to others so far that packets were to carry in slots.
+    #[must_use]
+    pub fn slotted_bytes(&self) -> u64 {
+        self.slotted_bytes
     }
 
     /// How long the first message of a process was.

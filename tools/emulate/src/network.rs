@@ -5,7 +5,6 @@ use crate::control;
 use crate::error::{Context, Error, Result};
 use crate::launch::{self, Guard, RunDir};
 use crate::link;
-use crate::model::PipeSpec;
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
 use crate::nft;
@@ -71,9 +70,7 @@ impl Shared {
         let Some(door) = &self.door else {
             return Err(Error::Request("a plain network has no user-space switch, so links cannot be changed".into()));
         };
-        if let Action::Set(settings) = &action {
-            settings.apply(&mut PipeSpec::default()).map_err(Error::Request)?;
-        }
+        self.spec.check_change(network, &action).map_err(Error::Request)?;
         let port = build::port(&self.spec, network, host);
         door.send(PlaneCommand::Change(Change { port, direction, action }))?;
         // The answer to a question asked now comes after the change was made.

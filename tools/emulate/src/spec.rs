@@ -568,7 +568,8 @@ impl Spec {
         self.check_subnets()?;
         for event in &self.events {
             self.host_index(&event.host).map_err(|e| Error::Spec(format!("event: {e}")))?;
-            self.network_index(&event.network).map_err(|e| Error::Spec(format!("event: {e}")))?;
+            let network = self.network_index(&event.network).map_err(|e| Error::Spec(format!("event: {e}")))?;
+            self.check_change(network, &event.action).map_err(|e| Error::Spec(format!("event: {e}")))?;
         }
         for key in self.sysctl.keys() {
             let plain = key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
@@ -591,6 +592,21 @@ impl Spec {
             if of.bus && *medium.get_or_insert(own) != own {
                 return Err(Error::Spec(format!("network {}: all hosts of a bus have one rate and overhead", of.name)));
             }
+        }
+        Ok(())
+    }
+
+    /// Whether this may happen to a link of a running network.
+    pub(crate) fn check_change(&self, network: usize, action: &Action) -> std::result::Result<(), String> {
+        let Action::Set(settings) = action else { return Ok(()) };
+        settings.apply(&mut PipeSpec::default())?;
+        let of = &self.networks[network];
+        if of.bus && (settings.rate.is_some() || settings.overhead.is_some()) {
+            // Of one link it would be another rate than the others', or a second limit behind the medium.
+            return Err(format!(
+                "network {} is a bus: its rate and overhead are those of all its hosts and stay as the network began",
+                of.name
+            ));
         }
         Ok(())
     }

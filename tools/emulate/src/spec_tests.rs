@@ -245,6 +245,26 @@ fn a_bus_has_one_rate() {
 }
 
 #[test]
+fn what_a_link_cannot_be_set_to_is_told_before_the_network_starts() {
+    let with = |event: &str| {
+        let event = format!("[[event]]\nat = \"1s\"\naction = \"set\"\nhost = \"host2\"\n{event}");
+        let networks = "[[network]]\nbus = true\nlink = { rate = \"10m\" }\n[[network]]\n";
+        Spec::from_toml(&format!("hosts = 2\n{networks}{event}")).map(drop).map_err(|e| e.to_string())
+    };
+    for set in ["rate = \"20m\"", "overhead = 24", "loss = \"1%\", rate = \"20m\""] {
+        for direction in ["up", "down", "both"] {
+            let error = with(&format!("network = \"net1\"\ndirection = \"{direction}\"\nset = {{ {set} }}"));
+            let error = error.expect_err(set);
+            assert!(error.starts_with("spec: event: network net1 is a bus: its rate and overhead"), "{error}");
+        }
+        assert_eq!(with(&format!("network = \"net2\"\nset = {{ {set} }}")), Ok(()), "a star's links are each its own");
+    }
+    assert_eq!(with("network = \"net1\"\nset = { loss = \"1%\", queue = \"10p\" }"), Ok(()));
+    let error = with("network = \"net2\"\nset = { burst = 4 }").expect_err("no loss");
+    assert!(error.starts_with("spec: event: burst needs loss"), "{error}");
+}
+
+#[test]
 fn words_make_settings() {
     let mut pipe = PipeSpec::default();
     PipeSettings::from_words(["loss=2%", "delay=3ms", "queue=10p"]).unwrap().apply(&mut pipe).unwrap();

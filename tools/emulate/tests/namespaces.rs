@@ -23,12 +23,13 @@ type Test = fn() -> Outcome;
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 23] = [
+    let tests: [(&str, Test); 24] = [
         ("round trip takes twice the delay", rtt_is_twice_the_delay),
         ("a short delay is precise", short_delay_is_precise),
         ("udp gets the rate and loses nothing to backpressure", udp_gets_the_rate),
         ("tcp gets the rate", tcp_gets_the_rate),
         ("hosts of a bus share its rate in equal parts", bus_shares_its_rate),
+        ("the rate of a bus stays while it runs", bus_keeps_its_rate),
         ("random loss is binomial and counted", random_loss),
         ("burst loss has mean and length", burst_loss),
         ("incast meets one queue", incast),
@@ -203,6 +204,21 @@ fn bus_shares_its_rate() -> Outcome {
         bounded("kbit/s, however busy the machine", kbit_per_s, 0..20_100)?;
         Ok(if fairness > 0.9 { kbit_per_s } else { 0 })
     })
+}
+
+fn bus_keeps_its_rate() -> Outcome {
+    let network = net("hosts = 2\n[link]\nrate = \"20m\"\n[[network]]\nbus = true")?;
+    for direction in [Direction::Up, Direction::Down, Direction::Both] {
+        for word in ["rate=10m", "overhead=24"] {
+            let action = Action::Set(Box::new(PipeSettings::from_words([word])?));
+            let error = network.change("host1", "net1", direction, action).err().map(|error| error.to_string());
+            let told = "network net1 is a bus: its rate and overhead are those of all its hosts";
+            expect(&format!("{word}: {error:?}"), error.is_some_and(|error| error.starts_with(told)))?;
+        }
+    }
+    let action = Action::Set(Box::new(PipeSettings::from_words(["loss=1%", "queue=10p"])?));
+    network.change("host1", "net1", Direction::Both, action)?;
+    Ok(())
 }
 
 /// The rate of three hosts together, and the time of the host that was done first as a share of that of the last.

@@ -70,7 +70,7 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
         }
     }
     // Else every rank would be refused, and nobody told who started it.
-    let lacking = rights::lacking().context("cannot tell what rights there are")?;
+    let lacking = rights::lacking(args.mode).context("cannot tell what rights there are")?;
     if !lacking.is_empty() {
         bail!("this needs {}, which root has; start it with sudo, or by systemd", lacking.join(" and "));
     }

@@ -39,6 +39,7 @@ fn main() -> std::process::ExitCode {
         ("the_program_is_detached_when_idle_and_attached_when_asked", the_program_is_detached_when_idle),
         ("strangers_and_nonsense_harm_nobody", strangers_and_nonsense_harm_nobody),
         ("ranks_without_rights_get_rings_and_a_killed_helper_costs_nothing_but_speed", ranks_without_rights_get_rings),
+        ("a_helper_that_could_serve_nobody_does_not_start", a_helper_that_could_serve_nobody_does_not_start),
     ])
 }
 
@@ -52,19 +53,27 @@ struct Helper {
 impl Helper {
     /// Started on a host, and listening.
     fn start(host: &Host, more: &str) -> Helper {
+        let helper = Helper::start_by(host, &["env"], more, Stdio::inherit());
+        helper.wait_until_listening();
+        helper
+    }
+
+    /// Started on a host by another program; what it says goes there.
+    fn start_by(host: &Host, by: &[&'static str], more: &str, errors: Stdio) -> Helper {
         let folder = tempfile::tempdir().expect("a folder");
         // Others may go through it.
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("ours");
         let socket = folder.path().join("s");
         let line = format!("--interface {} --allow {NOBODY} --socket {} {more}", host.name, socket.display());
         let line = if more.contains("--mode") { line } else { format!("{line} --mode generic") };
+        let by = by.to_owned();
         let process = host.run(move || {
             let exe = std::env::current_exe().expect("this program");
-            Command::new(exe).env(HELPER, line).stdin(Stdio::null()).spawn().expect("the helper")
+            let mut command = Command::new(by[0]);
+            command.args(&by[1..]).arg(exe).env(HELPER, line).stdin(Stdio::null()).stderr(errors);
+            command.spawn().expect("the helper")
         });
-        let helper = Helper { process, socket, _folder: folder };
-        helper.wait_until_listening();
-        helper
+        Helper { process, socket, _folder: folder }
     }
 
     fn wait_until_listening(&self) {
@@ -95,6 +104,21 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+fn a_helper_that_could_serve_nobody_does_not_start() {
+    let [ha, _hb] = hosts();
+    let without_raw = ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"];
+    for mode in ["generic", "native"] {
+        let mut helper = Helper::start_by(&ha, &without_raw, &format!("--mode {mode}"), Stdio::piped());
+        wait_until("it ends", || helper.process.try_wait().expect("ours").is_some());
+        let said = std::io::read_to_string(helper.process.stderr.take().expect("a pipe")).expect("text");
+        assert!(said.contains("this needs CAP_NET_RAW, which root has") && said.lines().count() == 1, "{said}");
+    }
+    // Ring buffers need no such right.
+    let helper = Helper::start_by(&ha, &without_raw, "--mode ring", Stdio::inherit());
+    helper.wait_until_listening();
+    drop(open(&ha, NOBODY, &helper.socket).expect("a ring"));
 }
 
 /// Does something on a host as a user without rights.

@@ -1,9 +1,9 @@
-/* What is long arrives as what is short does: puts, gets and messages of some megabytes together. */
+/* What is long arrives as what is short does: puts, gets and messages of some megabytes together, or of as many bytes each as it is told. */
 #include "check.h"
-#define N (1 << 20)
 
-int main(void)
+int main(int argc, char **argv)
 {
+    int N = argc > 1 ? atoi(argv[1]) : 1 << 20;
     bsp_begin(bsp_nprocs());
     int p = bsp_nprocs(), me = bsp_pid(), right = (me + 1) % p, left = (me + p - 1) % p;
     char *x = (char *)malloc(N), *y = (char *)malloc(N), *z = (char *)malloc(N);

@@ -221,7 +221,10 @@ impl Fabric {
             let stage = Stage::Bus(to);
             return self.schedule(now_ns, Event { port, stage, handle, len, epoch: 0, corruption: None });
         }
-        self.offer(now_ns, port, Stage::Switch(to), len, handle, None, sink);
+        let up = self.up(port);
+        let (epoch, offer) = (up.epoch(), up.offer(now_ns, len, Corruption::draw));
+        let intact = Event { port, stage: Stage::Switch(to), handle, len, epoch, corruption: None };
+        self.follow(offer, intact, sink);
     }
 
     /// Lets everything happen that is due at or before `now_ns`, in order of time.
@@ -297,14 +300,14 @@ impl Fabric {
                     self.unreachable += 1;
                     sink.release(event.handle);
                 } else {
-                    self.offer(at_ns, out, Stage::Host, event.len, event.handle, event.corruption, sink);
+                    self.leave_switch(at_ns, out, event, sink);
                 }
             }
             Destination::Flood => {
                 for out in 0..self.ports.len() {
                     if out != event.port && self.ports[out].network == network {
                         sink.retain(event.handle);
-                        self.offer(at_ns, out, Stage::Host, event.len, event.handle, event.corruption, sink);
+                        self.leave_switch(at_ns, out, event, sink);
                     }
                 }
                 sink.release(event.handle);
@@ -312,30 +315,14 @@ impl Fabric {
         }
     }
 
-    /// Offers a packet to the pipe that `stage` names and schedules what comes out of it.
-    #[allow(clippy::too_many_arguments)] // one packet's whole description; a struct would be built only to be taken apart
-    fn offer<S: Sink>(
-        &mut self,
-        now_ns: TimeNs,
-        port: PortId,
-        stage: Stage,
-        len: u32,
-        handle: Handle,
-        before: Option<Corruption>,
-        sink: &mut S,
-    ) {
-        let (epoch, offer) = match stage {
-            Stage::Switch(_) | Stage::Bus(_) => {
-                let up = self.up(port);
-                (up.epoch(), up.offer(now_ns, len, Corruption::draw))
-            }
-            Stage::Host => {
-                let Port { network, output, .. } = self.ports[port];
-                let switch = &mut self.switches[network];
-                (switch.ports()[output].epoch(), switch.offer(output, now_ns, len, Corruption::draw))
-            }
-        };
-        self.follow(offer, Event { port, stage, handle, len, epoch, corruption: before }, sink);
+    /// Offers a packet to the pipe from the switch to the host at `out`, and schedules what comes out of it; `event` is the packet as it
+    /// came to the switch.
+    fn leave_switch<S: Sink>(&mut self, now_ns: TimeNs, out: PortId, event: Event, sink: &mut S) {
+        let Port { network, output, .. } = self.ports[out];
+        let switch = &mut self.switches[network];
+        let epoch = switch.ports()[output].epoch();
+        let offer = switch.offer(output, now_ns, event.len, Corruption::draw);
+        self.follow(offer, Event { port: out, stage: Stage::Host, epoch, ..event }, sink);
     }
 
     /// Schedules what comes out of a pipe; `event` is the packet as it went in.
