@@ -91,6 +91,11 @@ impl std::fmt::Display for KeySource {
     }
 }
 
+/// What helps where there is no place for the user's own key.
+fn advice(action: &str) -> &'static str {
+    if matches!(action, "make" | "look for") { "; set WEIR_KEY_FILE or WEIR_KEY" } else { "" }
+}
+
 /// A path for a message of one line: a name may hold line breaks, and what a terminal obeys.
 fn shown(path: &Path) -> String {
     path.display().to_string().escape_debug().to_string()
@@ -135,11 +140,11 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// The file could not be read or made.
-    #[error("{}: cannot {action} the job key: {cause}{}", shown(path), if *action == "make" { "; set WEIR_KEY_FILE or WEIR_KEY" } else { "" })]
+    #[error("{}: cannot {action} the job key: {cause}{}", shown(path), advice(action))]
     Io {
         /// The key file, or the folder meant to hold it.
         path: PathBuf,
-        /// `read` or `make`.
+        /// `read`, `look for` where not even that may be done, `make`, or `clear away the draft of`.
         action: &'static str,
         /// The system's answer.
         cause: std::io::Error,
@@ -159,10 +164,17 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// No key is named, and there is no place to keep one of the user's own, or none that can be written to.
+    /// No key is named, and there is no place to keep one of the user's own, or none that this user may look into or write to. What goes wrong in another way,
+    /// as on a full disk, is none of that: it is to be mended, and ranks that start later may find the key there.
     #[must_use]
     pub fn is_for_want_of_a_place(&self) -> bool {
-        matches!(self, KeyError::NoPlace | KeyError::NoHome { .. } | KeyError::Io { action: "make", .. })
+        match self {
+            KeyError::NoPlace | KeyError::NoHome { .. } => true,
+            KeyError::Io { action: "make" | "look for", cause, .. } => {
+                matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -192,6 +204,9 @@ pub fn load_key(env: &Env) -> Result<JobKey, KeyError> {
     match read_key_file(&path) {
         Ok(bytes) => Ok(JobKey { bytes, source: KeySource::UserFile(path) }),
         Err(KeyError::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => make_key_file(path),
+        Err(KeyError::Io { cause, .. }) if cause.kind() == ErrorKind::PermissionDenied && hidden(&path) => {
+            Err(KeyError::Io { path, action: "look for", cause })
+        }
         Err(other) => Err(other),
     }
 }
@@ -211,6 +226,11 @@ fn missing(directory: &Path) -> bool {
         Ok(meta) => !meta.is_dir(),
         Err(cause) => matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
+}
+
+/// True where this user may not even see whether there is such a file.
+fn hidden(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|cause| cause.kind() == ErrorKind::PermissionDenied)
 }
 
 /// Reads a key written as 64 hexadecimal digits; blanks around them are allowed.
@@ -318,7 +338,8 @@ fn make_key_file(path: PathBuf) -> Result<JobKey, KeyError> {
 
     match written {
         Ok(()) => {
-            cleaned.map_err(|e| io(&draft, e))?;
+            let left = |cause| KeyError::Io { path: draft, action: "clear away the draft of", cause };
+            cleaned.map_err(left)?;
             let bytes = read_key_file(&path)?;
             Ok(JobKey { bytes, source: KeySource::CreatedFile(path) })
         }
@@ -439,11 +460,54 @@ mod tests {
 
     #[test]
     fn a_key_that_cannot_be_made_is_for_want_of_a_place_and_one_that_is_there_is_not() {
-        // Nobody, whoever it is, makes a folder there.
-        let error = load_key(&Env::from_pairs([("HOME", "/proc")])).unwrap_err();
+        // Nobody, whoever it is, may make a folder there.
+        let error = load_key(&Env::from_pairs([("HOME", "/sys")])).unwrap_err();
         assert!(error.is_for_want_of_a_place() && error.to_string().contains("cannot make the job key"), "{error}");
         let error = load_key(&Env::from_pairs([("WEIR_KEY_FILE", "/proc/none")])).unwrap_err();
         assert!(!error.is_for_want_of_a_place(), "{error}");
+    }
+
+    #[test]
+    fn a_place_that_fails_in_another_way_is_no_want_of_one() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(".config"), "").unwrap();
+        let error = load_key(&Env::from_pairs([("HOME", dir.path())])).unwrap_err();
+        assert!(matches!(error, KeyError::Io { .. }) && !error.is_for_want_of_a_place(), "{error}");
+        let of = |action, kind: ErrorKind| KeyError::Io { path: "/h/.config/weir".into(), action, cause: kind.into() };
+        for action in ["make", "look for"] {
+            assert!(of(action, ErrorKind::PermissionDenied).is_for_want_of_a_place());
+            assert!(of(action, ErrorKind::ReadOnlyFilesystem).is_for_want_of_a_place());
+            assert!(!of(action, ErrorKind::StorageFull).is_for_want_of_a_place());
+            assert!(!of(action, ErrorKind::QuotaExceeded).is_for_want_of_a_place());
+        }
+        for action in ["read", "clear away the draft of"] {
+            assert!(!of(action, ErrorKind::PermissionDenied).is_for_want_of_a_place());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_may_not_be_looked_into_is_want_of_a_place() {
+        use std::io::Write;
+        if rustix::process::geteuid().is_root() {
+            let line = "IGNORED, not passed: a_folder_that_may_not_be_looked_into_is_want_of_a_place. Root may look into all\n";
+            // Not by a macro: of tests that pass that is not shown.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join(".config");
+        std::fs::create_dir(&config).unwrap();
+        let mode = |mode| std::fs::set_permissions(&config, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0);
+        let error = load_key(&Env::from_pairs([("HOME", dir.path())])).unwrap_err();
+        mode(0o700);
+        assert!(error.is_for_want_of_a_place() && error.to_string().contains("cannot look for the job key"), "{error}");
+        // A key that is there and may not be read is another matter.
+        let path = config.join("weir/key");
+        std::fs::create_dir(config.join("weir")).unwrap();
+        write_with_mode(&path, HEX, 0);
+        let error = load_key(&Env::from_pairs([("HOME", dir.path())])).unwrap_err();
+        assert!(!error.is_for_want_of_a_place() && error.to_string().contains("cannot read the job key"), "{error}");
     }
 
     #[test]

@@ -19,9 +19,9 @@ pub const SOON: Duration = Duration::from_millis(1500);
 /// Who still runs after this time has no words, or cannot say them: ranks that wait for another one, mostly.
 pub const PATIENCE: Duration = Duration::from_secs(6);
 
-/// Who waits for a launcher tells it after this time: a terminal, and most who stop a job, have told all of its processes by themselves, and who was
-/// told has ended by then, or said its last words. Told twice at once, launchers kill.
-const HAND_ON: Duration = Duration::from_millis(2500);
+/// Who waits for a launcher tells it after this time: a terminal, and most who stop a job, have told all of its processes by themselves, and a rank that was
+/// told has ended by [`PATIENCE`]. A launcher that is told twice kills, also ranks that are busy with their last words.
+const HAND_ON: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
 
 /// Says what there is to say, and returns whether that was all: then the process ends.
 type LastWords = Box<dyn FnOnce() -> bool + Send>;
@@ -31,7 +31,7 @@ type LastWords = Box<dyn FnOnce() -> bool + Send>;
 pub enum Then {
     /// A rank: who hangs in a call to MPI looks at no flag, so that the process ends by itself after a while.
     EndAfterAWhile,
-    /// Who waits for a launcher: the signal is handed on to it, and this process ends when that has, or by a second signal.
+    /// Who waits for a launcher: the signal is handed on to it, and this process ends when that has; a second one is handed on at once, and ends this process.
     Wait,
     /// Who has processes of its own to end: it looks whether the wish is urgent.
     Look,
@@ -69,11 +69,20 @@ impl Asked {
 
     /// Sends the child that is waited for what this process was sent.
     fn hand_on(&self, signal: i32) {
-        std::thread::sleep(HAND_ON);
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(child) = *child {
             process::send(child, signal);
         }
+    }
+
+    /// What a signal that is urgent brings about; returns whether this process is to end by it.
+    fn be_urgent(&self, then: Then, signal: i32) -> bool {
+        self.urgent.store(true, Ordering::Relaxed);
+        if then == Then::Wait {
+            // It may know of nothing yet, and would run to its end.
+            self.hand_on(signal);
+        }
+        then != Then::Look
     }
 
     /// Says the last words, if there are any; returns whether they were all.
@@ -122,22 +131,25 @@ pub fn listen(then: Then, code: u8) -> Result<Asked> {
                         Then::EndAfterAWhile => {
                             std::thread::Builder::new().spawn(move || end_after_a_while(&told, code)).map(|_| ())
                         }
-                        Then::Wait => std::thread::Builder::new().spawn(move || told.hand_on(signal)).map(|_| ()),
+                        Then::Wait => {
+                            std::thread::Builder::new().spawn(move || hand_on_later(&told, signal)).map(|_| ())
+                        }
                         Then::Look => Ok(()),
                     };
                 }
                 Wish::Same => {}
-                Wish::Urgent => {
-                    told.urgent.store(true, Ordering::Relaxed);
-                    if then != Then::Look {
-                        process::end(code);
-                    }
-                }
+                Wish::Urgent if told.be_urgent(then, signal) => process::end(code),
+                Wish::Urgent => {}
             }
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(listen).map_err(failed)?;
     Ok(asked)
+}
+
+fn hand_on_later(asked: &Asked, signal: i32) {
+    std::thread::sleep(HAND_ON);
+    asked.hand_on(signal);
 }
 
 fn end_after_a_while(asked: &Asked, code: u8) {
@@ -169,16 +181,40 @@ mod tests {
         assert!(!asked.say_last());
     }
 
-    #[test]
-    fn who_is_waited_for_is_told_too() {
+    /// A child is waited for, and `tell` called when that is known.
+    fn ends_a_child(tell: impl FnOnce(&Asked) + Send + 'static) {
         use std::os::unix::process::ExitStatusExt;
         let asked = Asked::default();
-        let mut child = std::process::Command::new("sleep").arg("20").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let told = asked.clone();
-        let teller = std::thread::spawn(move || told.hand_on(SIGTERM));
+        let teller = std::thread::spawn(move || {
+            while told.child.lock().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+            tell(&told);
+        });
         assert_eq!(asked.wait_for(&mut child).unwrap().signal(), Some(SIGTERM));
         teller.join().unwrap();
         assert_eq!(*asked.child.lock().unwrap(), None, "its number may be another's from now on");
+    }
+
+    #[test]
+    fn who_is_waited_for_is_told_too() {
+        ends_a_child(|asked| asked.hand_on(SIGTERM));
+    }
+
+    #[test]
+    fn a_signal_that_is_urgent_ends_who_is_waited_for_as_well() {
+        ends_a_child(|asked| assert!(asked.be_urgent(Then::Wait, SIGTERM)));
+        let alone = Asked::default();
+        assert!(alone.be_urgent(Then::EndAfterAWhile, SIGTERM) && !alone.be_urgent(Then::Look, SIGTERM));
+        assert!(alone.urgent.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_launcher_is_told_when_ranks_that_were_told_have_ended() {
+        let (told, ended) = (HAND_ON, PATIENCE);
+        assert!(told > ended);
     }
 
     #[test]

@@ -39,12 +39,9 @@ pub struct Process {
     /// The outermost launcher among them.
     launcher: Option<u32>,
     program: String,
-    /// None: it serves some, and did not answer.
-    counters: Option<Value>,
+    /// Or why it did not answer, though it serves some.
+    counters: Result<Value, stat::Silent>,
 }
-
-/// What stands in the place of counters of a process that did not answer.
-const SILENT: &str = "no answer; is it stopped?";
 
 /// The user's processes with an endpoint in this network namespace, by job and rank.
 pub fn processes() -> Vec<Process> {
@@ -53,7 +50,7 @@ pub fn processes() -> Vec<Process> {
     all
 }
 
-fn look(pid: u32, counters: Option<Value>) -> Process {
+fn look(pid: u32, counters: Result<Value, stat::Silent>) -> Process {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let pairs = environment.split(|byte| *byte == 0).filter_map(|line| {
         let at = line.iter().position(|byte| *byte == b'=')?;
@@ -114,7 +111,7 @@ impl Process {
     /// A line of the list.
     fn row(&self) -> [String; 7] {
         let messages = self.sum(&["eager_sends", "rendezvous_sends", "writes", "reads", "atomics"]);
-        let answered = |text: String| if self.counters.is_some() { text } else { "-".to_owned() };
+        let answered = |text: String| if self.counters.is_ok() { text } else { "-".to_owned() };
         let dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
         [
             self.pid.to_string(),
@@ -122,14 +119,14 @@ impl Process {
             dash(self.name()),
             answered(messages.to_string()),
             answered(format!("{:.1}", self.sum(&["payload_bytes"]) as f64 / 1e6)),
-            if self.counters.is_some() { dash(self.carriers()) } else { SILENT.to_owned() },
+            self.counters.as_ref().map_or_else(|why| why.in_short(), |_| dash(self.carriers())),
             self.program.clone(),
         ]
     }
 
     fn json(&self) -> Value {
         let job = self.name();
-        json!({"pid": self.pid, "rank": self.rank, "job": (!job.is_empty()).then_some(job), "program": self.program, "counters": self.counters})
+        json!({"pid": self.pid, "rank": self.rank, "job": (!job.is_empty()).then_some(job), "program": self.program, "counters": self.counters.as_ref().ok()})
     }
 }
 
@@ -179,7 +176,10 @@ pub fn of_job(job: &str) -> Result<Vec<Process>> {
 pub fn render(all: &[Process], zeros: bool) -> String {
     let one = |process: &Process| {
         let rank = process.rank.map_or_else(|| "process".to_owned(), |rank| format!("rank {rank}, process"));
-        let counters = process.counters.as_ref().map_or_else(|| format!("{SILENT}\n"), |all| stat::render(all, zeros));
+        let counters = process
+            .counters
+            .as_ref()
+            .map_or_else(|why| format!("{}\n", why.in_short()), |all| stat::render(all, zeros));
         format!("--- {rank} {}, {}\n{counters}", process.pid, process.program)
     };
     all.iter().map(one).collect()
@@ -203,7 +203,7 @@ mod tests {
             ancestors: vec![40, 30, 1],
             launcher: Some(30),
             program: "solver".into(),
-            counters: Some(counters),
+            counters: Ok(counters),
         }
     }
 
@@ -223,12 +223,12 @@ mod tests {
 
     #[test]
     fn who_does_not_answer_is_shown_all_the_same() {
-        let silent = Process { counters: None, ..process(51, Some(2), json!({})) };
+        let silent = Process { counters: Err(stat::Silent::Stopped), ..process(51, Some(2), json!({})) };
         let all = [process(50, Some(1), json!({"endpoints": []})), silent];
         let text = table(&all);
         let row = text.lines().nth(2).expect("a row");
-        assert!(row.starts_with(" 51     2  30") && row.contains(SILENT) && row.contains("  -"), "{text}");
-        assert_eq!(render(&all[1..], false), format!("--- rank 2, process 51, solver\n{SILENT}\n"));
+        assert!(row.starts_with(" 51     2  30") && row.contains("  stopped  ") && row.contains("  -"), "{text}");
+        assert_eq!(render(&all[1..], false), format!("--- rank 2, process 51, solver\nstopped\n"));
         assert!(document(&all)["processes"][1]["counters"].is_null());
     }
 

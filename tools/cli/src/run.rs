@@ -38,7 +38,7 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     let (found, srun) = launcher_of(env, &args, &program)?;
     let launcher = found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?;
     let provider = provider::find(env)?;
-    let (key, is_for_this_run) = key_of_run(env, srun.is_some())?;
+    let (key, found_in) = key_of_run(env, srun.is_some())?;
     // Every rank would say so; but a launcher whose ranks end at once may lose their words.
     settings::understood(env).map_err(anyhow::Error::msg)?;
     let folder = provider.parent().unwrap_or(Path::new("/"));
@@ -57,9 +57,9 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| may_share(&args)) {
         eprintln!("weir: {hint}");
     }
-    if is_for_this_run {
-        if srun.is_none() {
-            eprintln!("weir: no place to keep a job key in: this run has one of its own");
+    if let OwnKey::OfRun(why) = found_in {
+        if let Some(why) = why {
+            eprintln!("weir: this run has a job key of its own: {why}");
         }
         command.env("WEIR_KEY", key.reveal());
     }
@@ -154,15 +154,24 @@ fn by_mpiexec(command: &mut Command, found: &Found, env: &Env, args: &RunArgs, h
     Ok(())
 }
 
-/// The job's key, and whether it was made for this run: where nobody named one and there is no home, or none that can be written to, as in many containers, or where the
+/// Whether a run has a key that was made for it alone.
+enum OwnKey {
+    No,
+    /// Yes, and why, where that is not what its launcher always does.
+    OfRun(Option<weir_job::KeyError>),
+}
+
+/// The job's key, and whether it was made for this run: where nobody named one and there is no home, or none that may be written to, as in many containers, or where the
 /// launcher hands the environment to all hosts anyway (`hands_over`), so that they need no home in common.
-fn key_of_run(env: &Env, hands_over: bool) -> Result<(weir_job::JobKey, bool)> {
+fn key_of_run(env: &Env, hands_over: bool) -> Result<(weir_job::JobKey, OwnKey)> {
     if hands_over && ["WEIR_KEY", "WEIR_KEY_FILE"].iter().all(|name| env.get(name).is_none()) {
-        return Ok((weir_job::JobKey::for_one_run()?, true));
+        return Ok((weir_job::JobKey::for_one_run()?, OwnKey::OfRun(None)));
     }
     match environment::key(env) {
-        Ok(key) => Ok((key, false)),
-        Err(error) if error.is_for_want_of_a_place() => Ok((weir_job::JobKey::for_one_run()?, true)),
+        Ok(key) => Ok((key, OwnKey::No)),
+        Err(error) if error.is_for_want_of_a_place() => {
+            Ok((weir_job::JobKey::for_one_run()?, OwnKey::OfRun(Some(error))))
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -425,11 +434,13 @@ mod tests {
     #[test]
     fn a_run_without_a_home_has_a_key_of_its_own_and_a_bad_key_stays_an_error() {
         let nowhere = || key_of_run(&Env::from_pairs([("HOME", "/nonexistent")]), false).expect("made");
-        let ((one, is_new), (other, _)) = (nowhere(), nowhere());
-        assert!(is_new && one.bytes != other.bytes);
+        let ((one, own), (other, _)) = (nowhere(), nowhere());
+        let OwnKey::OfRun(Some(why)) = own else { panic!("the reason is not told") };
+        assert!(why.to_string().starts_with("HOME=/nonexistent: ") && one.bytes != other.bytes, "{why}");
+        assert!(matches!(key_of_run(&Env::default(), true).expect("made").1, OwnKey::OfRun(None)));
         let named = Env::from_pairs([("WEIR_KEY", one.reveal())]);
-        let (again, is_new) = key_of_run(&named, true).expect("read");
-        assert!(!is_new && again.bytes == one.bytes);
+        let (again, own) = key_of_run(&named, true).expect("read");
+        assert!(matches!(own, OwnKey::No) && again.bytes == one.bytes);
         assert!(key_of_run(&Env::from_pairs([("WEIR_KEY", "short")]), true).is_err());
         assert!(
             key_of_run(&Env::from_pairs([("WEIR_KEY_FILE", "/no/such/file"), ("HOME", "/nonexistent")]), false)

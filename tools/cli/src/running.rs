@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::doctor::{Finding, Severity};
 use crate::stat;
 
-/// Processes that are asked, at most; and how long each may take. A rank that is stopped answers nobody: after a few of those the others are given less.
+/// Processes that are asked, at most; and how long each may take. Who is stopped answers nobody and is not waited for; after a few that run and do not answer the others are given less.
 const PROCESSES_MAX: usize = 256;
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 const SHORT_LIMIT: Duration = Duration::from_millis(50);
@@ -19,23 +19,25 @@ const NAMED_MAX: usize = 4;
 
 /// The counters of the user's processes with an endpoint in this network namespace.
 pub fn documents() -> Vec<(u32, Value)> {
-    answers().into_iter().filter_map(|(pid, document)| Some((pid, document?))).collect()
+    answers().into_iter().filter_map(|(pid, document)| Some((pid, document.ok()?))).collect()
 }
 
 /// The same, and without counters those that serve some and did not answer: whose they are is not known of these.
-pub fn answers() -> Vec<(u32, Option<Value>)> {
+pub fn answers() -> Vec<(u32, Result<Value, stat::Silent>)> {
     let mut silent = 0;
     let mut all = Vec::new();
     for pid in stat::served().into_iter().take(PROCESSES_MAX) {
-        let limit = if silent < SILENT_MAX { ANSWER_LIMIT } else { SHORT_LIMIT };
-        match stat::ask(pid, &stat::address(pid), limit) {
-            Ok(document) => all.push((pid, Some(document))),
-            Err(error) if error.is::<stat::Silent>() => {
-                silent += 1;
-                all.push((pid, None));
+        // All the same they are asked: whose they are their sockets tell.
+        let wait = silent < SILENT_MAX && !stat::is_stopped(pid);
+        match stat::ask(pid, &stat::address(pid), if wait { ANSWER_LIMIT } else { SHORT_LIMIT }) {
+            Ok(document) => all.push((pid, Ok(document))),
+            // Else gone meanwhile, or another user's.
+            Err(error) => {
+                if let Ok(why) = error.downcast::<stat::Silent>() {
+                    silent += usize::from(why != stat::Silent::Stopped);
+                    all.push((pid, Err(why)));
+                }
             }
-            // Gone meanwhile, or another user's.
-            Err(_) => {}
         }
     }
     all

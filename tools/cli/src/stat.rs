@@ -40,14 +40,23 @@ pub fn of_process(pid: u32) -> Result<Value> {
 /// That a process which served counters is done with it, in one line; none if it should still do so. It may have ended without
 /// anybody having waited for it, or be past its last call of MPI.
 pub fn ended(pid: u32) -> Option<String> {
-    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-    // The program's name stands in brackets before the state, and may hold brackets too.
-    let state = state.as_deref().and_then(|text| text.rsplit_once(") ")?.1.chars().next());
-    match state {
+    match state(pid) {
         None | Some('Z' | 'X') => Some(format!("process {pid} has ended")),
         _ if !served().contains(&pid) => Some(format!("process {pid} runs, but has closed its last Weir endpoint")),
         _ => None,
     }
+}
+
+/// Whether a process was stopped by a signal or is held by a debugger: it answers nobody.
+pub fn is_stopped(pid: u32) -> bool {
+    matches!(state(pid), Some('T' | 't'))
+}
+
+/// The letter of a process's state, as in proc(5); none if there is no such process.
+fn state(pid: u32) -> Option<char> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The program's name stands in brackets before the state, and may hold brackets too.
+    text.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The abstract address where a process serves its counters.
@@ -86,7 +95,7 @@ pub fn ask(pid: u32, name: &str, limit: Duration) -> Result<Value> {
     {
         bail!(why);
     }
-    let text = text.map_err(|error| not_answered(&error, limit))?;
+    let text = text.map_err(|error| not_answered(pid, &error, limit))?;
     serde_json::from_slice(&text).context("the process did not answer with JSON")
 }
 
@@ -120,21 +129,53 @@ fn read_within(stream: &mut UnixStream, limit: Duration) -> std::io::Result<Vec<
     Ok(text)
 }
 
-/// A process serves counters and said nothing in time, as one that is stopped.
-#[derive(Debug)]
-pub struct Silent(Duration);
+/// A process serves counters and said nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// It is stopped.
+    Stopped,
+    /// It is not, and this time was too short for it.
+    Late(Duration),
+}
+
+impl Silent {
+    /// In the place of counters.
+    pub fn in_short(self) -> String {
+        match self {
+            Self::Stopped => "stopped".into(),
+            Self::Late(limit) => format!("no answer within {}", time(limit)),
+        }
+    }
+}
 
 impl std::fmt::Display for Silent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the process did not answer within {} s; is it stopped?", self.0.as_secs())
+        match self {
+            Self::Stopped => write!(f, "the process is stopped: it answers when it goes on"),
+            Self::Late(limit) => {
+                let limit = time(*limit);
+                write!(
+                    f,
+                    "the process did not answer within {limit}, and is not stopped; if its host is busy, ask again"
+                )
+            }
+        }
     }
+}
+
+/// A limit for people.
+fn time(limit: Duration) -> String {
+    if limit.subsec_millis() == 0 { format!("{} s", limit.as_secs()) } else { format!("{} ms", limit.as_millis()) }
 }
 
 impl std::error::Error for Silent {}
 
 /// Why there is no answer. That the time is over the system calls "temporarily unavailable".
-fn not_answered(error: &std::io::Error, limit: Duration) -> anyhow::Error {
-    if is_late(error) { Silent(limit).into() } else { anyhow::anyhow!("the process did not answer: {error}") }
+fn not_answered(pid: u32, error: &std::io::Error, limit: Duration) -> anyhow::Error {
+    if !is_late(error) {
+        return anyhow::anyhow!("the process did not answer: {error}");
+    }
+    if is_stopped(pid) { Silent::Stopped.into() } else { Silent::Late(limit).into() }
 }
 
 fn is_late(error: &std::io::Error) -> bool {
@@ -288,13 +329,18 @@ pub mod tests {
     }
 
     #[test]
-    fn a_process_that_is_silent_is_asked_about_in_one_plain_line() {
+    fn a_process_that_is_silent_is_told_in_one_plain_line_that_calls_none_stopped_that_is_not() {
         let name = format!("weir-stat-test-silent-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let listener = UnixListener::bind_addr(&address).unwrap();
-        let error = format!("{:#}", ask(1, &name, Duration::from_millis(1)).unwrap_err());
-        assert_eq!(error, "the process did not answer within 0 s; is it stopped?");
+        let own = std::process::id();
+        let error = format!("{:#}", ask(own, &name, Duration::from_millis(1)).unwrap_err());
+        let expected = "the process did not answer within 1 ms, and is not stopped; if its host is busy, ask again";
+        assert_eq!(error, expected);
         drop(listener);
+        assert_eq!(Silent::Late(Duration::from_millis(50)).in_short(), "no answer within 50 ms");
+        assert_eq!(Silent::Late(ANSWER_LIMIT).in_short(), "no answer within 5 s");
+        assert!(Silent::Stopped.to_string().starts_with("the process is stopped"));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! What `weir bench` says before it measures: once for a job, and with the command to type next.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use weir_distribution::{Cell, ClockInfo, Configuration, Launch, Run, SummaryRecord};
 
@@ -101,6 +105,69 @@ fn a_launcher_that_starts_nothing_is_told_at_once() {
     let expected = "weir bench: 0 of 2 launches are complete, 2 missing: launch 1 measured nothing: ";
     assert!(text.lines().nth(1).is_some_and(|line| line.starts_with(expected)), "{text}");
     assert_eq!(text.lines().count(), 2, "{text}");
+}
+
+/// Whether a process runs; one that has ended and that nobody waits for does not.
+fn runs(pid: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// A launcher that runs for long, whoever is told to stop.
+struct UnderWay {
+    weir: Child,
+    launcher: i32,
+}
+
+impl UnderWay {
+    fn begin(folder: &std::path::Path) -> Self {
+        let file = folder.join("pid");
+        let script = r#"echo $$ > "$0.part"; mv "$0.part" "$0"; exec sleep 600"#;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["bench", "-q", "--launches", "2", "-o"]).arg(folder.join("run")).args(["--", "sh", "-c", script]);
+        let weir = command.arg(&file).stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("start");
+        let launcher = loop {
+            match std::fs::read_to_string(&file) {
+                Ok(text) => break text.trim().parse().expect("a number"),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        Self { weir, launcher }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let _ = self.weir.kill();
+        let _ = self.weir.wait();
+        if runs(self.launcher) {
+            let _ = kill(Pid::from_raw(self.launcher), Signal::SIGKILL);
+        }
+    }
+}
+
+#[test]
+fn a_launch_ends_with_a_weir_bench_that_is_told_to_stop_again_and_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut launch = UnderWay::begin(folder.path());
+    let weir = Pid::from_raw(i32::try_from(launch.weir.id()).expect("a number"));
+    let code = loop {
+        if let Some(status) = launch.weir.try_wait().expect("wait") {
+            break status.code();
+        }
+        kill(weir, Signal::SIGTERM).expect("told");
+        std::thread::sleep(Duration::from_millis(300));
+    };
+    assert_eq!(code, Some(130));
+    // It has been told; that it ends takes as long as it takes, and one that was not told runs for minutes.
+    let ended = (0..600).any(|_| {
+        let ended = !runs(launch.launcher);
+        if !ended {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        ended
+    });
+    assert!(ended);
 }
 
 /// Half the width of the median's interval, as the table at the end of a launch and as the report have it, us.

@@ -114,7 +114,8 @@ pub fn run(args: &PingArgs, version: &str) -> Result<u8, Error> {
 fn wrong_port(host: &str) -> Option<&str> {
     let (name, port) = host.rsplit_once(':').filter(|_| !names_port(host))?;
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    (is_number && !name.is_empty() && !name.contains(':')).then_some(port)
+    let is_name = !name.contains(':') || (name.starts_with('[') && name.ends_with(']'));
+    (is_number && is_name && !name.is_empty()).then_some(port)
 }
 
 /// 1 if there is an error.
@@ -195,8 +196,21 @@ mod tests {
 
     #[test]
     fn a_number_that_is_no_port_is_told_as_one_and_not_taken_for_a_name() {
-        assert_eq!(wrong_port("node2:99999"), Some("99999"));
-        for host in ["node2:47470", "node2", "fe80::1:99999", "user@node2", "node2:", ":99999", "node2:x1"] {
+        for host in ["node2:99999", "[fe80::1]:99999", "[::1]:99999"] {
+            assert_eq!(wrong_port(host), Some("99999"), "{host}");
+        }
+        for host in [
+            "[::1]:47470",
+            "[::1]",
+            "[::1:99999",
+            "node2:47470",
+            "node2",
+            "fe80::1:99999",
+            "user@node2",
+            "node2:",
+            ":99999",
+            "node2:x1",
+        ] {
             assert_eq!(wrong_port(host), None, "{host}");
         }
     }

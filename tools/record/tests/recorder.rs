@@ -1,6 +1,7 @@
-//! The recorder itself, in front of a real MPI: where `cargo xtask` has put MPICH. Elsewhere nothing is tried.
+//! The recorder itself, in front of a real MPI: where `cargo xtask` has put MPICH. Elsewhere the test is told as one that is left out.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -20,7 +21,10 @@ int main(int argc, char **argv) {
 fn the_folders_variable_is_gone_when_mpi_begins_and_the_recording_is_made() {
     let mpicc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mpi/mpich/bin/mpicc");
     if !mpicc.exists() {
-        eprintln!("nothing tried: there is no {}", mpicc.display());
+        // `cargo xtask test` counts the line as a test skipped, which the test program itself cannot; not by a macro, as of tests that pass that is not shown.
+        let name = "the_folders_variable_is_gone_when_mpi_begins_and_the_recording_is_made";
+        let line = format!("IGNORED, not passed: {name}. There is no MPICH: {}\n", mpicc.display());
+        let _ = std::io::stderr().write_all(line.as_bytes());
         return;
     }
     let lab = tempfile::tempdir().unwrap();

@@ -66,22 +66,37 @@ fn ranks(run: &Run) -> usize {
     run.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0)
 }
 
-/// How a launcher is told the nodes of a run's ranks, where there are several with as many ranks on each; nothing else. On one node alone ranks
-/// that were on several would be another placement, which is never compared with theirs.
+/// How a launcher is told the nodes of a run's ranks, where there are several with as many ranks on each, in blocks or in turn; nothing else. On one node alone
+/// ranks that were on several would be another placement, which is never compared with theirs, and so they would in another order.
 fn places(run: &Run) -> Vec<String> {
     let Some(launch) = run.launches.iter().max_by_key(|launch| launch.placement.len()) else { return Vec::new() };
-    let mut counts = std::collections::BTreeMap::new();
-    launch.placement.iter().for_each(|one| *counts.entry(one.node).or_insert(0_usize) += 1);
-    let names: Vec<&str> = counts.keys().filter_map(|&n| run.nodes.get(n as usize)).map(|n| n.name.as_str()).collect();
-    let each = counts.values().next().copied().unwrap_or(0);
-    if names.len() < 2 || names.len() != counts.len() || counts.values().any(|&count| count != each) {
+    let mut placement: Vec<(u32, u32)> = launch.placement.iter().map(|one| (one.rank, one.node)).collect();
+    placement.sort_unstable();
+    let of_ranks: Vec<u32> = placement.into_iter().map(|(_, node)| node).collect();
+    let mut nodes = Vec::new();
+    for node in &of_ranks {
+        if !nodes.contains(node) {
+            nodes.push(*node);
+        }
+    }
+    let names: Vec<&str> = nodes.iter().filter_map(|&n| run.nodes.get(n as usize)).map(|n| n.name.as_str()).collect();
+    let each = of_ranks.len() / nodes.len().max(1);
+    let are = |node: &dyn Fn(usize) -> usize| {
+        of_ranks.len() == nodes.len() * each && of_ranks.iter().enumerate().all(|(at, own)| *own == nodes[node(at)])
+    };
+    let (in_blocks, in_turn) = (are(&|at| at / each), are(&|at| at % nodes.len()));
+    if names.len() < 2 || names.len() != nodes.len() || !(in_blocks || in_turn) {
         return Vec::new();
     }
     if run.mpi.as_ref().is_some_and(|mpi| mpi.abi.as_deref() == Some("open-mpi")) {
         let slots: Vec<String> = names.iter().map(|name| format!("{name}:{each}")).collect();
-        return vec!["--host".to_owned(), slots.join(",")];
+        let turns = if in_blocks { &[][..] } else { &["--map-by", "node"] };
+        turns.iter().map(|word| (*word).to_owned()).chain(["--host".to_owned(), slots.join(",")]).collect()
+    } else {
+        // It goes round the nodes with so many ranks each time.
+        let at_once = if in_blocks { each } else { 1 };
+        vec!["-ppn".to_owned(), at_once.to_string(), "-hosts".to_owned(), names.join(",")]
     }
-    vec!["-ppn".to_owned(), each.to_string(), "-hosts".to_owned(), names.join(",")]
 }
 
 /// The command that measures `run`, in folder `second`, again as `like` in folder `first` was, on as many ranks, as far as runs tell how they were
@@ -279,7 +294,20 @@ mod tests {
         assert_eq!(more(&run), format!("{begin} 4 -ppn 2 -hosts n1,n2"));
         run.mpi = Some(weir_distribution::MpiInfo { abi: Some("open-mpi".into()), ..Default::default() });
         assert_eq!(more(&run), format!("{begin} 4 --host n1:2,n2:2"));
+        // In turn, and where each has one rank that is the same.
+        run.launches = on(&[0, 1, 0, 1]);
+        assert_eq!(more(&run), format!("{begin} 4 --map-by node --host n1:2,n2:2"));
+        run.mpi = None;
+        assert_eq!(more(&run), format!("{begin} 4 -ppn 1 -hosts n1,n2"));
+        run.launches = on(&[0, 1]);
+        assert_eq!(more(&run), format!("{begin} 2 -ppn 1 -hosts n1,n2"));
+        run.launches = on(&[1, 1, 0, 0]);
+        assert_eq!(more(&run), format!("{begin} 4 -ppn 2 -hosts n2,n1"));
         // What one option does not say is not said.
+        for nodes in [[0, 1, 1, 0], [0, 0, 1, 0]] {
+            run.launches = on(&nodes);
+            assert_eq!(more(&run), format!("{begin} 4"));
+        }
         run.launches = on(&[0, 0, 1]);
         assert_eq!(more(&run), format!("{begin} 3"));
         run.launches = on(&[1, 1]);

@@ -190,6 +190,14 @@ pub const EXIT_DAMAGED: u8 = 3;
 /// # Errors
 /// In one line what cannot be read or written.
 pub fn report(args: &ReportArgs) -> Result<u8, Error> {
+    report_to(&mut std::io::stdout(), args)
+}
+
+/// The same, with `out` for standard output.
+///
+/// # Errors
+/// In one line what cannot be read or written. What is asked for in a file is written also where `out` fails.
+pub fn report_to(out: &mut impl std::io::Write, args: &ReportArgs) -> Result<u8, Error> {
     let subject = match &args.runs[..] {
         [run] => Subject::One(Box::new(load(run)?)),
         [first, second] => {
@@ -204,24 +212,27 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
     };
     // Standard output takes one document.
     if args.output.as_deref().is_some_and(is_standard_output) {
-        return subject.to_standard_output(args);
+        return subject.to_standard_output(out, args);
     }
     // What goes into a file does not go to standard output too.
     let to_file = args.format == Format::Text && args.output.is_some();
-    if args.json {
-        print(&format!("{}\n", subject.json()))?;
+    let only_printed = args.output.is_none() && (args.json || args.format == Format::Text);
+    // What cannot be printed keeps nothing from the file, nor the other way round.
+    let written = if only_printed { Ok(None) } else { write(&subject, args).map(Some) };
+    let printed = if args.json {
+        print_to(out, &format!("{}\n", subject.json()))
     } else if !args.quiet && !to_file {
-        print(&subject.text())?;
-    }
-    if args.output.is_none() && (args.json || args.format == Format::Text) {
-        return Ok(subject.exit_code());
-    }
-    let written = write(&subject, args)?;
-    // With --json standard output is the document's.
-    if args.json {
-        eprintln!("weir: {written}");
+        print_to(out, &subject.text())
     } else {
-        print(&format!("{written}\n"))?;
+        Ok(())
+    };
+    let written = written?;
+    printed?;
+    match written {
+        // With --json standard output is the document's.
+        Some(written) if args.json => eprintln!("weir: {written}"),
+        Some(written) => print_to(out, &format!("{written}\n"))?,
+        None => {}
     }
     Ok(subject.exit_code())
 }
@@ -268,7 +279,7 @@ impl Subject {
     }
 
     /// The page or the tables instead of what is printed else.
-    fn to_standard_output(&self, args: &ReportArgs) -> Result<u8, Error> {
+    fn to_standard_output(&self, out: &mut impl std::io::Write, args: &ReportArgs) -> Result<u8, Error> {
         let text = match args.format {
             _ if args.json => return Err(Error::Usage("--json is on standard output already: leave out -o".into())),
             Format::Html => self.page(),
@@ -277,7 +288,7 @@ impl Subject {
                 return Err(Error::Usage("plots are several files: name a folder with -o".into()));
             }
         };
-        print(&text)?;
+        print_to(out, &text)?;
         Ok(self.exit_code())
     }
 

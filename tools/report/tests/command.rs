@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::Shape;
-use weir_report::cli::{EXIT_DAMAGED, ExportArgs, ExportFormat, Format, ReportArgs, export, report};
+use weir_report::cli::{EXIT_DAMAGED, ExportArgs, ExportFormat, Format, ReportArgs, export, report, report_to};
 
 fn run(dir: &Path, name: &str) -> PathBuf {
     let run = dir.join(name);
@@ -164,6 +164,25 @@ fn a_full_disk_is_told_in_the_same_words_by_all_commands() {
     assert_eq!(report, "cannot write a/report.html: no space left on the device; choose another place with -o");
     let export = weir_distribution::Error::Io { path: "a.csv".into(), doing: "write", source: full() }.to_string();
     assert_eq!(export, "a.csv: cannot write: no space left on the device");
+}
+
+#[test]
+fn the_file_asked_for_is_written_though_standard_output_is_full_and_tables_are_printed_though_the_file_cannot_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(dir.path(), "one");
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for (json, name) in [(false, "page.html"), (true, "page2.html")] {
+        let file = dir.path().join(name);
+        let args = ReportArgs { json, quiet: false, ..args(vec![run.clone()], Format::Html, Some(file.clone())) };
+        let error = report_to(&mut full(), &args).unwrap_err().to_string();
+        assert!(error.starts_with("cannot write standard output: "), "{error}");
+        assert!(std::fs::read_to_string(file).unwrap().starts_with("<!DOCTYPE html>"));
+    }
+    let blocked = run.join("run.json").join("page.html");
+    let args = ReportArgs { quiet: false, ..args(vec![run], Format::Html, Some(blocked)) };
+    let mut out = Vec::new();
+    let error = report_to(&mut out, &args).unwrap_err().to_string();
+    assert!(error.contains("page.html") && String::from_utf8_lossy(&out).contains("send, 1 pair"), "{error}");
 }
 
 #[test]
