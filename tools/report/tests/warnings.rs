@@ -218,8 +218,9 @@ fn a_launch_that_was_cut_off_comes_with_the_command_that_adds_another() {
     let finished = digest.run.cells.len();
     let expected = format!("Launch 1 was cut off after {finished} finished cells, which are whole: it did not end");
     assert!(told.message.starts_with(&expected), "{}", told.message);
+    // The ranks of this run were put on its nodes in turn.
     let command = format!(
-        "weir bench -o {} --append --launches 1 -- mpiexec -n 16 -ppn 4 -hosts node1,node2,node3,node4",
+        "weir bench -o {} --append --launches 1 -- mpiexec -n 16 -ppn 1 -hosts node1,node2,node3,node4",
         run.display()
     );
     assert_eq!(told.advice, Some(format!("add 1 launch, set up as then: {command}")));
