@@ -517,9 +517,7 @@ impl SharedMemory {
         let mut n = 0;
         // An answer comes after its question was read: that is to end first, or a program hears of them the wrong way round. (The look for more comes first, and what the peer did before it wrote that
         // is seen after it.)
-        if self.table.get(ix.slot()).and_then(Option::as_ref).is_some_and(|p| p.ix == ix && p.awaited)
-            && self.shm.has_more(ix)
-        {
+        if self.there(ix).is_some_and(|p| p.awaited) && self.shm.has_more(ix) {
             self.settle_with(st, now, ix);
         }
         // (What was read is seen to by the look for more: who waits for room is woken. The first look is taken by who calls, or the reading itself.)

@@ -48,58 +48,46 @@ impl Completions {
 
     /// The oldest of the first kind, at most `max`. Returns how many.
     #[inline]
-    pub(crate) fn take_sent(&mut self, max: usize, mut each: impl FnMut(&Completion)) -> usize {
-        let mut n = 0;
-        while n < max
-            && let Some((_, c)) = self.sent.front()
-        {
-            each(c);
-            self.sent.pop_front();
-            n += 1;
-        }
-        n
+    pub(crate) fn take_sent(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
+        self.take(|_| true, max, each)
     }
 
     /// The same of the second. Who writes with immediate data waits for the notices among them to be taken: see [`Completions::has_notices`].
-    ///
-    /// Each is shown where it lies: mostly there is one or none, for which a range of the queue costs too much.
     #[inline]
-    pub(crate) fn take_received(&mut self, max: usize, mut each: impl FnMut(&Completion)) -> usize {
-        let mut n = 0;
-        while n < max
-            && let Some(c) = self.received.front()
-        {
-            each(c);
-            self.drop_received();
-            n += 1;
-        }
-        n
+    pub(crate) fn take_received(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
+        self.take(|_| false, max, each)
     }
 
     /// The same of both, in the order in which they were queued.
     #[inline]
-    pub(crate) fn take_both(&mut self, max: usize, mut each: impl FnMut(&Completion)) -> usize {
+    pub(crate) fn take_both(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
+        self.take(Self::is_sents_turn, max, each)
+    }
+
+    /// Shows the oldest, at most `max`, where they lie, and drops them; `is_sents_turn`: the next is one of the first kind. Mostly there is one or none, for which a range of a queue costs too much.
+    #[inline]
+    fn take(&mut self, is_sents_turn: impl Fn(&Self) -> bool, max: usize, mut each: impl FnMut(&Completion)) -> usize {
         let mut n = 0;
         while n < max {
-            if let Some((before, c)) = self.sent.front()
-                && *before <= self.taken
-            {
+            if is_sents_turn(self) {
+                let Some((_, c)) = self.sent.front() else { break };
                 each(c);
                 self.sent.pop_front();
-            } else if let Some(c) = self.received.front() {
-                each(c);
-                self.drop_received();
             } else {
-                break;
+                let Some(c) = self.received.front() else { break };
+                each(c);
+                self.received.pop_front();
+                self.taken += 1;
             }
             n += 1;
         }
         n
     }
 
-    fn drop_received(&mut self) {
-        self.received.pop_front();
-        self.taken += 1;
+    /// The oldest of all is of the first kind.
+    #[inline]
+    fn is_sents_turn(&self) -> bool {
+        self.sent.front().is_some_and(|(before, _)| *before <= self.taken)
     }
 
     /// The oldest of the second.
@@ -112,10 +100,7 @@ impl Completions {
     /// The oldest of all.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Completion> {
-        if self.sent.front().is_some_and(|(before, _)| *before <= self.taken) {
-            return self.sent.pop_front().map(|(_, c)| c);
-        }
-        self.pop_received()
+        if self.is_sents_turn() { self.sent.pop_front().map(|(_, c)| c) } else { self.pop_received() }
     }
 
     /// There are notices of remote writes that nobody has taken off the account.

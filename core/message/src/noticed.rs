@@ -13,32 +13,25 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     #[inline]
     pub fn take_received(&mut self, now: Time, max: usize, each: impl FnMut(&Completion)) -> usize {
         if self.done.has_notices() {
-            return self.take_with_notices(now, max, each);
+            return self.take_with_notices(now, false, max, each);
         }
         self.done.take_received(max, each)
     }
 
     /// Takes up to `max` completions of either kind, oldest first: whoever asks and is answered hears that the question is done before the answer, if it was. Returns how many.
     #[inline]
-    pub fn take_both(&mut self, now: Time, max: usize, mut each: impl FnMut(&Completion)) -> usize {
-        if !self.done.has_notices() {
-            return self.done.take_both(max, each);
+    pub fn take_both(&mut self, now: Time, max: usize, each: impl FnMut(&Completion)) -> usize {
+        if self.done.has_notices() {
+            return self.take_with_notices(now, true, max, each);
         }
-        let mut n = 0;
-        while n < max
-            && let Some(c) = self.poll(now)
-        {
-            each(&c);
-            n += 1;
-        }
-        n
+        self.done.take_both(max, each)
     }
 
     #[cold]
-    fn take_with_notices(&mut self, now: Time, max: usize, mut each: impl FnMut(&Completion)) -> usize {
+    fn take_with_notices(&mut self, now: Time, both: bool, max: usize, mut each: impl FnMut(&Completion)) -> usize {
         let mut n = 0;
         while n < max
-            && let Some(mut c) = self.done.pop_received()
+            && let Some(mut c) = if both { self.done.pop() } else { self.done.pop_received() }
         {
             self.taken(now, &mut c);
             each(&c);

@@ -165,7 +165,7 @@ impl<R: Rng, T> Medium<R, T> {
         let Sending { station, left_ns, packet } = self.sending.take_if(|s| s.left_ns <= now_ns)?;
         let pipe = &mut self.stations[station].pipe;
         let Waiting { item, bytes, epoch, marked, .. } = packet;
-        let offer = if epoch == pipe.epoch() && !pipe.is_cut() {
+        let offer = if epoch == pipe.epoch() {
             pipe.put_on_wire(left_ns, bytes, marked, damage)
         } else {
             pipe.counters.dropped_cut += 1;

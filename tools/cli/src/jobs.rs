@@ -228,7 +228,7 @@ mod tests {
         let text = table(&all);
         let row = text.lines().nth(2).expect("a row");
         assert!(row.starts_with(" 51     2  30") && row.contains("  stopped  ") && row.contains("  -"), "{text}");
-        assert_eq!(render(&all[1..], false), format!("--- rank 2, process 51, solver\nstopped\n"));
+        assert_eq!(render(&all[1..], false), "--- rank 2, process 51, solver\nstopped\n");
         assert!(document(&all)["processes"][1]["counters"].is_null());
     }
 
