@@ -123,8 +123,8 @@ pub struct EngineConfig {
     /// Empty polls spin for this long before they yield the core (`WEIR_SPIN_US`). 100 us: the round trip of 64 KiB; on a node where others wait for
     /// cores each yield may cost a time slice.
     pub spin_us: u32,
-    /// Where others want the core, a poll that has found nothing for a while may sleep on the sockets for this long, or a quarter of it where several threads poll
-    /// (`WEIR_POLL_SLEEP_US`); 0: a poll never sleeps. That is the default of the engine: a face whose callers poll in a loop and have nothing else to do sets more, as [`EngineConfig::from_vars`] does (200).
+    /// Where others want the core, a poll that has found nothing for a while may sleep on the sockets for this long, or a quarter of it where several threads poll,
+    /// or up to 16 times as long where others compute and a peer has been awaited for four times that (`WEIR_POLL_SLEEP_US`); 0: a poll never sleeps. That is the default of the engine: a face whose callers poll in a loop and have nothing else to do sets more, as [`EngineConfig::from_vars`] does (200).
     pub poll_sleep_us: u32,
     /// A burst of small messages to one peer is bundled when they follow each other within this time (`WEIR_COALESCE_NS`; 0: every send leaves at once).
     pub coalesce_ns: u32,

@@ -92,7 +92,7 @@ impl Endpoint {
     fn give_way(&self, mut core: broken::Entered<'_>, group: Option<&Group>, now: Time, empty_ns: u64) {
         let shared = &*self.shared;
         core.st.counters.yields += 1;
-        let sleep_ns = shared.waiting.sleep_ns(now, empty_ns, core.st.messages.awaits_tagged());
+        let sleep_ns = shared.waiting.sleep_ns(now, empty_ns, core.st.messages.awaits_peers());
         let sleeps = sleep_ns > 0;
         if sleeps && !core.prepare_sleep() {
             return;

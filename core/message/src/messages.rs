@@ -300,9 +300,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         &self.counters
     }
 
-    /// Whether a receive is posted for a message with a tag.
-    pub fn awaits_tagged(&self) -> bool {
-        self.matcher.awaits_tagged()
+    /// Whether somebody waits for a peer, or soon will: a receive is posted for a message with a tag, or an operation on the way to a peer is not over.
+    pub fn awaits_peers(&self) -> bool {
+        self.matcher.awaits_tagged() || self.sends.len() > 0
     }
 
     /// What the matcher counted.
