@@ -473,7 +473,10 @@ mod tests {
         let error = load_key(&Env::from_pairs([("WEIR_KEY_FILE", "/proc/none")])).unwrap_err();
         assert!(!error.is_for_want_of_a_place(), "{error}");
         let told = error.to_string();
-        assert!(told.contains("openssl rand -hex 32 > /proc/none)") && told.contains("or unset WEIR_KEY_FILE"), "{told}");
+        assert!(
+            told.contains("openssl rand -hex 32 > /proc/none)") && told.contains("or unset WEIR_KEY_FILE"),
+            "{told}"
+        );
     }
 
     #[test]

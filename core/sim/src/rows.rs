@@ -84,7 +84,9 @@ fn words(name: &str) -> String {
 pub fn scenario(what: &str, e: &EndpointSpec, row: &str) -> Result<Scenario, String> {
     let (wanted, mut rows) = (words(row), all(what, e));
     if rows.is_empty() {
-        return Err(format!("the rows of the table {what} have no names of their own: name another, e.g. weir-sim table links"));
+        return Err(format!(
+            "the rows of the table {what} have no names of their own: name another, e.g. weir-sim table links"
+        ));
     }
     rows.iter_mut().for_each(|(name, _)| *name = words(name));
     if let Some(at) = rows.iter().position(|(name, _)| *name == wanted) {
@@ -108,7 +110,17 @@ mod tests {
     use super::*;
 
     const NAMED: [&str; 11] = [
-        "incast", "marks", "fan-in", "pingpong", "stream", "jitter", "exchange", "links", "supersteps", "service", "storm",
+        "incast",
+        "marks",
+        "fan-in",
+        "pingpong",
+        "stream",
+        "jitter",
+        "exchange",
+        "links",
+        "supersteps",
+        "service",
+        "storm",
     ];
 
     #[test]

@@ -29,8 +29,13 @@ fn told(s: &Scenario) -> (u64, Vec<u64>) {
         for host in 0..2 {
             let Some(node) = w.node(host) else { continue };
             for peer in 0..2 {
-                let rates: Vec<u64> =
-                    node.endpoint().peer_stats(weir_link::PeerId(peer)).paths.iter().map(|p| p.rate_bytes_per_s).collect();
+                let rates: Vec<u64> = node
+                    .endpoint()
+                    .peer_stats(weir_link::PeerId(peer))
+                    .paths
+                    .iter()
+                    .map(|p| p.rate_bytes_per_s)
+                    .collect();
                 most = most.max(rates.iter().copied().max().unwrap_or(0));
                 if rates.iter().any(|r| *r > 0) {
                     last = rates;

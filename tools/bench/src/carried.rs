@@ -141,7 +141,7 @@ pub fn past_the_network(run: &weir_distribution::Run, launch: u32) -> Option<wei
         "{past} of {} cells between hosts did not go by the network: the hosts are namespaces of one machine, and their interfaces sent less than the messages have; they share a kernel, and memory",
         between().count()
     );
-    let advice = "have the library send: FI_PROVIDER=tcp (MPICH), or over Weir: weir run --no-shm, or eval $(weir env --no-shm)";
+    let advice = "weir run -n 2 --hosts host1,host2 goes over Weir; over TCP MPICH goes with MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=tcp, and UCX with UCX_TLS=tcp,self";
     (past > 0).then(|| weir_distribution::Warning {
         code: "past-the-network".into(),
         message,

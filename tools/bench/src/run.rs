@@ -632,8 +632,14 @@ fn close(
     let of_carriers = carried::warning(&book.run, launch);
     let of_network = host::are_of_one_machine(facts).then(|| carried::past_the_network(&book.run, launch)).flatten();
     let of_moved = warnings::of_moved(&book.cells().collect::<Vec<_>>(), most_threads(settings), launcher(&book.run));
-    let told: Vec<Warning> =
-        of_carriers.into_iter().chain(of_network).chain(of_moved).chain(of_overhead).chain(of_time).chain(of_empty).collect();
+    let told: Vec<Warning> = of_carriers
+        .into_iter()
+        .chain(of_network)
+        .chain(of_moved)
+        .chain(of_overhead)
+        .chain(of_time)
+        .chain(of_empty)
+        .collect();
     told.iter().for_each(|w| watcher.warning(w));
     let entry = book.launch();
     let source = entry.clock.as_ref().map_or_else(String::new, |c| c.source.clone());

@@ -245,7 +245,8 @@ mod tests {
 
     #[test]
     fn what_is_about_to_be_measured_is_said_in_a_line() {
-        let args = Line::parse_from(["tune", "--queues", "32K,system", "--h", "64K", "--samples", "9", "--time", "5"]).args;
+        let args =
+            Line::parse_from(["tune", "--queues", "32K,system", "--h", "64K", "--samples", "9", "--time", "5"]).args;
         let said = intent(&args, 4, &ascending(&args));
         assert!(said.starts_with("tries WEIR_BSP_QUEUE = 32K, auto, system: supersteps of 4 processes, "), "{said}");
         assert!(said.ends_with("with each in turns, 9 with each or 5 s in all") && said.contains("h 64"), "{said}");

@@ -28,7 +28,8 @@ fn each() -> Result<(), Failed> {
     let script = "folder=$(mktemp -d); trap 'rm -r $folder' EXIT
         $WEIR bench --transport weir --hosts $WEIR_HOSTS -t ping-pong -s 8,64k --reps 50 --title \"it's 'there'\" --json -o $folder/run";
     let output = emulated(script)?;
-    let run: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|e| format!("{e}: {}", said(&output)))?;
+    let run: serde_json::Value =
+        serde_json::from_slice(&output.stdout).map_err(|e| format!("{e}: {}", said(&output)))?;
     let names: Vec<&str> = run["nodes"].as_array().into_iter().flatten().filter_map(|n| n["name"].as_str()).collect();
     let cells = run["cells"].as_array().map_or(0, Vec::len);
     if !output.status.success() || names != ["host1", "host2"] || cells != 2 || run["title"] != "it's 'there'" {

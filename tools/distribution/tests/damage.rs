@@ -274,5 +274,8 @@ fn a_file_in_the_place_of_a_run_is_called_one() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let told = Reader::open(file.path()).unwrap_err().to_string();
     let path = file.path().display();
-    assert_eq!(told, format!("{path}: is a file: a run is a folder with a run.json in it, as weir bench -o FOLDER writes"));
+    assert_eq!(
+        told,
+        format!("{path}: is a file: a run is a folder with a run.json in it, as weir bench -o FOLDER writes")
+    );
 }

@@ -577,7 +577,8 @@ impl Spec {
         for event in &self.events {
             self.host_index(&event.host).map_err(|e| Error::Spec(format!("event: {e}")))?;
             let network = self.network_index(&event.network).map_err(|e| Error::Spec(format!("event: {e}")))?;
-            self.check_change(network, &event.action).map_err(|e| Error::Spec(format!("event: {e}")))?;
+            self.check_change(network, event.direction, &event.action)
+                .map_err(|e| Error::Spec(format!("event: {e}")))?;
         }
         for key in self.sysctl.keys() {
             let plain = key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));

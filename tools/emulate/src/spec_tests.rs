@@ -316,10 +316,12 @@ fn settings_without_a_direction_are_of_the_side_where_they_do_something() {
     let directed = |network, words: &[&str]| {
         let set = Action::Set(Box::new(PipeSettings::from_words(words.iter().copied()).unwrap()));
         let all = spec.directed(network, Direction::Usual, set);
-        all.into_iter().map(|(to, action)| {
-            let Action::Set(set) = action else { panic!("no settings") };
-            (to, set.queue.is_some(), set.mark.is_some(), set.loss.is_some())
-        }).collect::<Vec<_>>()
+        all.into_iter()
+            .map(|(to, action)| {
+                let Action::Set(set) = action else { panic!("no settings") };
+                (to, set.queue.is_some(), set.mark.is_some(), set.loss.is_some())
+            })
+            .collect::<Vec<_>>()
     };
     assert_eq!(directed(0, &["queue=10p"])[0], (Direction::Up, true, false, false));
     assert_eq!(

@@ -104,7 +104,9 @@ mod tests {
 
     #[test]
     fn where_a_number_is_missing_the_whole_item_is_named() {
-        for (bad, named) in [("2..x", "`2..x`"), ("..8", "`..8`"), ("4,2..", "`2..`"), ("1..8+", "`1..8+`"), ("2,,4", "`2,,4`")] {
+        for (bad, named) in
+            [("2..x", "`2..x`"), ("..8", "`..8`"), ("4,2..", "`2..`"), ("1..8+", "`1..8+`"), ("2,,4", "`2,,4`")]
+        {
             let told = bad.parse::<Counts>().unwrap_err();
             assert!(told.starts_with(named) && told.contains(" is missing; lists are like"), "{told}");
         }

@@ -491,10 +491,7 @@ impl Weir {
     fn tell_of_refused(&mut self) {
         if !self.told.refused && self.ep.packets_refused() > 0 {
             self.told.refused = true;
-            tell(&format!(
-                "packets come that are not sealed with {}: who has another one is not answered",
-                self.key
-            ));
+            tell(&format!("packets come that are not sealed with {}: who has another one is not answered", self.key));
         }
     }
 

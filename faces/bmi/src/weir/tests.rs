@@ -195,9 +195,7 @@ fn another_key_is_told_of_on_both_sides() {
     let mut client = Side::open_with_key(false, [8; 32]);
     let to = client.to(&server);
     let asked = client.send(to, 5, Some(0));
-    until(&mut [&mut client, &mut server], |sides| {
-        sides[0].ended(asked).is_some() && sides[1].weir.told.refused
-    });
+    until(&mut [&mut client, &mut server], |sides| sides[0].ended(asked).is_some() && sides[1].weir.told.refused);
     assert_eq!(client.ended(asked), Some(-Code::ETIMEDOUT.0));
     assert_eq!((client.weir.told.unanswered.len(), client.weir.told.refused), (1, false));
     let again = client.send(to, 5, Some(0));

@@ -34,7 +34,11 @@ pub fn surface(profile: &Profile) -> Option<Plot> {
         sentence(&profile.key.qualities()),
         units::number(brightest),
         // The same pairs of ranks with more threads are more pairs that talk at once.
-        if profile.levels.iter().any(|l| l.threads > 0) { " 1·4 is one pair of ranks with 4 threads each: 4 pairs of threads talk at once." } else { "" }
+        if profile.levels.iter().any(|l| l.threads > 0) {
+            " 1·4 is one pair of ranks with 4 threads each: 4 pairs of threads talk at once."
+        } else {
+            ""
+        }
     );
     let mut frame = Frame::new(&title(profile, "contention surface"), &explanation, ROW * levels.len() as f64, MARGINS);
     let width = (frame.right - frame.left) / sizes.len().max(1) as f64;
