@@ -258,8 +258,7 @@ impl Association {
         let cuts = path.cc.marked_rounds();
         if has_several {
             let is_idle = path.in_flight_packets == 0;
-            let times_us = s.largest.then_some((clock_us(s.at), times.read_us));
-            path.delivery.on_ack(s.bytes, times_us, u64::from(path.mtu.size()), is_idle);
+            path.delivery.on_ack(s.bytes, s.largest.then_some(times.read_us), u64::from(path.mtu.size()), is_idle);
         }
         path.cc.on_ack(&Acked {
             now: cx.now,
