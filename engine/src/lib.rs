@@ -42,7 +42,7 @@ pub use diagnostics::{Diagnostic, Diagnostics, silent};
 pub use event::EventFd;
 pub use group::Group;
 pub use lock::{Guard, Lock};
-pub use open::job_key;
+pub use open::{job_key, key_fingerprint};
 pub use policy::{shares_memory, takes_bulk};
 pub use team::{Team, TeamError};
 pub use traffic::{Traffic, traffic};

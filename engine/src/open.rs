@@ -255,6 +255,12 @@ pub fn job_key() -> Result<[u8; 32], EngineError> {
     Ok(key.bytes)
 }
 
+/// The public name of a key, for people who compare keys: it tells nothing of the key.
+#[must_use]
+pub fn key_fingerprint(key: &[u8; 32]) -> String {
+    weir_job::fingerprint(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -91,9 +91,16 @@ impl std::fmt::Display for KeySource {
     }
 }
 
-/// What helps where there is no place for the user's own key.
-fn advice(action: &str) -> &'static str {
-    if matches!(action, "make" | "look for") { "; set WEIR_KEY_FILE or WEIR_KEY" } else { "" }
+/// What helps where there is no place for the user's own key, or no file where one is named.
+fn advice(action: &str, path: &Path, cause: &std::io::Error) -> String {
+    match action {
+        "make" | "look for" => "; set WEIR_KEY_FILE or WEIR_KEY".into(),
+        "read" if cause.kind() == ErrorKind::NotFound => format!(
+            "; make one with: (umask 077; openssl rand -hex {KEY_BYTES} > {}), or unset WEIR_KEY_FILE: then a key of your own is used",
+            shown(path)
+        ),
+        _ => String::new(),
+    }
 }
 
 /// A path for a message of one line: a name may hold line breaks, and what a terminal obeys.
@@ -140,7 +147,7 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// The file could not be read or made.
-    #[error("{}: cannot {action} the job key: {cause}{}", shown(path), advice(action))]
+    #[error("{}: cannot {action} the job key: {cause}{}", shown(path), advice(action, path, cause))]
     Io {
         /// The key file, or the folder meant to hold it.
         path: PathBuf,
@@ -465,6 +472,11 @@ mod tests {
         assert!(error.is_for_want_of_a_place() && error.to_string().contains("cannot make the job key"), "{error}");
         let error = load_key(&Env::from_pairs([("WEIR_KEY_FILE", "/proc/none")])).unwrap_err();
         assert!(!error.is_for_want_of_a_place(), "{error}");
+        let told = error.to_string();
+        assert!(
+            told.contains("openssl rand -hex 32 > /proc/none)") && told.contains("or unset WEIR_KEY_FILE"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Program {
             {
                 continue;
             }
-            faults.push(missing(parameter, &self.parameters));
+            faults.push(missing(parameter, &self.parameters, setting));
         }
     }
 
@@ -437,7 +437,8 @@ impl Program {
     }
 }
 
-fn missing(parameter: &Parameter, all: &[Parameter]) -> Diagnostic {
+/// A parameter without a value. It may be another one misspelt only where nothing explains it, and the other one has a value.
+fn missing(parameter: &Parameter, all: &[Parameter], setting: &Setting) -> Diagnostic {
     let name = &parameter.name;
     let place = parameter.places.first().copied().unwrap_or_default();
     let lines: BTreeSet<(u32, u32)> = parameter.places.iter().map(|p| (p.file, p.line)).collect();
@@ -449,9 +450,11 @@ fn missing(parameter: &Parameter, all: &[Parameter]) -> Diagnostic {
     if let Some((place, why)) = &parameter.note {
         fault = fault.with_place(*place, why.clone());
     }
-    let others: Vec<&str> = all.iter().map(|p| p.name.as_str()).filter(|n| n != name).collect();
-    let near = suggestion(name, &others).map(|s| format!("; {s}")).unwrap_or_default();
-    fault.with_help(format!("give it: -p {name}=VALUE{near}"))
+    let has_value = |p: &&Parameter| p.default.is_some() || setting.parameters.contains_key(&p.name);
+    let others = all.iter().filter(has_value).map(|p| p.name.as_str()).filter(|other| other != name);
+    let near = suggestion(name, &others.collect::<Vec<_>>()).filter(|_| parameter.note.is_none());
+    let near = near.map(|s| format!("; {s}")).unwrap_or_default();
+    fault.with_help(format!("it is a parameter that is not given: -p {name}=VALUE{near}"))
 }
 
 fn processes(all: &[u32]) -> String {

@@ -82,6 +82,8 @@ fn the_slave_of_the_digest_leaves_its_body_when_it_is_told_to() {
     let found = parsed.program.model(&Setting { numprocs: 2, ..Setting::default() }).unwrap_err();
     let names: Vec<&str> = found.iter().map(|d| d.message.as_str()).collect();
     assert_eq!(names, ["`DIE` has no value", "`clock` has no value"]);
+    let help: Vec<&str> = found.iter().filter_map(|d| d.help.as_deref()).collect();
+    assert_eq!(help, ["DIE", "clock"].map(|name| format!("it is a parameter that is not given: -p {name}=VALUE")));
     // With DIE = -1, the value of a tag that nothing has bound, it is left before it begins.
     assert_eq!(walk(&model(text, 2, &[("DIE", -1), ("clock", 5)], None), 1, 100), [""; 0]);
     let model = model(text, 2, &[("DIE", 3), ("clock", 5)], None);
@@ -89,6 +91,20 @@ fn the_slave_of_the_digest_leaves_its_body_when_it_is_told_to() {
     let kinds: Vec<bool> = model.ops.iter().map(|op| matches!(op.kind, OpKind::JumpUnless(..))).collect();
     assert_eq!(kinds.iter().filter(|is| **is).count(), 1);
     assert!(matches!(model.ops[1].kind, OpKind::Message(_)) && kinds[2]);
+}
+
+#[test]
+fn a_parameter_that_is_not_given_is_not_taken_for_another_that_is_not_given_either() {
+    let parsed = read("Serial time = t1\nSerial time = t2").unwrap();
+    let helps = |given: &[(&str, i64)]| {
+        let parameters = given.iter().map(|(name, n)| ((*name).to_owned(), Value::Int(*n))).collect();
+        let found = parsed.program.model(&Setting { numprocs: 2, parameters, ..Setting::default() }).unwrap_err();
+        found.into_iter().filter_map(|d| d.help).collect::<Vec<_>>()
+    };
+    let plain = |name| format!("it is a parameter that is not given: -p {name}=VALUE");
+    assert_eq!(helps(&[]), [plain("t1"), plain("t2")]);
+    // One that has a value may have been meant.
+    assert_eq!(helps(&[("t1", 3)]), [format!("{}; did you mean `t1`?", plain("t2"))]);
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub mod planted;
 mod queue;
 pub mod rank;
 mod rng;
+pub mod rows;
 pub mod run;
 pub mod scenario;
 pub mod service_table;

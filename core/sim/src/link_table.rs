@@ -121,16 +121,22 @@ impl Line {
         Scenario { seed: 1, net, endpoint: self.endpoint.clone(), work: self.work() }
     }
 
-    /// Runs it, and each link alone.
+    /// What runs over all links.
     #[must_use]
-    pub fn measure(&self) -> Measured {
+    pub fn together(&self) -> Scenario {
         let mut together = self.scenario(&self.links.wires);
         if let Some(at_ns) = self.links.cut_ns {
             let fault = Fault::Cut { host: 0, net: 0 as NetId, direction: Direction::Both };
             together.net.faults.push(TimedFault { at_ns, fault });
         }
+        together
+    }
+
+    /// Runs it, and each link alone.
+    #[must_use]
+    pub fn measure(&self) -> Measured {
         let alone = self.links.wires.iter().map(|w| run(&self.scenario(&[*w]), Watch::default())).collect();
-        Measured { all: run(&together, Watch::default()), alone }
+        Measured { all: run(&self.together(), Watch::default()), alone }
     }
 
     /// Many times as fast as the best link alone.

@@ -114,7 +114,9 @@ impl Storm {
         all
     }
 
-    fn name(&self) -> String {
+    /// First columns of its line.
+    #[must_use]
+    pub fn name(&self) -> String {
         let late =
             if self.late > 0 { format!(", {} late by {}", self.late, time(self.late_ns)) } else { String::new() };
         let loss =

@@ -116,6 +116,15 @@ impl Settings {
             Code::EACCES
         })
     }
+
+    /// That key for people: its public name.
+    #[must_use]
+    pub fn key_named(&self, key: &[u8; 32]) -> String {
+        match self.open {
+            true => "everybody's key (WEIR_BMI_OPEN=1)".into(),
+            false => format!("key {}", weir_engine::key_fingerprint(key)),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub struct Tally {
 pub struct Before {
     weir: Option<weir_engine::Traffic>,
     sockets: BTreeMap<RawFd, u64>,
+    interfaces: Option<u64>,
 }
 
 impl Tally {
@@ -34,7 +35,8 @@ impl Tally {
     #[must_use]
     pub fn before<M: Machine>(&self, m: &M) -> Before {
         let sockets = self.known.iter().filter_map(|&fd| Some((fd, acknowledged_bytes(fd)?))).collect();
-        Before { weir: m.carried(), sockets }
+        let weir = m.carried();
+        Before { interfaces: weir.and_then(|_| sent_by_interfaces()), weir, sockets }
     }
 
     /// Counts after it.
@@ -53,6 +55,7 @@ impl Tally {
             weir_udp_bytes: weir.udp_bytes,
             weir_tcp_bytes: weir.tcp_bytes,
             socket_bytes: Some(sockets.iter().map(of).sum()),
+            interface_bytes: sent_by_interfaces().zip(before.interfaces).map(|(now, then)| now.saturating_sub(then)),
         };
         let sum = self.sum.get_or_insert_default();
         sum.add(&batch);
@@ -74,8 +77,26 @@ fn sockets() -> BTreeMap<RawFd, u64> {
     folder.flatten().filter_map(number).filter_map(|fd| Some((fd, acknowledged_bytes(fd)?))).collect()
 }
 
+/// Bytes that the interfaces of this network namespace have sent, but for the loopback; nothing where the kernel does not say.
+fn sent_by_interfaces() -> Option<u64> {
+    sent_of(&std::fs::read_to_string("/proc/self/net/dev").ok()?)
+}
+
+/// The same of the kernel's table: two lines of heads, then each interface with what it received, eight numbers, and what it sent.
+fn sent_of(table: &str) -> Option<u64> {
+    const SENT: usize = 8;
+    let mut sum = 0u64;
+    for line in table.lines().skip(2) {
+        let (name, counts) = line.split_once(':')?;
+        if name.trim() != "lo" {
+            sum = sum.saturating_add(counts.split_whitespace().nth(SENT)?.parse().ok()?);
+        }
+    }
+    Some(sum)
+}
+
 /// So many numbers travel for each rank.
-pub const NUMBERS: usize = 9;
+pub const NUMBERS: usize = 11;
 
 /// As numbers, to travel.
 #[must_use]
@@ -91,6 +112,8 @@ pub fn to_numbers(carried: Option<Carried>) -> [u64; NUMBERS] {
         c.weir_tcp_bytes,
         u64::from(c.socket_bytes.is_some()),
         c.socket_bytes.unwrap_or(0),
+        u64::from(c.interface_bytes.is_some()),
+        c.interface_bytes.unwrap_or(0),
     ]
 }
 
@@ -105,6 +128,24 @@ pub fn of_numbers(n: &[u64; NUMBERS]) -> Option<Carried> {
         weir_udp_bytes: n[5],
         weir_tcp_bytes: n[6],
         socket_bytes: (n[7] != 0).then_some(n[8]),
+        interface_bytes: (n[9] != 0).then_some(n[10]),
+    })
+}
+
+/// That cells between hosts which are one machine's namespaces did not go by its network: no emulated link has shaped them.
+#[must_use]
+pub fn past_the_network(run: &weir_distribution::Run, launch: u32) -> Option<weir_distribution::Warning> {
+    let between = || run.cells.iter().filter(|c| c.launch == launch && c.configuration.nodes > 1);
+    let past = between().filter(|c| c.carrier() == Some(weir_distribution::Carrier::Unseen)).count();
+    let message = format!(
+        "{past} of {} cells between hosts did not go by the network: the hosts are namespaces of one machine, and their interfaces sent less than the messages have; they share a kernel, and memory",
+        between().count()
+    );
+    let advice = "weir run -n 2 --hosts host1,host2 goes over Weir; over TCP MPICH goes with MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=tcp, and UCX with UCX_TLS=tcp,self";
+    (past > 0).then(|| weir_distribution::Warning {
+        code: "past-the-network".into(),
+        message,
+        advice: Some(advice.into()),
     })
 }
 
@@ -156,10 +197,40 @@ mod tests {
             weir_udp_bytes: 5,
             weir_tcp_bytes: 6,
             socket_bytes: Some(7),
+            interface_bytes: Some(8),
         };
-        for carried in [None, Some(Carried::default()), Some(all), Some(Carried { socket_bytes: None, ..all })] {
+        let without = [Carried { socket_bytes: None, ..all }, Carried { interface_bytes: None, ..all }];
+        for carried in [None, Some(Carried::default()), Some(all), Some(without[0]), Some(without[1])] {
             assert_eq!(of_numbers(&to_numbers(carried)), carried);
         }
+    }
+
+    #[test]
+    fn what_interfaces_sent_is_read_without_the_loopback() {
+        let head = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets\n";
+        let line = |name: &str, sent: u64| format!("{name:>6}: 1 2 3 4 5 6 7 8 {sent} 10 11 12 13 14 15 16\n");
+        let table = format!("{head}{}{}{}", line("lo", 1_000_000), line("net1", 500), line("eth0", 7));
+        assert_eq!(sent_of(&table), Some(507));
+        assert_eq!((sent_of(head), sent_of(&format!("{head}nonsense\n"))), (Some(0), None));
+        assert!(sent_by_interfaces().is_some());
+    }
+
+    #[test]
+    fn cells_between_namespaces_of_one_machine_that_no_interface_sent_are_told() {
+        let mut run = Run::new("m");
+        let cell = |nodes, sent| {
+            let mut configuration = Configuration::pair("send", 1000);
+            (configuration.nodes, configuration.ranks_per_node) = (nodes, 2 / nodes);
+            let carried = Carried { interface_bytes: Some(sent), ..Carried::default() };
+            Cell { repetitions: 10, carried: Some(carried), ..Cell::new(0, 0, configuration) }
+        };
+        run.cells = vec![cell(2, 10_500), cell(1, 0)];
+        assert_eq!(past_the_network(&run, 0), None);
+        run.cells.push(cell(2, 90));
+        let told = past_the_network(&run, 0).unwrap();
+        assert!(told.message.starts_with("1 of 2 cells between hosts did not go by the network"), "{told:?}");
+        assert!(told.advice.unwrap().contains("FI_PROVIDER=tcp"));
+        assert_eq!(past_the_network(&run, 1), None);
     }
 
     #[test]

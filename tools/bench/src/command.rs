@@ -314,10 +314,12 @@ fn over_weir(settings: &Settings) -> Result<u8> {
 
 fn start_ranks(settings: &Settings) -> Result<u8> {
     let args = &settings.args;
-    let Some(ranks) = args.ranks else {
+    let of_hosts = u32::try_from(args.hosts.len()).ok().filter(|hosts| *hosts > 0);
+    let Some(ranks) = args.ranks.or(of_hosts) else {
         return Err(BenchError::Usage("--transport weir starts the ranks itself: say how many, e.g. -n 4".into()));
     };
-    let agent = args.agent.as_deref().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+    let own = || std::env::var("WEIR_LAUNCH_AGENT").ok().filter(|agent| !agent.is_empty());
+    let agent = spawn::Agent::of(&args.hosts, args.agent.as_deref(), own().as_deref()).map_err(BenchError::Usage)?;
     let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.typed.is_none() {
         words.extend([typed::OPTION.into(), typed::one_word(&typed::own()).into()]);

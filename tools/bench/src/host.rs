@@ -16,6 +16,8 @@ pub struct Facts {
     /// What tells nodes apart: host name, boot of the kernel (two machines may have one name), and network namespace, as hosts may be
     /// emulated on one machine; so they are clocks of their own, too.
     pub identity: String,
+    /// The boot of its kernel; nothing if it cannot be known.
+    pub boot: String,
     /// The time namespace, in which the kernel's clocks may have been set apart from those of the rest of the node.
     pub time_namespace: String,
     /// The node.
@@ -40,6 +42,7 @@ impl Facts {
     pub fn unknown(name: &str) -> Facts {
         Facts {
             identity: name.to_owned(),
+            boot: String::new(),
             time_namespace: String::new(),
             node: Node { name: name.to_owned(), ..Node::default() },
             available_bytes: None,
@@ -68,6 +71,7 @@ impl Facts {
         let trusted = node.tsc.as_ref().is_some_and(|t| t.invariant && t.kernel_clocksource.as_deref() == Some("tsc"));
         Facts {
             identity: identity(&name, &boot, &namespace("net")),
+            boot,
             time_namespace: namespace("time"),
             node,
             available_bytes: memory::available_bytes(),
@@ -78,6 +82,15 @@ impl Facts {
             shared_counter: trusted,
         }
     }
+}
+
+/// Whether these processes are on several hosts that are namespaces of one machine.
+#[must_use]
+pub fn are_of_one_machine(facts: &[Facts]) -> bool {
+    let Some((first, others)) = facts.split_first() else { return false };
+    !first.boot.is_empty()
+        && others.iter().all(|one| one.boot == first.boot)
+        && others.iter().any(|one| one.identity != first.identity)
 }
 
 /// What tells apart whose monotonic clock the kernel keeps: processes for which it is equal read the same one, in whatever network namespace.
@@ -217,6 +230,15 @@ mod tests {
         assert_ne!(one, identity("node", "a-1", "net:[4026532000]"), "hosts emulated on one machine");
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         assert!(Facts::here().identity.contains(boot.trim()));
+    }
+
+    #[test]
+    fn hosts_of_one_boot_are_one_machine() {
+        let of = |boot: &str, identity: &str| Facts { boot: boot.into(), ..Facts::unknown(identity) };
+        assert!(are_of_one_machine(&[of("a", "host1"), of("a", "host2"), of("a", "host1")]));
+        assert!(!are_of_one_machine(&[of("a", "host1"), of("b", "host2")]));
+        assert!(!are_of_one_machine(&[of("a", "host1"), of("a", "host1")]), "one host");
+        assert!(!are_of_one_machine(&[of("", "host1"), of("", "host2")]), "nobody knows");
     }
 
     #[test]

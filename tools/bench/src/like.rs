@@ -36,6 +36,12 @@ pub fn wanted(settings: &Settings) -> Result<Option<Vec<Configuration>>> {
 /// # Errors
 /// [`BenchError::Usage`] with the first that these ranks cannot measure.
 pub fn cells(settings: &Settings, wanted: &[Configuration], layout: &Layout) -> Result<Vec<Spec>> {
+    if let (Some(file), Some(run)) = (&settings.args.pattern, &settings.args.like)
+        && !wanted.iter().any(|c| c.operation == Kind::Pattern.name())
+    {
+        let text = "has no pattern, and --like measures what is in it; leave --pattern out, or measure the file alone";
+        return Err(BenchError::Usage(format!("--pattern {}: the run {} {text}", file.display(), run.display())));
+    }
     let cells: Vec<Spec> = wanted.iter().map(|c| cell(settings, c, layout)).collect::<Result<_>>()?;
     room_for_samples(settings, &cells)?;
     Ok(cells)
@@ -160,6 +166,14 @@ mod tests {
                 assert_eq!(&Spec { count, ..one.clone() }, other, "{line}");
             }
         }
+    }
+
+    #[test]
+    fn a_pattern_that_the_other_run_has_not_is_not_passed_over() {
+        let settings = args(&["--like", "run1", "--pattern", "halo.pattern"]).settings().unwrap();
+        let layout = Layout { nodes: vec![0, 1] };
+        let text = cells(&settings, &[Configuration::pair("send", 8)], &layout).unwrap_err().to_string();
+        assert!(text.starts_with("--pattern halo.pattern: the run run1 has no pattern"), "{text}");
     }
 
     #[test]

@@ -32,6 +32,8 @@ const EXAMPLES: &str = "Examples:
   weir bench --transport weir -n 2 -o run5     Weir's own endpoint, without any MPI
   weir bench --transport weir -n 2 -o run6 --launches 3
                                                the same, three launches
+  weir emulate --hosts 2 --rate 1g --delay 50us -- sh -c 'weir bench --transport weir --hosts $WEIR_HOSTS -o run6b'
+                                               between emulated hosts, a rank on each
   mpiexec -n 4 weir bench -o run7 --like run1  what run1 measured, e.g. over another
                                                transport; then: weir report run1 run7
   mpiexec -n 4 weir bench -o run8 -t one-sided
@@ -217,7 +219,11 @@ pub struct Args {
     /// Number of ranks, with --transport weir; over MPI the launcher says it
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub ranks: Option<u32>,
-    /// With --transport weir: words before each rank's command, e.g. "ip netns exec host%r"; %r stands for the rank
+    /// With --transport weir: hosts on which the ranks start in turn, one rank on each without -n. They share this machine's files, as those of weir emulate do
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub hosts: Vec<String>,
+    /// With --transport weir: words before each rank's command, e.g. "ip netns exec %h"; %h stands for the rank's host, of --hosts, and %r for its number, from 0
+    /// [default with --hosts: "$WEIR_LAUNCH_AGENT %h", which weir emulate sets]
     #[arg(long, value_name = "WORDS")]
     pub agent: Option<String>,
     /// The MPI library to load, a file or its name; else the one that WEIR_MPI_LIBRARY names, else the launcher's
@@ -350,6 +356,9 @@ impl Args {
             Transport::Mpi if self.agent.is_some() => {
                 "--agent needs --transport weir: over MPI the launcher starts the ranks".into()
             }
+            Transport::Mpi if !self.hosts.is_empty() => {
+                "--hosts needs --transport weir: over MPI the launcher is told, e.g. weir run -n 2 --hosts host1,host2 weir bench".into()
+            }
             Transport::Weir if self.mpi_library.is_some() => {
                 "--mpi-library has no use with --transport weir, which needs no MPI".into()
             }
@@ -470,6 +479,7 @@ pub(crate) mod tests {
             (["--time", "-1"], "--time is -1, it may be from 0.01"),
             (["-n", "4"], "-n needs --transport weir: over MPI the launcher says how many ranks"),
             (["--agent", "foo"], "--agent needs --transport weir"),
+            (["--hosts", "host1"], "--hosts needs --transport weir: over MPI the launcher is told"),
         ];
         for (words, expected) in cases {
             let error = args(&words).settings().unwrap_err().to_string();

@@ -211,6 +211,9 @@ fn act(line: usize, words: &[&str]) -> Result<Act> {
             Ok(Act::Message { from: set(line, from)?, to: target(line, to)?, size: length(line, size)? })
         }
         _ if words.contains(&"->") => fault(line, "a message is FROM -> TO SIZE"),
+        _ if words.iter().any(|word| word.contains("->")) => {
+            fault(line, "a message is FROM -> TO SIZE, with a space before -> and one behind it")
+        }
         _ => fault(line, format!("{:?} begins no line; one of: step, compute, or FROM -> TO SIZE", words[0])),
     }
 }
@@ -483,6 +486,7 @@ mod tests {
             ),
             (with("0 -> 1 8"), 4, "halo.pattern:3: a message before the first step"),
             (with("step\n0 -> 1"), 4, "halo.pattern:4: a message is FROM -> TO SIZE"),
+            (with("step\n0->1 8"), 4, "halo.pattern:4: a message is FROM -> TO SIZE, with a space before ->"),
             (
                 with("step\n0..x -> 1 8"),
                 4,

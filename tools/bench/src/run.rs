@@ -19,14 +19,14 @@ use crate::cell::{Bench, Outcomes};
 use crate::clock::{Clock, Quality};
 use crate::collect::{self, Relations, Rules};
 use crate::error::{BenchError, Result};
-use crate::host::Facts;
+use crate::host::{self, Facts};
 use crate::like;
 use crate::machine::{Control, Machine};
 use crate::options::{Args, Settings};
 use crate::pairing::Layout;
 use crate::plan::{self, Room, Spec};
 use crate::warnings::{self, Launcher};
-use crate::{measure, pattern};
+use crate::{carried, measure, pattern};
 
 pub use crate::book::{Report, fit};
 
@@ -207,7 +207,7 @@ pub fn launch_at<M: Machine>(
     let complete = measured?;
     let qualities = m.gather_values(&clock.quality())?;
     let book = desk.books().take();
-    let closed = book.map(|book| close(book, complete, settings, &clock, &qualities, watcher)).transpose();
+    let closed = book.map(|book| close(book, complete, settings, (&clock, &qualities), &facts, watcher)).transpose();
     m.agree(closed)
 }
 
@@ -607,8 +607,8 @@ fn close(
     mut book: Book,
     complete: bool,
     settings: &Settings,
-    clock: &Clock,
-    qualities: &[Quality],
+    (clock, qualities): (&Clock, &[Quality]),
+    facts: &[Facts],
     watcher: &mut dyn Watcher,
 ) -> Result<Report> {
     let (launch, overhead_ns) = (book.launch, book.overhead_ns);
@@ -629,10 +629,17 @@ fn close(
     // Of a number of repetitions nobody said how long they may take.
     let asked_s = settings.args.reps.is_none().then_some(settings.args.time);
     let of_time = asked_s.and_then(|asked_s| warnings::of_time(asked_s, book.took_ns / 1e9, &book.lost));
-    let of_carriers = crate::carried::warning(&book.run, launch);
+    let of_carriers = carried::warning(&book.run, launch);
+    let of_network = host::are_of_one_machine(facts).then(|| carried::past_the_network(&book.run, launch)).flatten();
     let of_moved = warnings::of_moved(&book.cells().collect::<Vec<_>>(), most_threads(settings), launcher(&book.run));
-    let told: Vec<Warning> =
-        of_carriers.into_iter().chain(of_moved).chain(of_overhead).chain(of_time).chain(of_empty).collect();
+    let told: Vec<Warning> = of_carriers
+        .into_iter()
+        .chain(of_network)
+        .chain(of_moved)
+        .chain(of_overhead)
+        .chain(of_time)
+        .chain(of_empty)
+        .collect();
     told.iter().for_each(|w| watcher.warning(w));
     let entry = book.launch();
     let source = entry.clock.as_ref().map_or_else(String::new, |c| c.source.clone());

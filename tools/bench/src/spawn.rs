@@ -1,7 +1,8 @@
 //! Starting a job of Weir's own: this process starts the ranks, tells each the others' names, and waits for all.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -24,6 +25,8 @@ const MEETING: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(8);
 /// The same once rank 0 has ended after a stop was asked for: all is said and written.
 const AFTER_RANK_0: Duration = Duration::from_secs(2);
+/// The exit code of who was asked to stop: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
 /// How often the children are looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -31,10 +34,78 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Job {
     /// Ranks.
     pub ranks: usize,
-    /// Words before each rank's command, e.g. `ip netns exec host%r`; `%r` stands for the rank.
-    pub agent: Vec<String>,
+    /// What starts a rank's command where it is to run.
+    pub agent: Agent,
     /// This program's own words.
     pub words: Vec<OsString>,
+}
+
+/// What starts the ranks' commands, and on which hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agent {
+    /// Words before a command: `%r` stands for the rank, `%h` for its host. None: it starts here.
+    words: Vec<String>,
+    /// By rank, in turn.
+    hosts: Vec<String>,
+    /// The words take a command as ssh does: for a shell.
+    by_shell: bool,
+}
+
+impl Agent {
+    /// As the command line says (`--hosts`, `--agent`), and `WEIR_LAUNCH_AGENT`.
+    ///
+    /// # Errors
+    /// In a line: hosts that nothing leads to, or words without a host.
+    pub fn of(hosts: &[String], words: Option<&str>, of_emulator: Option<&str>) -> std::result::Result<Agent, String> {
+        let hosts = hosts.to_vec();
+        let Some(given) = words else {
+            let Some(program) = of_emulator.filter(|_| !hosts.is_empty()) else {
+                return match hosts.is_empty() {
+                    true => Ok(Agent::default()),
+                    false => Err(NO_WAY.into()),
+                };
+            };
+            return Ok(Agent { words: vec![program.into(), "%h".into()], hosts, by_shell: true });
+        };
+        let words: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
+        let names = |what: &str| words.iter().any(|word| word.contains(what));
+        match (hosts.is_empty(), names("%h")) {
+            _ if words.is_empty() => Err("--agent: no word in it".into()),
+            (true, true) => Err("--agent: %h is a host of --hosts, which names none".into()),
+            (false, false) if !names("%r") => Err(format!("--agent {given:?} leads to no host: %h stands for it")),
+            _ => Ok(Agent { words, hosts, by_shell: false }),
+        }
+    }
+
+    /// The command of a rank, of these words.
+    fn command(&self, rank: usize, words: impl Iterator<Item = OsString>) -> Option<Command> {
+        let host = rank.checked_rem(self.hosts.len()).map_or("", |at| self.hosts[at].as_str());
+        let mut agent = self.words.iter().map(|word| word.replace("%r", &rank.to_string()).replace("%h", host));
+        let mut words = words;
+        let mut command = match agent.next() {
+            Some(program) => Command::new(program),
+            None => Command::new(words.next()?),
+        };
+        command.args(agent);
+        if self.by_shell {
+            // The shell makes room for the command: it is that which signals are for.
+            command.arg("exec").args(words.map(|word| quoted(&word)));
+        } else {
+            command.args(words);
+        }
+        Some(command)
+    }
+}
+
+/// What is said of hosts that nothing leads to.
+const NO_WAY: &str = "--hosts: they are hosts of this machine, as weir emulate makes them, and here is none of its networks (WEIR_LAUNCH_AGENT is not set); \
+say by --agent how a command starts on one, e.g. --agent 'ip netns exec %h'; between machines measure over an MPI: weir run -n 2 --hosts node1,node2 weir bench";
+
+/// A word as a shell takes it.
+fn quoted(word: &OsStr) -> OsString {
+    // Only a zero byte cannot be quoted, and no argument has one.
+    let quoted = shlex::bytes::try_quote(word.as_bytes());
+    quoted.map_or_else(|_| word.to_owned(), |word| OsString::from_vec(word.into_owned()))
 }
 
 /// Starts the ranks and waits until all have ended; returns the worst exit code.
@@ -46,11 +117,17 @@ pub fn run(job: &Job, asked: &Asked) -> Result<u8> {
     let socket = folder.path().join("meet");
     let listener = UnixListener::bind(&socket).map_err(|error| BenchError::file(&socket, error))?;
     listener.set_nonblocking(true).map_err(|error| BenchError::file(&socket, error))?;
+    // Hung up on after the ranks have ended: who wrote of a meeting that is over would say it once for each.
+    let mut met: Vec<UnixStream> = Vec::new();
     let mut children = Children(Vec::new());
     for rank in 0..job.ranks {
         children.0.push(start(job, rank, &socket)?);
     }
-    introduce(&listener, &mut children, job.ranks, &asked.stop)?;
+    if !introduce((&listener, &mut met), &mut children, job.ranks, &asked.stop)? {
+        eprintln!("weir bench: interrupted while the ranks met: {} of {} had come", met.len(), job.ranks);
+        return Ok(INTERRUPTED);
+    }
+    drop(met);
     children.wait(asked)
 }
 
@@ -62,41 +139,49 @@ fn meeting_folder() -> Result<TempDir> {
 
 fn start(job: &Job, rank: usize, socket: &Path) -> Result<Child> {
     let own = std::env::current_exe().map_err(|error| BenchError::machine("this program", error))?;
-    let agent: Vec<String> = job.agent.iter().map(|word| word.replace("%r", &rank.to_string())).collect();
-    let mut command = match agent.split_first() {
-        Some((program, words)) => {
-            let mut command = Command::new(program);
-            command.args(words).arg(own);
-            command
-        }
-        None => Command::new(own),
-    };
-    command.args(&job.words).arg("--meet").arg(socket);
+    let meet = ["--meet".into(), socket.into()];
+    let words = std::iter::once(own.into_os_string()).chain(job.words.iter().cloned()).chain(meet);
+    let no_word = || BenchError::machine("start", "no command");
+    let mut command = job.agent.command(rank, words).ok_or_else(no_word)?;
     command.env(RANK, rank.to_string()).env(RANKS, job.ranks.to_string());
     let chosen = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if job.agent.is_empty() && !chosen("WEIR_ADDR") && !chosen("WEIR_IFACE") {
+    if job.agent == Agent::default() && !chosen("WEIR_ADDR") && !chosen("WEIR_IFACE") {
         command.env("WEIR_ADDR", "127.0.0.1");
     }
     let name = command.get_program().to_string_lossy().into_owned();
     command.spawn().map_err(|error| BenchError::machine(format!("cannot start {name}"), error))
 }
 
-/// Takes every rank's name and gives each the names of all.
-fn introduce(listener: &UnixListener, children: &mut Children, ranks: usize, stop: &AtomicBool) -> Result<()> {
+/// Takes every rank's name and gives each the names of all; false if that is not wanted any more.
+fn introduce(
+    (listener, met): (&UnixListener, &mut Vec<UnixStream>),
+    children: &mut Children,
+    ranks: usize,
+    stop: &AtomicBool,
+) -> Result<bool> {
     let failed = |error: std::io::Error| BenchError::machine("meeting of the ranks", error);
     let mut names = vec![[0; NAME_BYTES]; ranks];
-    let mut met: Vec<UnixStream> = Vec::new();
     let deadline = Instant::now() + MEETING;
     while met.len() < ranks {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         match listener.accept() {
             Ok((mut stream, _)) => {
                 stream.set_nonblocking(false).map_err(failed)?;
                 stream.set_read_timeout(Some(MEETING)).map_err(failed)?;
                 let mut rank = [0; 4];
-                stream.read_exact(&mut rank).map_err(failed)?;
+                // Who came and hung up has ended: that is told below.
+                match stream.read_exact(&mut rank) {
+                    Err(error) if error.kind() == ErrorKind::UnexpectedEof => continue,
+                    other => other.map_err(failed)?,
+                }
                 let place = names.get_mut(u32::from_le_bytes(rank) as usize);
                 let place = place.ok_or_else(|| BenchError::machine("meeting of the ranks", "a stranger came"))?;
-                stream.read_exact(place).map_err(failed)?;
+                match stream.read_exact(place) {
+                    Err(error) if error.kind() == ErrorKind::UnexpectedEof => continue,
+                    other => other.map_err(failed)?,
+                }
                 met.push(stream);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -104,7 +189,7 @@ fn introduce(listener: &UnixListener, children: &mut Children, ranks: usize, sto
                     let text = format!("rank {rank} ended with {status} before the others knew it");
                     return Err(BenchError::machine("start", text));
                 }
-                if Instant::now() > deadline || stop.load(Ordering::Relaxed) {
+                if Instant::now() > deadline {
                     let text = format!("{} of {ranks} ranks came", met.len());
                     return Err(BenchError::machine("meeting of the ranks", text));
                 }
@@ -114,7 +199,8 @@ fn introduce(listener: &UnixListener, children: &mut Children, ranks: usize, sto
         }
     }
     let all = names.concat();
-    met.iter_mut().try_for_each(|stream| stream.write_all(&all)).map_err(failed)
+    met.iter_mut().try_for_each(|stream| stream.write_all(&all)).map_err(failed)?;
+    Ok(true)
 }
 
 /// The ranks' processes; those left are ended when this is dropped.
@@ -167,9 +253,9 @@ impl Children {
             std::thread::sleep(LOOK);
         }
         // 130 comes from all; another code tells more.
-        let unknown = if asked.stop.load(Ordering::Relaxed) { 130 } else { 1 };
+        let unknown = if asked.stop.load(Ordering::Relaxed) { INTERRUPTED } else { 1 };
         let known: Vec<u8> = codes.into_iter().map(|code| code.unwrap_or(unknown)).collect();
-        Ok(known.iter().copied().find(|code| ![0, 130].contains(code)).or(known.into_iter().max()).unwrap_or(0))
+        Ok(known.iter().copied().find(|code| ![0, INTERRUPTED].contains(code)).or(known.into_iter().max()).unwrap_or(0))
     }
 }
 
@@ -187,6 +273,38 @@ impl Drop for Children {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn agent(hosts: &[&str], words: Option<&str>, of_emulator: Option<&str>) -> std::result::Result<Agent, String> {
+        Agent::of(&hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>(), words, of_emulator)
+    }
+
+    /// The command of a rank that runs `weir 'a b'`.
+    fn line(agent: &Agent, rank: usize) -> String {
+        let command = agent.command(rank, ["weir".into(), "a b's".into()].into_iter()).unwrap();
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn ranks_start_on_the_hosts_in_turn_by_what_leads_there() {
+        let here = agent(&[], None, Some("/run/agent")).unwrap();
+        assert_eq!((line(&here, 1), here), ("weir|a b's".into(), Agent::default()));
+        let emulated = agent(&["host1", "host2"], None, Some("/run/agent")).unwrap();
+        assert_eq!(line(&emulated, 0), "/run/agent|host1|exec|weir|\"a b's\"");
+        assert!(line(&emulated, 3).starts_with("/run/agent|host2|exec|"));
+        let own = agent(&["h1", "h2", "h3"], Some("ip netns exec %h"), Some("/run/agent")).unwrap();
+        assert_eq!(line(&own, 2), "ip|netns|exec|h3|weir|a b's");
+        assert_eq!(line(&agent(&[], Some("on h%r"), None).unwrap(), 1), "on|h1|weir|a b's");
+    }
+
+    #[test]
+    fn hosts_that_nothing_leads_to_are_refused_with_what_does() {
+        let refused = |hosts: &[&str], words| agent(hosts, words, None).unwrap_err();
+        assert!(refused(&["host1"], None).contains("WEIR_LAUNCH_AGENT is not set"));
+        assert!(refused(&["host1"], Some("ip netns exec host1")).contains("%h stands for it"));
+        assert!(refused(&[], Some("ip netns exec %h")).contains("--hosts, which names none"));
+        assert!(refused(&[], Some(" ")).contains("no word"));
+    }
 
     #[test]
     fn what_a_killed_job_left_is_in_nobodys_way() {

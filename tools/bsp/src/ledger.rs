@@ -50,6 +50,8 @@ struct Line {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(default)]
 pub struct Carried {
+    /// Payload that went in slots (`WEIR_BSP_SLOT`).
+    pub slotted_bytes: u64,
     /// Packets.
     pub packets_sent: u64,
     /// Packets that came.
@@ -74,6 +76,7 @@ impl Carried {
     /// Adds another count.
     pub fn add(&mut self, more: &Carried) {
         let pairs = [
+            (&mut self.slotted_bytes, more.slotted_bytes),
             (&mut self.packets_sent, more.packets_sent),
             (&mut self.packets_received, more.packets_received),
             (&mut self.acks_sent, more.acks_sent),

@@ -286,6 +286,15 @@ impl Progress {
         self.done += 1;
     }
 
+    /// What is about to be done, before anything is counted.
+    pub fn say(&self, what: &str) {
+        if let Some(bar) = &self.bar {
+            bar.println(format!("weir: {what}"));
+        } else if self.lines {
+            eprintln!("weir: {what}");
+        }
+    }
+
     pub fn end(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -136,8 +136,9 @@ fn wire(total: &Row) -> String {
 }
 
 /// The counters of the wire by name.
-pub fn counters(c: &Carried) -> [(&'static str, u64); 9] {
+pub fn counters(c: &Carried) -> [(&'static str, u64); 10] {
     [
+        ("slotted_bytes", c.slotted_bytes),
         ("packets_sent", c.packets_sent),
         ("packets_received", c.packets_received),
         ("acks_sent", c.acks_sent),

@@ -83,6 +83,7 @@ pub fn measure(args: &TuneArgs) -> Result<Option<Tuned>, Error> {
     let queues = ascending(args);
     let rounds = (args.samples as usize).div_ceil(AT_A_TIME - NOT_COUNTED);
     let progress = Progress::new((args.quiet, args.bar), pid == 0, p, rounds);
+    progress.say(&intent(args, p as u32, &queues));
     let mut at = Measuring::new(program, 1, progress);
     let hosts = at.hosts();
     let parts = relation::parts(args.pattern, p, pid, args.h, relation::share(args.pattern, p, args.h));
@@ -101,23 +102,43 @@ pub fn measure(args: &TuneArgs) -> Result<Option<Tuned>, Error> {
             let slowest = at.slowest_of(&own);
             times[nth].extend(slowest.into_iter().skip(NOT_COUNTED));
         }
+        // Where no packets carry the first supersteps all others would be measured in vain.
+        let is_vain = round == 0 && told(&mut at) == 0.0;
         // Process 0 says for all when time is up.
-        let is_over = begun.elapsed().as_secs_f64() > args.time && round > 0;
+        let is_over = is_vain || (begun.elapsed().as_secs_f64() > args.time && round > 0);
         if at.tell(f64::from(u8::from(is_over))) > 0.0 {
             break;
         }
     }
     at.progress.end();
-    let told = at.slowest_of(&[tuning::told() as f64]);
+    let told = told(&mut at);
     at.program.end();
     if pid > 0 {
         return Ok(None);
     }
-    if told.first().is_none_or(|told| *told == 0.0) {
+    if told == 0.0 {
         return Err(Error::Usage(NOTHING.into()));
     }
     let h_bytes = parts.iter().map(|part| part.h_bytes).max().unwrap_or(0);
     Ok(tuned((p as u32, hosts), (args.pattern, h_bytes), &queues, &times))
+}
+
+/// How often the endpoint of a process was told how much may wait, the most of all processes: process 0 gets it.
+fn told(at: &mut Measuring) -> f64 {
+    at.slowest_of(&[tuning::told() as f64]).first().copied().unwrap_or(0.0)
+}
+
+/// What is measured, in a line.
+fn intent(args: &TuneArgs, p: u32, queues: &[OwnQueue]) -> String {
+    let all: Vec<String> = queues.iter().map(ToString::to_string).collect();
+    format!(
+        "tries {VARIABLE} = {}: supersteps of {p} processes, {}, h {}, with each in turns, {} with each or {} s in all",
+        all.join(", "),
+        args.pattern.words(),
+        units::size(args.h),
+        args.samples,
+        args.time
+    )
 }
 
 const NOTHING: &str = "these processes share memory: no packets carry their supersteps, and there is nothing to be tuned. Start them on several hosts (weir run --hosts), or try packets here with WEIR_CARRIER=udp";
@@ -220,6 +241,15 @@ mod tests {
         let said: Vec<String> = ascending(&args).iter().map(ToString::to_string).collect();
         assert_eq!(said, ["32K", "64K", "auto", "system"]);
         assert!(Line::try_parse_from(["tune", "--queues", "7"]).is_err());
+    }
+
+    #[test]
+    fn what_is_about_to_be_measured_is_said_in_a_line() {
+        let args =
+            Line::parse_from(["tune", "--queues", "32K,system", "--h", "64K", "--samples", "9", "--time", "5"]).args;
+        let said = intent(&args, 4, &ascending(&args));
+        assert!(said.starts_with("tries WEIR_BSP_QUEUE = 32K, auto, system: supersteps of 4 processes, "), "{said}");
+        assert!(said.ends_with("with each in turns, 9 with each or 5 s in all") && said.contains("h 64"), "{said}");
     }
 
     #[test]

@@ -129,9 +129,10 @@ Exit code 1 if there is an error, else 0.")]
   weir stat 12345
   weir stat --job 12300                  all ranks here that mpiexec, process 12300, has started
   weir stat 12345 --every 1              what was counted in each second
+  weir stat --job 12300 --every 1        the same of all ranks here
   WEIR_STATS=/tmp/stat.%p mpiexec -n 2 ./program; weir stat --file /tmp/stat.12345
 
-With --every it goes on until the process ends or closes its endpoint, which is told on standard error; the exit code is then 0.
+With --every it goes on until the process, or the last one of the job, ends or closes its endpoint, which is told on standard error; the exit code is then 0.
 
 What is counted of each peer (the endpoint's `protocol` has the sums, with those of peers that are gone):
   packets_sent, packets_received   without handshakes
@@ -384,17 +385,18 @@ pub struct DoctorArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("whom").args(["pid", "job"])))]
 pub struct StatArgs {
     /// The process, which must use Weir; without one, a list of those that do
     pub pid: Option<u32>,
     /// Show all ranks of a job on this host: its launcher's process, or the name that the list has
-    #[arg(long, value_name = "JOB", conflicts_with_all = ["pid", "file", "every"])]
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["pid", "file"])]
     pub job: Option<String>,
     /// Read counters from a file that a process has written (WEIR_STATS)
     #[arg(long, conflicts_with_all = ["pid", "every"])]
     pub file: Option<PathBuf>,
     /// Show again and again what was counted within this many seconds, and of windows, queues and peaks what they are
-    #[arg(long, value_name = "SECONDS", requires = "pid", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", requires = "whom", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub every: Option<u64>,
     /// Show also what is zero or empty
     #[arg(long)]

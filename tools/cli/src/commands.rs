@@ -79,7 +79,7 @@ pub(crate) fn print_all(text: &[u8]) -> Result<u8> {
     match std::io::stdout().write_all(text).and_then(|()| std::io::stdout().flush()) {
         Ok(()) => Ok(0),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => weir_emulate::process::reader_is_gone(),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error).context("standard output"),
     }
 }
 
@@ -254,11 +254,7 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
         return show(&stat::of_file(file)?);
     }
     if let Some(job) = &args.job {
-        let all = jobs::of_job(job)?;
-        return match args.output.json {
-            true => print_json(&jobs::document(&all)),
-            false => print_all(jobs::render(&all, args.all).as_bytes()),
-        };
+        return show_job(args, job);
     }
     let Some(pid) = args.pid else {
         let all = jobs::processes();
@@ -287,6 +283,28 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
             print_all(format!("--- in {seconds} s\n").as_bytes())?;
         }
         show(&change::between(&before, &after))?;
+        before = after;
+    }
+}
+
+/// The counters of a job's ranks; again and again, if that is asked for, until none of them has an endpoint any more.
+fn show_job(args: &StatArgs, job: &str) -> Result<u8> {
+    let show = |all: &[jobs::Process]| match args.output.json {
+        true => print_json(&jobs::document(all)),
+        false => print_all(jobs::render(all, args.all).as_bytes()),
+    };
+    let mut before = jobs::of_job(job)?;
+    let Some(seconds) = args.every else { return show(&before) };
+    loop {
+        std::thread::sleep(Duration::from_secs(seconds));
+        let Ok(after) = jobs::of_job(job) else {
+            eprintln!("weir: no process of job {} has a Weir endpoint open any more", weir_report::table::clean(job));
+            return Ok(0);
+        };
+        if !args.output.json {
+            print_all(format!("=== in {seconds} s\n").as_bytes())?;
+        }
+        show(&jobs::between(&before, &after))?;
         before = after;
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use weir_job::Env;
 use weir_report::table::clean;
 
-use crate::{running, stat};
+use crate::{change, running, stat};
 
 /// Programs that start ranks: the outermost of a rank's ancestors that is one names its job, where no variable does.
 const LAUNCHERS: [&str; 10] = [
@@ -172,6 +172,17 @@ pub fn of_job(job: &str) -> Result<Vec<Process>> {
     Ok(all)
 }
 
+/// The later processes, each with what was counted between: one that is new, or that did not answer, as it is.
+pub fn between(before: &[Process], after: &[Process]) -> Vec<Process> {
+    let one = |process: &Process| {
+        let earlier = before.iter().find(|earlier| earlier.pid == process.pid);
+        let both = earlier.and_then(|earlier| earlier.counters.as_ref().ok().zip(process.counters.as_ref().ok()));
+        let change = both.map(|(earlier, later)| Ok(change::between(earlier, later)));
+        Process { counters: change.unwrap_or_else(|| process.counters.clone()), ..process.clone() }
+    };
+    after.iter().map(one).collect()
+}
+
 /// Counters of ranks one behind the other, for people.
 pub fn render(all: &[Process], zeros: bool) -> String {
     let one = |process: &Process| {
@@ -230,6 +241,16 @@ mod tests {
         assert!(row.starts_with(" 51     2  30") && row.contains("  stopped  ") && row.contains("  -"), "{text}");
         assert_eq!(render(&all[1..], false), "--- rank 2, process 51, solver\nstopped\n");
         assert!(document(&all)["processes"][1]["counters"].is_null());
+    }
+
+    #[test]
+    fn of_each_process_that_answers_is_told_what_was_counted_between() {
+        let counted = |n: u64| json!({"endpoints": [{"endpoint": "ab", "engine": {"polls": n}}]});
+        let silent = Process { counters: Err(stat::Silent::Stopped), ..process(52, Some(2), json!({})) };
+        let before = [process(50, Some(0), counted(3)), silent.clone()];
+        let after = [process(50, Some(0), counted(10)), process(51, Some(1), counted(4)), silent];
+        let told: Vec<Value> = between(&before, &after).iter().map(|one| one.json()["counters"].clone()).collect();
+        assert_eq!(told, [counted(7), counted(4), Value::Null]);
     }
 
     #[test]

@@ -33,13 +33,14 @@ fn state_of(pid: u32) -> String {
 }
 
 /// What the command says and ends with, when the process that it watches is ended, or closes its endpoint, after two answers.
-fn watched(ends: bool) -> (u32, Output) {
+fn watched(ends: bool, as_job: bool) -> (u32, Output) {
     let mut process = Command::new("sleep").arg("600").spawn().unwrap();
     let pid = process.id();
     let address = SocketAddr::from_abstract_name(format!("weir-stat-{pid}")).unwrap();
     let listener = UnixListener::bind_addr(&address).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    let words = ["stat", &pid.to_string(), "--every", "1", "--json"];
+    let whom = if as_job { &["--job"][..] } else { &[] };
+    let words = [&["stat"], whom, &[&*pid.to_string(), "--every", "1", "--json"]].concat();
     let command = command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     for polls in [3, 10] {
         let document = format!(r#"{{"pid":{pid},"endpoints":[{{"endpoint":"ab","engine":{{"polls":{polls}}}}}]}}"#);
@@ -63,13 +64,24 @@ fn watched(ends: bool) -> (u32, Output) {
 fn watching_a_process_until_it_ends_is_no_failure() {
     let _alone = alone();
     for (ends, told) in [(true, "has ended"), (false, "runs, but has closed its last Weir endpoint")] {
-        let (pid, output) = watched(ends);
+        let (pid, output) = watched(ends, false);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(stderr, format!("weir: process {pid} {told}\n"));
         assert_eq!(output.status.code(), Some(0), "{stderr}");
         assert!(stdout.lines().count() == 1 && stdout.contains(r#""polls":7"#), "{stdout}");
     }
+}
+
+#[test]
+fn a_job_is_watched_until_none_of_its_processes_is_left() {
+    let _alone = alone();
+    let (pid, output) = watched(true, true);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(stderr, format!("weir: no process of job {pid} has a Weir endpoint open any more\n"));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stdout.lines().count() == 1 && stdout.contains(r#""polls":7"#), "{stdout}");
 }
 
 /// Ranks that are stopped are what one looks for where a job hangs: each has its line, and none keeps those after it from being asked.

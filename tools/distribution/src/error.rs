@@ -32,6 +32,9 @@ pub enum Error {
     /// There is no `run.json`.
     #[error("{}: not a run: there is no run.json in it", .0.display())]
     NotARun(PathBuf),
+    /// It is a file.
+    #[error("{}: is a file: a run is a folder with a run.json in it, as weir bench -o FOLDER writes", .0.display())]
+    NotAFolder(PathBuf),
     /// The folder has a run already.
     #[error("{}: holds a run already ({state}, {cells} cell{}); name another folder, or say that it may be overwritten", path.display(), if *cells == 1 { "" } else { "s" })]
     Exists {

@@ -32,6 +32,9 @@ impl Reader {
             Some(name) if name == RUN_FILE && path.is_file() => path.parent().unwrap_or(Path::new("")).to_owned(),
             _ => path.to_owned(),
         };
+        if dir.is_file() {
+            return Err(Error::NotAFolder(dir));
+        }
         let file = dir.join(RUN_FILE);
         // First: what a writer takes out of it meanwhile is in `run.json` by then.
         let lines = journal::read(&dir)?;

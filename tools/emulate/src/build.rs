@@ -259,8 +259,11 @@ fn start_plane(spec: &Spec, switch: &Namespace, warnings: &mut Vec<String>) -> R
     }
     let mut changes = Vec::new();
     for event in &spec.events {
-        let port = port(spec, spec.network_index(&event.network)?, spec.host_index(&event.host)?);
-        changes.push((event.at_ns, Change { port, direction: event.direction, action: event.action.clone() }));
+        let network = spec.network_index(&event.network)?;
+        let port = port(spec, network, spec.host_index(&event.host)?);
+        for (direction, action) in spec.directed(network, event.direction, event.action.clone()) {
+            changes.push((event.at_ns, Change { port, direction, action }));
+        }
     }
     let packet_bytes = most_bytes.iter().max().map_or(0, |most| *most as usize);
     // Made on a thread inside the namespace; sockets keep to the namespace they were made in.

@@ -104,7 +104,7 @@ fn understand<'a>(words: &[&'a str]) -> Result<Request<'a>> {
         ["stop"] => Ok(Request::Stop),
         [verb @ ("cut" | "heal"), host, network, ref rest @ ..] => {
             let direction = match rest {
-                [] => Direction::Both,
+                [] => Direction::Usual,
                 [word] => word.parse().map_err(bad)?,
                 _ => return Err(bad(format!("too many words; write {USAGE}"))),
             };
@@ -119,7 +119,7 @@ fn understand<'a>(words: &[&'a str]) -> Result<Request<'a>> {
                     };
                     (word.parse().map_err(neither)?, settings)
                 }
-                settings => (Direction::Down, settings),
+                settings => (Direction::Usual, settings),
             };
             if settings.is_empty() {
                 return Err(bad("set needs at least one KEY=VALUE, as in loss=2%".into()));
@@ -220,7 +220,7 @@ mod tests {
                     return Err(TestCaseError::fail("not a change"));
                 };
                 prop_assert_eq!((h, n), (&*host, &*network));
-                prop_assert_eq!(direction, side.unwrap_or(if verb == "set" { Direction::Down } else { Direction::Both }));
+                prop_assert_eq!(direction, side.unwrap_or(Direction::Usual));
                 match action {
                     Action::Set(set) => prop_assert!(set.loss == Some(f64::from(loss) / 100.0) && set.delay == Some(u64::from(delay) * 1_000_000)),
                     other => prop_assert_eq!(format!("{other:?}").to_lowercase(), verb),

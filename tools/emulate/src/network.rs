@@ -70,9 +70,11 @@ impl Shared {
         let Some(door) = &self.door else {
             return Err(Error::Request("a plain network has no user-space switch, so links cannot be changed".into()));
         };
-        self.spec.check_change(network, &action).map_err(Error::Request)?;
+        self.spec.check_change(network, direction, &action).map_err(Error::Request)?;
         let port = build::port(&self.spec, network, host);
-        door.send(PlaneCommand::Change(Change { port, direction, action }))?;
+        for (direction, action) in self.spec.directed(network, direction, action) {
+            door.send(PlaneCommand::Change(Change { port, direction, action }))?;
+        }
         // The answer to a question asked now comes after the change was made.
         self.ask(door).map(drop)
     }

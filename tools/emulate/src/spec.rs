@@ -267,6 +267,11 @@ impl PipeSettings {
         Ok(())
     }
 
+    /// Whether it says how much may wait, or when what comes is marked.
+    fn bounds_queue(&self) -> bool {
+        self.queue.is_some() || self.mark.is_some()
+    }
+
     /// Settings from words such as `loss=2%`.
     pub fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> std::result::Result<Self, String> {
         let mut table = toml::Table::new();
@@ -342,6 +347,9 @@ pub enum Direction {
     /// Both.
     #[default]
     Both,
+    /// What is usual where none is named: of cuts both, of settings down, which is the switch's side, but for the queue and mark of a bus, which are up.
+    #[serde(skip)]
+    Usual,
 }
 
 impl std::str::FromStr for Direction {
@@ -405,10 +413,10 @@ struct RawEvent {
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let raw = RawEvent::deserialize(deserializer)?;
-        let (action, usual) = match (raw.action, raw.set) {
-            (Verb::Cut, None) => (Action::Cut, Direction::Both),
-            (Verb::Heal, None) => (Action::Heal, Direction::Both),
-            (Verb::Set, Some(settings)) => (Action::Set(Box::new(settings)), Direction::Down),
+        let action = match (raw.action, raw.set) {
+            (Verb::Cut, None) => Action::Cut,
+            (Verb::Heal, None) => Action::Heal,
+            (Verb::Set, Some(settings)) => Action::Set(Box::new(settings)),
             (Verb::Set, None) => {
                 return Err(D::Error::custom("an event with action = \"set\" needs a table set = { ... }"));
             }
@@ -416,7 +424,7 @@ impl<'de> Deserialize<'de> for Event {
                 return Err(D::Error::custom("set = { ... } belongs to action = \"set\""));
             }
         };
-        let direction = raw.direction.unwrap_or(usual);
+        let direction = raw.direction.unwrap_or(Direction::Usual);
         Ok(Event { at_ns: raw.at, host: raw.host, network: raw.network, direction, action })
     }
 }
@@ -569,7 +577,8 @@ impl Spec {
         for event in &self.events {
             self.host_index(&event.host).map_err(|e| Error::Spec(format!("event: {e}")))?;
             let network = self.network_index(&event.network).map_err(|e| Error::Spec(format!("event: {e}")))?;
-            self.check_change(network, &event.action).map_err(|e| Error::Spec(format!("event: {e}")))?;
+            self.check_change(network, event.direction, &event.action)
+                .map_err(|e| Error::Spec(format!("event: {e}")))?;
         }
         for key in self.sysctl.keys() {
             let plain = key.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
@@ -597,7 +606,12 @@ impl Spec {
     }
 
     /// Whether this may happen to a link of a running network.
-    pub(crate) fn check_change(&self, network: usize, action: &Action) -> std::result::Result<(), String> {
+    pub(crate) fn check_change(
+        &self,
+        network: usize,
+        direction: Direction,
+        action: &Action,
+    ) -> std::result::Result<(), String> {
         let Action::Set(settings) = action else { return Ok(()) };
         settings.apply(&mut PipeSpec::default())?;
         let of = &self.networks[network];
@@ -608,7 +622,28 @@ impl Spec {
                 of.name
             ));
         }
+        if of.bus && direction == Direction::Down && settings.bounds_queue() {
+            return Err(format!(
+                "network {} is a bus: what waits stands in front of its medium; queue and mark are of the direction up",
+                of.name
+            ));
+        }
         Ok(())
+    }
+
+    /// A change in the directions that it is meant for.
+    pub(crate) fn directed(&self, network: usize, direction: Direction, action: Action) -> Vec<(Direction, Action)> {
+        let settings = match action {
+            Action::Set(settings) if direction == Direction::Usual => settings,
+            action if direction == Direction::Usual => return vec![(Direction::Both, action)],
+            action => return vec![(direction, action)],
+        };
+        if !self.networks[network].bus || !settings.bounds_queue() {
+            return vec![(Direction::Down, Action::Set(settings))];
+        }
+        let up = PipeSettings { queue: settings.queue, mark: settings.mark, ..PipeSettings::default() };
+        let down = PipeSettings { queue: None, mark: None, ..*settings };
+        [(Direction::Up, up), (Direction::Down, down)].map(|(to, set)| (to, Action::Set(Box::new(set)))).into()
     }
 
     /// Two networks with the same addresses: packets would leave by either.

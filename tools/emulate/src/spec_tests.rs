@@ -53,8 +53,8 @@ fn settings_reach_their_pipes() {
     assert!((down.loss.mean() - 0.02).abs() < 1e-12);
     assert_eq!(down.loss.burst.map(|b| b.to_good), Some(Chance::of(0.25)));
     assert_eq!(spec.ipv4(1, 2), Ipv4Addr::new(192, 168, 9, 3));
-    assert_eq!(spec.events[0].direction, Direction::Both);
-    assert_eq!(spec.events[1].direction, Direction::Down);
+    assert_eq!(spec.events[0].direction, Direction::Usual);
+    assert_eq!(spec.events[1].direction, Direction::Usual);
 }
 
 #[test]
@@ -260,6 +260,11 @@ fn what_a_link_cannot_be_set_to_is_told_before_the_network_starts() {
         assert_eq!(with(&format!("network = \"net2\"\nset = {{ {set} }}")), Ok(()), "a star's links are each its own");
     }
     assert_eq!(with("network = \"net1\"\nset = { loss = \"1%\", queue = \"10p\" }"), Ok(()));
+    for set in ["queue = \"10p\"", "loss = \"1%\", mark = \"5p\""] {
+        let error = with(&format!("network = \"net1\"\ndirection = \"down\"\nset = {{ {set} }}")).expect_err(set);
+        assert!(error.contains("queue and mark are of the direction up"), "{error}");
+        assert_eq!(with(&format!("network = \"net2\"\ndirection = \"down\"\nset = {{ {set} }}")), Ok(()));
+    }
     let error = with("network = \"net2\"\nset = { burst = 4 }").expect_err("no loss");
     assert!(error.starts_with("spec: event: burst needs loss"), "{error}");
 }
@@ -303,4 +308,28 @@ proptest::proptest! {
             }
         }
     }
+}
+
+#[test]
+fn settings_without_a_direction_are_of_the_side_where_they_do_something() {
+    let spec = Spec::from_toml("hosts = 2\n[[network]]\nbus = true\nlink = { rate = \"10m\" }\n[[network]]\n").unwrap();
+    let directed = |network, words: &[&str]| {
+        let set = Action::Set(Box::new(PipeSettings::from_words(words.iter().copied()).unwrap()));
+        let all = spec.directed(network, Direction::Usual, set);
+        all.into_iter()
+            .map(|(to, action)| {
+                let Action::Set(set) = action else { panic!("no settings") };
+                (to, set.queue.is_some(), set.mark.is_some(), set.loss.is_some())
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(directed(0, &["queue=10p"])[0], (Direction::Up, true, false, false));
+    assert_eq!(
+        directed(0, &["queue=10p", "mark=5p", "loss=1%"]),
+        [(Direction::Up, true, true, false), (Direction::Down, false, false, true)]
+    );
+    assert_eq!(directed(0, &["loss=1%"]), [(Direction::Down, false, false, true)]);
+    assert_eq!(directed(1, &["queue=10p", "loss=1%"]), [(Direction::Down, true, false, true)], "a star");
+    assert!(matches!(spec.directed(0, Direction::Usual, Action::Cut)[..], [(Direction::Both, Action::Cut)]));
+    assert!(matches!(spec.directed(0, Direction::Up, Action::Cut)[..], [(Direction::Up, Action::Cut)]));
 }

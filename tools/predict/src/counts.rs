@@ -15,8 +15,11 @@ impl FromStr for Counts {
     /// Reads a list; the rules are in the command's help.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut all: Vec<u32> = Vec::new();
-        for item in text.split(',') {
-            for count in series(item.trim())? {
+        for item in text.split(',').map(str::trim) {
+            if item.is_empty() {
+                return Err(format!("`{text}`: a number of processes is missing; {LIKE}"));
+            }
+            for count in series(item)? {
                 if !all.contains(&count) {
                     all.push(count);
                 }
@@ -32,8 +35,12 @@ impl FromStr for Counts {
 /// The count behind another.
 type Step = Box<dyn Fn(u32) -> Option<u32>>;
 
+/// What lists are like.
+const LIKE: &str = "lists are like 2,4,8..64 (doubled), 1..1000x10 (ten times), 4..16+4 (four more)";
+
 /// The counts of one item.
 fn series(item: &str) -> Result<Vec<u32>, String> {
+    let count = |text| count(text, item);
     let Some((from, rest)) = item.split_once("..") else { return Ok(vec![count(item)?]) };
     let from = count(from)?;
     let (to, step): (&str, Step) = if let Some((to, by)) = rest.split_once('+') {
@@ -54,11 +61,15 @@ fn series(item: &str) -> Result<Vec<u32>, String> {
     Ok(std::iter::successors(Some(from), |n| step(*n)).take_while(|n| *n <= to).take(MOST + 1).collect())
 }
 
-fn count(text: &str) -> Result<u32, String> {
-    match text.trim().parse() {
-        Ok(0) => Err("a program has at least one process".to_owned()),
-        Ok(n) => Ok(n),
-        Err(_) => Err(format!("`{text}` is no number of processes; lists are like 2,4,8..64")),
+/// A number of an item.
+fn count(text: &str, item: &str) -> Result<u32, String> {
+    match text.trim() {
+        "" => Err(format!("`{item}`: a number is missing; {LIKE}")),
+        text => match text.parse() {
+            Ok(0) => Err("a program has at least one process".to_owned()),
+            Ok(n) => Ok(n),
+            Err(_) => Err(format!("`{text}` is no number of processes; {LIKE}")),
+        },
     }
 }
 
@@ -88,6 +99,16 @@ mod tests {
     fn what_is_no_list_is_refused() {
         for bad in ["", "0", "a", "2,,4", "8..4", "1..8x1", "1..8+0", "-1", "1..99999999999", "1..4000000000+1"] {
             assert!(bad.parse::<Counts>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn where_a_number_is_missing_the_whole_item_is_named() {
+        for (bad, named) in
+            [("2..x", "`2..x`"), ("..8", "`..8`"), ("4,2..", "`2..`"), ("1..8+", "`1..8+`"), ("2,,4", "`2,,4`")]
+        {
+            let told = bad.parse::<Counts>().unwrap_err();
+            assert!(told.starts_with(named) && told.contains(" is missing; lists are like"), "{told}");
         }
     }
 }

@@ -210,6 +210,17 @@ impl Profile {
     pub fn at_level(&self, level: usize) -> impl Iterator<Item = &Point> + Clone {
         self.points.range((level, 0)..=(level, u64::MAX)).map(|(_, point)| point)
     }
+
+    /// What the first number of its levels counts, as [`Level::short`] writes them; nothing where they are placements only.
+    #[must_use]
+    pub fn counted(&self) -> Option<&'static str> {
+        let any = |is: fn(&Level) -> bool| self.levels.iter().any(is);
+        match (any(|level| level.pairs > 0), any(|level| level.threads > 0)) {
+            (false, _) => None,
+            (true, false) => Some("pairs"),
+            (true, true) => Some("pairs·threads"),
+        }
+    }
 }
 
 /// When a cell ran, how good the clocks were meanwhile, and how far apart processes started.

@@ -274,7 +274,10 @@ fn pairs_of_threads_are_levels_of_their_operation_in_the_order_of_their_number()
     assert!(two < sixteen && text[two..sixteen].contains("2.00 µs"), "{text}");
     let points = &run_json(&digest)["operations"][0]["points"];
     assert_eq!((points[0]["level"]["threads"].as_u64(), points[3]["level"]["threads"].as_u64()), (Some(2), Some(16)));
-    assert!(page::of_run(&digest).contains("1 pair of 16 threads"));
+    let page = page::of_run(&digest);
+    assert!(page.contains("1 pair of 16 threads"));
+    // Axes with few letters say what they count.
+    assert!(page.contains(">pairs·threads<") && page.contains("1·4 is one pair of ranks with 4 threads each"));
     // A cell of ranks as a whole is no partner of one of threads.
     let mut plain = all(2.0);
     plain[0].configuration.parameters.clear();

@@ -1,6 +1,7 @@
 //! `weir xdpd`: attaches the program to interfaces and gives ring buffers or AF_XDP sockets to the ranks of users on a list (spec/xdp.md 3).
 //!
-//! It has no state that outlives it: what it holds are descriptors, and the kernel takes back what they stand for however it ends.
+//! It has no state that outlives it: what it holds are descriptors, and the kernel takes back what they stand for however it ends. The file of its
+//! socket it removes when it is asked to end; one that was killed leaves it, and the next helper replaces it.
 
 mod listener;
 mod rights;
@@ -11,7 +12,10 @@ pub use serve::{Policy, Server};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What `weir xdpd` is told.
@@ -59,7 +63,7 @@ impl From<Mode> for weir_xdp::Mode {
     }
 }
 
-/// Serves until it is ended; started by systemd, until nobody has used it for a while.
+/// Serves until it is asked to end; started by systemd, until nobody has used it for a while.
 ///
 /// # Errors
 /// One line: no rights, no such interface or user, the socket in use.
@@ -79,19 +83,25 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
         users: users(&args.allow)?,
         idle: (args.idle > 0).then(|| Duration::from_secs(args.idle)),
     };
-    let (listener, activated) = match listener::from_systemd()? {
-        Some(listener) => (listener, true),
-        None => (listener::listen(&args.socket)?, false),
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
+    }
+    let (listener, file) = match listener::from_systemd()? {
+        Some(listener) => (listener, None),
+        None => listener::listen(&args.socket).map(|(listener, file)| (listener, Some(file)))?,
     };
     rights::keep_few().context("cannot give up rights")?;
     let mut server = Server::new(listener, policy, args.mode.into())?;
     eprintln!("weir xdpd: serving {} at {}", args.interface.join(", "), args.socket.display());
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         server.turn()?;
-        if activated && server.is_idle() {
-            return Ok(());
+        // Systemd's socket starts it anew.
+        if file.is_none() && server.is_idle() {
+            break;
         }
     }
+    Ok(())
 }
 
 /// The numbers of these users, and of the members of these groups.

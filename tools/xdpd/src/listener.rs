@@ -8,8 +8,8 @@ use nix::sys::socket::{
 };
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 /// A socket of the kind that ranks connect to.
 fn unix() -> nix::Result<OwnedFd> {
@@ -32,11 +32,33 @@ pub fn from_systemd() -> Result<Option<OwnedFd>> {
     Ok(Some(fd))
 }
 
+/// The file of a socket of ours. It is removed when this is dropped, unless another has come in its place.
+#[derive(Debug)]
+pub struct OwnFile {
+    path: PathBuf,
+    /// Device and inode.
+    is: (u64, u64),
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if identity(&self.path) == Some(self.is) {
+            // Where it stays, the next helper replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// Listens at a path. A file that a dead helper left is replaced.
 ///
 /// # Errors
 /// The path cannot be used, or another helper listens there.
-pub fn listen(path: &Path) -> Result<OwnedFd> {
+pub fn listen(path: &Path) -> Result<(OwnedFd, OwnFile)> {
     let told = path.display();
     let address = UnixAddr::new(path).with_context(|| format!("{told} cannot be the path of a socket"))?;
     if let Some(folder) = path.parent() {
@@ -56,5 +78,32 @@ pub fn listen(path: &Path) -> Result<OwnedFd> {
         .with_context(|| format!("cannot open {told} to all"))?;
     nix_listen(&listener, Backlog::new(64).unwrap_or(Backlog::MAXCONN))
         .with_context(|| format!("cannot listen at {told}"))?;
-    Ok(listener)
+    let is = identity(path).with_context(|| format!("cannot look at {told}"))?;
+    Ok((listener, OwnFile { path: path.to_owned(), is }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_takes_its_socket_along_and_one_that_was_left_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let (listener, file) = listen(&path).expect("listens");
+        assert!(listen(&path).expect_err("in use").to_string().contains("in use"));
+        drop((listener, file));
+        assert!(!path.exists());
+        // Killed: nothing is dropped.
+        let (listener, file) = listen(&path).expect("listens");
+        drop(listener);
+        std::mem::forget(file);
+        assert!(path.exists());
+        let (_listener, file) = listen(&path).expect("replaces it");
+        // Another one's file stays.
+        fs::rename(&path, folder.path().join("elsewhere")).expect("ours");
+        fs::write(&path, "").expect("ours");
+        drop(file);
+        assert!(path.exists());
+    }
 }

@@ -17,7 +17,7 @@ use weir_sim::table::{self, Point};
 use weir_sim::work::Workload;
 use weir_sim::work::supersteps::{Bsp, Relation, Uses};
 use weir_sim::{
-    ablation, link_table, mark_table, planted, service_table, shrink, step_many, step_table, storm, table::Wire,
+    ablation, link_table, mark_table, planted, rows, service_table, shrink, step_many, step_table, storm, table::Wire,
 };
 use weir_superstep::OwnQueue;
 
@@ -29,7 +29,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim table marks\n  weir-sim ablation parity\n  weir-sim incast --senders 1000\n  weir-sim service --clients 1000 --all-faults\n  weir-sim storm --ranks 512\n  weir-sim memory --peers 1000"
+    after_help = "Examples:\n  weir-sim swarm --seeds 0..1000\n  weir-sim run --seed 42 --trace\n  weir-sim shrink --seed 42 --profile crash\n  weir-sim planted\n  weir-sim table incast\n  weir-sim table marks\n  weir-sim table links --scenario 'cut at 30 ms stream 1M' > row.json\n  weir-sim run --scenario row.json --trace\n  weir-sim ablation parity\n  weir-sim incast --senders 1000\n  weir-sim service --clients 1000 --all-faults\n  weir-sim storm --ranks 512\n  weir-sim memory --peers 1000"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -97,6 +97,9 @@ enum Command {
         /// Only the rows in whose names this stands, such as "exchange 2 x     4M  100M".
         #[arg(long)]
         only: Option<String>,
+        /// Print the scenario of the row of this name as JSON and do not run it, for `weir-sim run --scenario`.
+        #[arg(long, value_name = "ROW", conflicts_with = "only")]
+        scenario: Option<String>,
         /// Leave out a part of the congestion control, named as `weir-sim ablation` does.
         #[arg(long)]
         without: Option<String>,
@@ -370,16 +373,21 @@ fn main() -> ExitCode {
         Command::Run { which, trace, show } => run_one(&which, trace, show),
         Command::Shrink { which } => shrink_one(&which),
         Command::Planted { names, seeds, json } => planted_defects(&names, &seeds, json),
-        Command::Table { what, reno, eager, no_parity, seed, only, without } => {
-            without.as_deref().map(part_named).transpose().map(|part| {
+        Command::Table { what, reno, eager, no_parity, seed, only, scenario, without } => {
+            without.as_deref().map(part_named).transpose().and_then(|part| {
                 let left_out = part.into_iter().collect();
                 let e =
                     EndpointSpec { reno, eager_max: eager, parity: !no_parity, left_out, ..EndpointSpec::default() };
+                if let Some(row) = scenario {
+                    let row = rows::scenario(&what, &e, &row)?;
+                    print_scenario(&Scenario { seed, ..row });
+                    return Ok(true);
+                }
                 tables(&what, &e, only.as_deref(), |p| {
                     p.scenario.seed = seed;
                     only.as_ref().is_none_or(|only| p.name.contains(only))
                 });
-                true
+                Ok(true)
             })
         }
         Command::Incast { senders, len, count, window, queue, mark, without, reno, eager, show: show_only } => {
@@ -705,47 +713,27 @@ fn show(points: &[Point]) -> Vec<Report> {
 
 /// Prints tables of the points that `wanted` keeps, which it may change before.
 fn tables(what: &str, e: &EndpointSpec, only: Option<&str>, wanted: impl Fn(&mut Point) -> bool) {
-    let show = |mut points: Vec<Point>| {
-        points.retain_mut(&wanted);
-        if !points.is_empty() {
-            show(&points);
-        }
+    let kept = |name: &str| {
+        let mut tables = if what == "all" || what == name { rows::points(name, e) } else { Vec::new() };
+        tables.iter_mut().for_each(|points| points.retain_mut(&wanted));
+        tables.retain(|points| !points.is_empty());
+        tables
     };
-    if what == "all" || what == "incast" {
-        show(table::incast_points(e, &[8, 32], &[64 << 10, 1 << 20], &[64, 256, 1000], 4 << 20));
-    }
-    if what == "all" || what == "marks" {
-        let mut points = mark_table::all(e);
-        points.retain_mut(&wanted);
+    kept("incast").iter().for_each(|points| _ = show(points));
+    for points in kept("marks") {
         let reports: Vec<Report> = points.par_iter().map(table::measure).collect();
         say!("{}", mark_table::table(&points, &reports).trim_end());
     }
-    if what == "all" || what == "fan-in" {
-        let (losses, queues) = ([0, 10_000], [32, 64, 256]);
-        show(table::fan_in_points(e, &[8, 32], &[10 * US, MS], &losses, &queues, (64 << 10, 16)));
-    }
-    if what == "all" || what == "pingpong" {
-        let delays = [10 * US, 100 * US, MS, 5 * MS, 10 * MS];
-        let lens = [8, 30_000, 64 << 10, 300_000, 1 << 20];
-        show(table::ping_pong_points(e, &delays, &[0, 1_000, 10_000, 20_000], &lens, 200));
-    }
-    if what == "all" || what == "stream" {
-        show(table::stream_points(e, &[10 * US, MS, 10 * MS], &[0, 10_000, 20_000], &[16, 64, 1000], 16 << 20));
-    }
-    if what == "all" || what == "exchange" {
-        let (delays, lens) = ([10 * US, MS, 10 * MS], [300_000, 1 << 20, 4 << 20]);
-        show(table::exchange_points(e, 1000, &[2, 8], &delays, &lens, &[0, 10_000], 10));
-        show(table::exchange_points(e, 100, &[2, 8], &[50 * US], &lens, &[0, 10_000], 10));
+    for name in ["fan-in", "pingpong", "stream", "exchange"] {
+        kept(name).iter().for_each(|points| _ = show(points));
     }
     if what == "all" || what == "links" {
-        let mut lines = link_table::lines(e, &[30_000, 300_000, 1 << 20, 4 << 20]);
+        let mut lines = rows::links(e);
         lines.retain(|l| only.is_none_or(|part| l.name().contains(part)));
         let measured: Vec<_> = lines.par_iter().map(link_table::Line::measure).collect();
         say!("{}", link_table::table(&lines, &measured).trim_end());
     }
-    if what == "all" || what == "supersteps" {
-        let mut points = step_table::points(e, 12);
-        points.retain_mut(&wanted);
+    for points in kept("supersteps") {
         let measured: Vec<_> = points.par_iter().map(step_table::measure).collect();
         say!("{}", step_table::table(&points, &measured).trim_end());
     }
@@ -755,21 +743,16 @@ fn tables(what: &str, e: &EndpointSpec, only: Option<&str>, wanted: impl Fn(&mut
         let measured: Vec<_> = series.iter().map(step_many::Series::measure).collect();
         say!("{}", step_many::table(&series, &measured).trim_end());
     }
-    if what == "all" || what == "service" {
-        let mut points = service_table::points(&[64, 256, 1000], &[32, 64, 256], &[0, 10_000], 10_000, 4);
-        points.retain_mut(&wanted);
+    for points in kept("service") {
         let measured: Vec<_> = points.par_iter().map(service_table::measure).collect();
         say!("{}", service_table::table(&points, &measured).trim_end());
     }
     if what == "all" || what == "storm" {
-        let storms = storm::Storm::points(&[64, 128, 256]);
+        let storms = rows::storms();
         let outcomes: Vec<_> = storms.iter().map(storm::measure).collect();
         say!("{}", storm::table(&storms, &outcomes).trim_end());
     }
-    if what == "all" || what == "jitter" {
-        let jitters = [0, 200 * US, MS, 2 * MS, 5 * MS];
-        show(table::jitter_points(e, &[10 * US, MS, 5 * MS], &jitters, &[0, 10_000], 64 << 20));
-    }
+    kept("jitter").iter().for_each(|points| _ = show(points));
 }
 
 fn service(s: &Service) -> Result<bool, String> {

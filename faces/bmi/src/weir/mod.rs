@@ -114,11 +114,26 @@ pub struct Weir {
     pings: HashMap<u64, Option<Result<(), Code>>>,
     out: Vec<Completion>,
     events: Vec<PeerEvent>,
+    /// Our key for people, and what was told of others'.
+    key: String,
+    told: Told,
     /// Our number in the table of methods.
     number: usize,
     server: bool,
     patience: Duration,
 }
+
+/// Who has another key is not told so by who is asked (V5). What each side can know it says in a line: once, a stranger may be anybody.
+#[derive(Default)]
+struct Told {
+    /// Packets come that are not sealed with our key.
+    refused: bool,
+    /// Addresses of which no answer came.
+    unanswered: BTreeSet<SocketAddr>,
+}
+
+/// Addresses of which it is told that no answer came, at most.
+const UNANSWERED_MAX: usize = 16;
 
 fn code_of(error: &EngineError) -> Code {
     match error {
@@ -168,6 +183,16 @@ impl Weir {
     /// # Errors
     /// The code; a line says what is wrong.
     pub fn open(settings: &Settings, number: usize, listen: Option<(&[SocketAddr], bool)>) -> Result<Weir, Code> {
+        Weir::open_with_key(settings, settings.key()?, number, listen)
+    }
+
+    /// The same with this key.
+    fn open_with_key(
+        settings: &Settings,
+        key: [u8; 32],
+        number: usize,
+        listen: Option<(&[SocketAddr], bool)>,
+    ) -> Result<Weir, Code> {
         let mut config = EngineConfig { stream_bits: StreamBits(u64::MAX), ..settings.engine.clone() };
         if let Some((addrs, only)) = listen {
             (config.port, config.port_span) = (addrs.first().map_or(0, SocketAddr::port), 1);
@@ -178,7 +203,7 @@ impl Weir {
         }
         let patience = config.peer_timeout;
         let sink = |what: &Diagnostic<'_>| tell(&what.to_string());
-        let ep = Endpoint::open_told(config, settings.key()?, Arc::new(sink)).map_err(|error| {
+        let ep = Endpoint::open_told(config, key, Arc::new(sink)).map_err(|error| {
             tell(&error.to_string());
             code_of(&error)
         })?;
@@ -198,6 +223,8 @@ impl Weir {
             pings: HashMap::new(),
             out: Vec::new(),
             events: Vec::new(),
+            key: settings.key_named(&key),
+            told: Told::default(),
             number,
             server: listen.is_some(),
             patience,
@@ -433,6 +460,7 @@ impl Weir {
             return;
         }
         self.next_watch = now + self.patience / 8;
+        self.tell_of_refused();
         let silent: Vec<(u64, AddrKey)> = self
             .watched
             .iter()
@@ -456,6 +484,25 @@ impl Weir {
             {
                 self.watched.insert(ticket, (addr, now));
             }
+        }
+    }
+
+    /// That packets come of somebody who has another key.
+    fn tell_of_refused(&mut self) {
+        if !self.told.refused && self.ep.packets_refused() > 0 {
+            self.told.refused = true;
+            tell(&format!("packets come that are not sealed with {}: who has another one is not answered", self.key));
+        }
+    }
+
+    /// That nobody answers at an address, where a network would have said that nobody is there.
+    fn tell_of_silence(&mut self, addr: AddrKey) {
+        let Some(at) = self.places.get(addr).and_then(|place| place.addrs.first().copied()) else { return };
+        if self.told.unanswered.len() < UNANSWERED_MAX && self.told.unanswered.insert(at) {
+            tell(&format!(
+                "{at} does not answer: nobody is there, a firewall drops packets, or a server has another key; here is {}",
+                self.key
+            ));
         }
     }
 
@@ -510,7 +557,12 @@ impl Weir {
                 let Some(addr) = self.tickets.remove(&ticket) else { return };
                 match found {
                     Ok(name) => self.found(t, addr, &name),
-                    Err(reason) => self.lost(t, addr, code_of_absence(reason)),
+                    Err(reason) => {
+                        if reason == DownReason::ConnectTimeout {
+                            self.tell_of_silence(addr);
+                        }
+                        self.lost(t, addr, code_of_absence(reason));
+                    }
                 }
             }
         }

@@ -15,11 +15,17 @@ struct Side {
 
 impl Side {
     fn open(listens: bool) -> Side {
-        let vars = [("WEIR_BMI_OPEN", "1"), ("WEIR_LINGER_MS", "10"), ("WEIR_CARRIER", "udp")];
+        Side::open_with_key(listens, [7; 32])
+    }
+
+    fn open_with_key(listens: bool, key: [u8; 32]) -> Side {
+        let connect = ("WEIR_CONNECT_TIMEOUT_MS", "1000");
+        let vars = [("WEIR_BMI_OPEN", "1"), ("WEIR_LINGER_MS", "10"), ("WEIR_CARRIER", "udp"), connect];
         let get = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         let at = [SocketAddr::from(([127, 0, 0, 1], 0))];
         let listen = listens.then_some((&at[..], false));
-        Side { weir: Weir::open(&Settings::read(&get).expect("valid"), 0, listen).expect("open"), t: Tables::default() }
+        let settings = Settings::read(&get).expect("valid");
+        Side { weir: Weir::open_with_key(&settings, key, 0, listen).expect("open"), t: Tables::default() }
     }
 
     /// The address of a server.
@@ -180,4 +186,19 @@ fn sends_that_wait_for_credit_are_cancelled_at_once() {
         assert!(client.ended(key).is_some(), "it waits for its peer");
     }
     assert_eq!(client.t.ops.next_limit(), None);
+}
+
+/// V5: who is asked and who asks say what they can know, each once.
+#[test]
+fn another_key_is_told_of_on_both_sides() {
+    let mut server = Side::open(true);
+    let mut client = Side::open_with_key(false, [8; 32]);
+    let to = client.to(&server);
+    let asked = client.send(to, 5, Some(0));
+    until(&mut [&mut client, &mut server], |sides| sides[0].ended(asked).is_some() && sides[1].weir.told.refused);
+    assert_eq!(client.ended(asked), Some(-Code::ETIMEDOUT.0));
+    assert_eq!((client.weir.told.unanswered.len(), client.weir.told.refused), (1, false));
+    let again = client.send(to, 5, Some(0));
+    until(&mut [&mut client, &mut server], |sides| sides[0].ended(again).is_some());
+    assert_eq!((client.weir.told.unanswered.len(), server.weir.told.unanswered.len()), (1, 0));
 }

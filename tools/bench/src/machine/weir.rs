@@ -1,7 +1,7 @@
 //! Weir's own endpoints as a machine, without any MPI: the starting process makes the ranks known to each other, then the endpoints carry everything.
 
 use std::cell::Cell;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -31,8 +31,13 @@ impl WeirMachine {
     /// The engine's, or if the starting process has gone away.
     pub fn join(socket: &Path, rank: usize, size: usize) -> Result<WeirMachine> {
         let mut port = Port::open(EngineConfig::from_env().map_err(|error| BenchError::machine("Weir", error))?)?;
-        let failed = |error: std::io::Error| BenchError::machine("meeting the other ranks", error);
-        let mut meeting = UnixStream::connect(socket).map_err(failed)?;
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::UnexpectedEof => BenchError::machine("meeting the other ranks", "who started them has ended"),
+            _ => BenchError::machine("meeting the other ranks", error),
+        };
+        // On another machine, which --hosts is not for, there is no such socket.
+        let mut meeting = UnixStream::connect(socket)
+            .map_err(|error| BenchError::machine(format!("meeting the other ranks at {}", socket.display()), error))?;
         meeting.write_all(&(rank as u32).to_le_bytes()).map_err(failed)?;
         meeting.write_all(&port.name()).map_err(failed)?;
         let mut names = vec![[0; NAME_BYTES]; size];

@@ -17,9 +17,6 @@ use super::ask::IDLE;
 use super::words::{Place, Stack};
 use super::{Around, key, part, stack};
 
-/// How often it looks whether somebody is refused.
-const LOOK: Duration = Duration::from_millis(200);
-
 const EXAMPLES: &str = "Examples:
   on n1:  weir bench serverload serve weir://n1:4000
   on n2:  weir bench serverload --server weir://n1:4000 --clients 16 -o served
@@ -28,7 +25,7 @@ const EXAMPLES: &str = "Examples:
 It says where it serves as soon as clients may come, and at its end what requests cost it. Ctrl-C or SIGTERM ends it in good order, with exit code 0. Clients may come and go; those of several \
 commands at once are all served.
 
-It answers whoever reaches it and, for weir, has the same key: which it has is in its first lines. When packets come that are not sealed with it, it says so once, and at its end how many there were.";
+It answers whoever reaches it and, for weir, has the same key: which it has is in its first lines. When packets come that are not sealed with it, the library says so once, and at its end how many there were.";
 
 /// Serve by itself, for clients that others start with --server
 #[derive(Clone, Debug, clap::Args)]
@@ -73,11 +70,9 @@ pub fn run(args: &ServeArgs, around: &Around<'_>) -> Result<u8> {
     if let Some(key) = key.as_ref().filter(|_| !args.json) {
         say(&format!("to whoever has {key}"))?;
     }
-    let mut strangers = Strangers::default();
     let (begun, used_ns, mut requests) = (Instant::now(), process::cpu_ns(), 0);
     while !asked.stop.load(Ordering::Relaxed) && end.is_none_or(|end| begun.elapsed() < end) {
         requests += serving.turn(IDLE)?;
-        strangers.look(|| serving.refused(), key.as_deref());
     }
     let refused = serving.refused();
     let cpu_ns = (requests > 0).then(|| (process::cpu_ns() - used_ns) as f64 / requests as f64);
@@ -88,28 +83,6 @@ pub fn run(args: &ServeArgs, around: &Around<'_>) -> Result<u8> {
         told(seconds, requests, cpu_ns, peak_bytes) + &of_strangers(refused)
     })?;
     Ok(EXIT_DONE)
-}
-
-/// Says once that somebody asks who has another key.
-#[derive(Default)]
-struct Strangers {
-    looked: Option<Instant>,
-    told: bool,
-}
-
-impl Strangers {
-    /// Looks now and then, until there is something to be said.
-    fn look(&mut self, refused: impl FnOnce() -> u64, key: Option<&str>) {
-        let Some(key) = key.filter(|_| !self.told) else { return };
-        if self.looked.is_some_and(|at| at.elapsed() < LOOK) {
-            return;
-        }
-        self.looked = Some(Instant::now());
-        if refused() > 0 {
-            self.told = true;
-            eprintln!("weir bench: packets come that are not sealed with {key}: who has another one is not answered");
-        }
-    }
 }
 
 fn of_strangers(refused: u64) -> String {

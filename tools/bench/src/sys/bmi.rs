@@ -195,6 +195,27 @@ impl Functions {
     }
 }
 
+/// What a code of BMI means for who measures.
+fn in_words(name: &str) -> Option<&'static str> {
+    Some(match name.strip_prefix("BMI_").unwrap_or(name) {
+        "ECONNREFUSED" => "nobody listens there",
+        "ETIMEDOUT" => "no answer came in time",
+        "ECONNRESET" | "EPIPE" => "the other side closed the connection, or has ended",
+        "EHOSTNTFD" => "there is no host of that name",
+        "EHOSTUNREACH" | "ENETUNREACH" | "EHOSTDOWN" | "ENETDOWN" => "no way leads to that host",
+        "EADDRINUSE" => "somebody else listens at this address",
+        "EADDRNOTAVAIL" | "EADDRNTFD" => "it is no address of this host",
+        "EACCES" | "EPERM" => "it is not permitted, or there is no key",
+        "EPROTO" | "EPROTONOSUPPORT" | "EPROTOTYPE" => "the other side speaks something else",
+        "EMSGSIZE" => "a message is longer than the other side takes",
+        "ENOMEM" | "ENOBUFS" => "there is no memory for it",
+        "EMFILE" => "this process may open no more files",
+        "ENOSYS" => "this library does not have that",
+        "EINVAL" => "the library takes it for wrong, such as an address of a method that it does not have",
+        _ => return None,
+    })
+}
+
 impl Bmi {
     /// Loads a library and begins as a client.
     ///
@@ -244,6 +265,7 @@ impl Bmi {
             unsafe { CStr::from_ptr(status(code)) }.to_string_lossy().into_owned()
         });
         let what = name.unwrap_or_else(|| format!("error {code}"));
+        let what = in_words(&what).map_or_else(|| what.clone(), |words| format!("{words} ({what})"));
         BenchError::machine(format!("{doing}, by {}", self.file.display()), what)
     }
 
@@ -477,4 +499,22 @@ impl Drop for Bmi {
 
 fn c_text(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| BenchError::Usage(format!("{}: a zero byte in it", text.escape_debug())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_that_whoever_measures_meets_have_words() {
+        for (code, words) in [
+            ("BMI_ECONNREFUSED", "nobody listens there"),
+            ("BMI_ETIMEDOUT", "no answer came in time"),
+            ("BMI_EHOSTNTFD", "there is no host of that name"),
+            ("BMI_ECONNRESET", "the other side closed the connection, or has ended"),
+        ] {
+            assert_eq!(in_words(code), Some(words));
+        }
+        assert_eq!((in_words("BMI_EISDIR"), in_words("error -5")), (None, None));
+    }
 }

@@ -25,6 +25,9 @@ pub struct Carried {
     /// Bytes that were sent and acknowledged on TCP sockets of the processes; absent: not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_bytes: Option<u64>,
+    /// Bytes that the network interfaces of the ranks' hosts sent, but for the loopback, once for each rank of a host; absent: not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface_bytes: Option<u64>,
 }
 
 impl Carried {
@@ -37,8 +40,12 @@ impl Carried {
         sum(&mut self.weir_shm_bytes, other.weir_shm_bytes);
         sum(&mut self.weir_udp_bytes, other.weir_udp_bytes);
         sum(&mut self.weir_tcp_bytes, other.weir_tcp_bytes);
-        if let Some(more) = other.socket_bytes {
-            self.socket_bytes = Some(self.socket_bytes.unwrap_or(0).saturating_add(more));
+        for (own, more) in
+            [(&mut self.socket_bytes, other.socket_bytes), (&mut self.interface_bytes, other.interface_bytes)]
+        {
+            if let Some(more) = more {
+                *own = Some(own.unwrap_or(0).saturating_add(more));
+            }
         }
     }
 }
@@ -52,6 +59,8 @@ pub enum Carrier {
     Tcp,
     /// Neither, and all ranks are on one node: its memory.
     Memory,
+    /// Neither, between nodes, and their interfaces sent less: memory that the nodes share, or a network that the kernel does not see.
+    Unseen,
     /// Neither, between nodes: nobody counted what did.
     Unknown,
 }
@@ -64,6 +73,7 @@ impl Carrier {
             Carrier::Weir => "Weir".into(),
             Carrier::Tcp => "TCP".into(),
             Carrier::Memory => format!("shared memory of {mpi}"),
+            Carrier::Unseen => "neither Weir nor TCP, and past the hosts' interfaces".into(),
             Carrier::Unknown => "neither Weir nor TCP".into(),
         }
     }
@@ -88,17 +98,20 @@ impl Cell {
         let least = u128::from(message) * u128::from(self.repetitions);
         let twice = |n: u64| 2 * u128::from(n);
         let repetitions = u128::from(self.repetitions.max(1));
-        let (weir, sockets) = match message {
-            0 => (
-                twice(carried.weir_messages) >= repetitions,
-                u128::from(carried.socket_bytes.unwrap_or(0)) >= repetitions,
-            ),
-            _ => (twice(carried.weir_bytes) >= least, twice(carried.socket_bytes.unwrap_or(0)) >= least),
+        let by_bytes = |bytes: u64| match message {
+            0 => u128::from(bytes) >= repetitions,
+            _ => twice(bytes) >= least,
         };
+        let weir = match message {
+            0 => twice(carried.weir_messages) >= repetitions,
+            _ => by_bytes(carried.weir_bytes),
+        };
+        let sockets = by_bytes(carried.socket_bytes.unwrap_or(0));
         Some(match (weir, sockets, c.nodes) {
             (true, ..) => Carrier::Weir,
             (_, true, _) => Carrier::Tcp,
             (_, _, 1) => Carrier::Memory,
+            _ if carried.interface_bytes.is_some_and(|bytes| !by_bytes(bytes)) => Carrier::Unseen,
             _ => Carrier::Unknown,
         })
     }
@@ -226,6 +239,11 @@ mod tests {
         assert_eq!(carrier(0, 2, by_sockets(100)), Some(Carrier::Tcp));
         assert_eq!(carrier(0, 1, by_sockets(99)), Some(Carrier::Memory));
         assert_eq!(carrier(1000, 1, None), None);
+        let by_interfaces = |bytes| Some(Carried { interface_bytes: Some(bytes), ..Carried::default() });
+        assert_eq!(carrier(1000, 2, by_interfaces(49_999)), Some(Carrier::Unseen));
+        assert_eq!(carrier(1000, 2, by_interfaces(50_000)), Some(Carrier::Unknown), "by UDP, for one");
+        assert_eq!(carrier(0, 2, by_interfaces(99)), Some(Carrier::Unseen));
+        assert_eq!(carrier(1000, 1, by_interfaces(0)), Some(Carrier::Memory));
         let mut total = cell(0, 1000, 2, by_weir(100, 25_000));
         total.configuration.size_mode = SizeMode::Total;
         assert_eq!(total.carrier(), Some(Carrier::Weir));

@@ -35,7 +35,7 @@ pub fn against_size(profile: &Profile, level: usize, kind: Kind, detail: &Detail
         name,
         title: title(profile, "time against size"),
         setting: setting(profile, level),
-        label: "message size",
+        label: "message size".to_owned(),
     };
     draw(&sheet, &columns, &axis.ticks(9), axis.pitch(), kind, detail)
 }
@@ -54,12 +54,14 @@ pub fn against_level(profile: &Profile, kind: Kind, detail: &Detail) -> Plot {
         })
         .collect();
     let ticks: Vec<Tick> = columns.iter().map(|c| Tick { at: c.at, text: c.label.clone() }).collect();
-    let pairs = profile.levels.iter().any(|l| l.pairs > 0);
     let sheet = Sheet {
         name: format!("{} time {}", profile.title, kind.word()),
         title: title(profile, "time against contention"),
         setting: format!("{}; {}.", units::size(size), profile.key.qualities()),
-        label: if pairs { "pairs (nodes × ranks per node)" } else { "nodes × ranks per node" },
+        label: match profile.counted() {
+            Some(counted) => format!("{counted} (nodes × ranks per node)"),
+            None => "nodes × ranks per node".to_owned(),
+        },
     };
     draw(&sheet, &columns, &ticks, (to - from) / n, kind, detail)
 }
@@ -68,7 +70,7 @@ struct Sheet {
     name: String,
     title: String,
     setting: String,
-    label: &'static str,
+    label: String,
 }
 
 fn draw(sheet: &Sheet, columns: &[Column], ticks: &[Tick], pitch: f64, kind: Kind, detail: &Detail) -> Plot {
@@ -88,7 +90,7 @@ fn draw(sheet: &Sheet, columns: &[Column], ticks: &[Tick], pitch: f64, kind: Kin
     let Some(scale) = time_scale(columns, kind, frame.bottom, frame.top) else {
         return Frame::empty(&sheet.name, &sheet.title, "Nothing was measured.");
     };
-    frame.x_axis(ticks, sheet.label);
+    frame.x_axis(ticks, &sheet.label);
     frame.y_axis(&scale.ticks(6, units::time), "time");
     let (marks, beyond, below) = density(&mut frame, columns, &scale, pitch, detail);
     lines(&mut frame, columns, &scale);

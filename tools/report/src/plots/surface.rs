@@ -30,9 +30,15 @@ pub fn surface(profile: &Profile) -> Option<Plot> {
     // Colours reach to twice the time at least: a tenth more must not look like the end of the world.
     let brightest = most.max(2.0 * least);
     let explanation = format!(
-        "{}. In each cell the median time as a multiple of that at the least contended level; the brighter, the slower, up to {}.",
+        "{}. In each cell the median time as a multiple of that at the least contended level; the brighter, the slower, up to {}.{}",
         sentence(&profile.key.qualities()),
-        units::number(brightest)
+        units::number(brightest),
+        // The same pairs of ranks with more threads are more pairs that talk at once.
+        if profile.levels.iter().any(|l| l.threads > 0) {
+            " 1·4 is one pair of ranks with 4 threads each: 4 pairs of threads talk at once."
+        } else {
+            ""
+        }
     );
     let mut frame = Frame::new(&title(profile, "contention surface"), &explanation, ROW * levels.len() as f64, MARGINS);
     let width = (frame.right - frame.left) / sizes.len().max(1) as f64;
@@ -77,17 +83,16 @@ pub fn surface(profile: &Profile) -> Option<Plot> {
             free_from = x + half + 4.0;
         }
     }
-    let pairs = profile.levels.iter().any(|l| l.pairs > 0);
     // Beside a few rows there is no room for more than a word.
-    let label = match (pairs, levels.len() > 4) {
-        (true, true) => "pairs (nodes × ranks)",
-        (true, false) => "pairs",
-        (false, true) => "nodes × ranks per node",
-        (false, false) => "placement",
+    let label = match (profile.counted(), levels.len() > 4) {
+        (Some(counted), true) => format!("{counted} (nodes × ranks)"),
+        (Some(counted), false) => counted.to_owned(),
+        (None, true) => "nodes × ranks per node".to_owned(),
+        (None, false) => "placement".to_owned(),
     };
     let (x, y) = ((frame.left + frame.right) / 2.0, (frame.top + frame.bottom) / 2.0);
     frame.canvas.text("small", x, frame.bottom + 35.0, Anchor::Middle, "message size");
-    frame.canvas.text_upwards("small", 15.0, y, Anchor::Middle, label);
+    frame.canvas.text_upwards("small", 15.0, y, Anchor::Middle, &label);
     let left_out = profile.sizes.len() - sizes.len();
     let note = if left_out > 0 { format!("{left_out} sizes between those shown are left out.") } else { String::new() };
     let description = format!(
