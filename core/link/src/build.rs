@@ -33,11 +33,6 @@ pub(crate) const ACK_ENTRIES_FEW: usize = 8;
 /// After this many packets the keys of a direction are spent (spec 2.1).
 pub(crate) const PACKETS_MAX: u64 = 1 << 40;
 
-/// Payload and envelope of a message that fits one packet beside a plain acknowledgement.
-pub(crate) fn message_room(datagram: u16, level: Level) -> usize {
-    usize::from(datagram).saturating_sub(level.overhead() + MSG_HEAD_LEN + ACK_HEAD_LEN + PING_LEN)
-}
-
 /// Largest payload of a control message: fits the smallest packet with the longest envelope at any level.
 pub(crate) fn control_len_max(cfg: &Config) -> usize {
     usize::from(cfg.mtu_base.min(cfg.max_datagram))

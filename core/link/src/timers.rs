@@ -133,3 +133,20 @@ impl Endpoint {
         }
     }
 }
+
+impl Endpoint {
+    /// The driver reads what arrives in parts. From now on nobody is judged by silence before it has told that all was read ([`Endpoint::has_read_all`]), which it does when that is wanted.
+    pub fn comes_in_parts(&mut self) {
+        self.unread.comes_in_parts();
+    }
+
+    /// All that has arrived is to be read before [`Endpoint::handle_timeout`].
+    pub fn wants_all_read(&self) -> bool {
+        self.unread.is_wanted()
+    }
+
+    /// All that had arrived by then was read.
+    pub fn has_read_all(&mut self, until: Time) {
+        self.unread.read(until);
+    }
+}
