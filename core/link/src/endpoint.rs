@@ -91,7 +91,7 @@ pub struct Endpoint {
     /// What may wait in this host's interface meanwhile.
     pub(crate) own_queue: OwnQueue,
     /// Goes on with the packets of a flow as long as nothing else happens.
-    run: Option<Run>,
+    pub(crate) run: Option<Run>,
     /// Runs and short cuts are switched off, and how many packets runs wrote: they must make no difference.
     #[cfg(test)]
     pub(crate) plain: bool,
