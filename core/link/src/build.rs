@@ -215,8 +215,14 @@ impl Association {
             self.marks_in.tell(&mut out.head);
         }
         let times = self.rx.times(way, cx.now);
-        let ranges = self.rx.ranges(way).map(|(lo, hi)| lo..=hi - 1);
-        if frame::write_ack(ranges, times, room, &mut out.head) > 0 {
+        let is_written = match self.rx.only_range(way) {
+            Some(range) => frame::write_ack_of_one(range, times, room, &mut out.head),
+            None => {
+                let ranges = self.rx.ranges(way).map(|(lo, hi)| lo..=hi - 1);
+                frame::write_ack(ranges, times, room, &mut out.head) > 0
+            }
+        };
+        if is_written {
             self.rx.acknowledged(way);
             count!(self, cx, acks_sent);
         }

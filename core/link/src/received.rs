@@ -201,6 +201,14 @@ impl Received {
         self.got.iter().rev().filter(move |(lo, _)| *lo < end).map(move |(lo, hi)| (lo, hi.min(end)))
     }
 
+    /// The only one of these ranges, as mostly.
+    #[inline]
+    pub(crate) fn only_range(&self, way: u8) -> Option<(u64, u64)> {
+        let (lo, hi) = self.got.only()?;
+        let end = self.ways.get(usize::from(way))?.end;
+        (lo < end).then_some((lo, hi.min(end)))
+    }
+
     /// An ACK frame was written for this path of the peer.
     pub(crate) fn acknowledged(&mut self, way: u8) {
         if let Some(w) = self.ways.get_mut(usize::from(way)) {
