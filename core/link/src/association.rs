@@ -233,6 +233,7 @@ impl Association {
     }
 
     /// The path that carries data.
+    #[inline]
     pub(crate) fn path(&self) -> Option<&Path> {
         self.paths.get(usize::from(self.primary))
     }

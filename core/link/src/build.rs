@@ -40,6 +40,7 @@ pub(crate) fn control_len_max(cfg: &Config) -> usize {
 }
 
 /// Payloads at least this long may be gathered.
+#[inline]
 pub(crate) fn gather_min(cfg: &Config, level: Level) -> usize {
     if cfg.gather && level == Level::Integrity { usize::from(cfg.gather_min.max(1)) } else { usize::MAX }
 }

@@ -185,6 +185,12 @@ impl Path {
         self.cc.window().min(rx_buffer / 2 + self.wire()).max(2 * u64::from(self.mtu.size()))
     }
 
+    /// Whether the window is smaller than that. No window is smaller than two packets, so that of few bytes nobody need ask.
+    #[inline]
+    pub(crate) fn leaves_no_room(&self, bytes: u64, rx_buffer: u64) -> bool {
+        bytes > 2 * u64::from(self.mtu.size()) && bytes > self.window(rx_buffer)
+    }
+
     /// Bytes that the wire itself holds.
     pub(crate) fn wire(&self) -> u64 {
         let (rate, base) = (self.cc.rate(), self.rtt.base());
@@ -232,7 +238,7 @@ impl Path {
         self.in_flight_packets += 1;
         self.last_sent = now;
         self.pacer.on_sent(now, size);
-        let limited = self.in_flight + u64::from(self.mtu.size()) > self.window(rx_buffer);
+        let limited = self.leaves_no_room(self.in_flight + u64::from(self.mtu.size()), rx_buffer);
         self.cc.on_sent(now, size, limited, was_idle);
         self.delivery.on_sent(now, size, self.in_flight, limited);
         self.next_seq = self.next_seq.wrapping_add(1);
