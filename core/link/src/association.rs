@@ -119,7 +119,8 @@ pub(crate) struct Association {
     pub(crate) rec: Recovery,
     pub(crate) rx: Received,
     pub(crate) marks_in: MarksIn,
-    pub(crate) paths: SmallVec<[Path; 1]>,
+    /// With no room to spare: most peers have one, and it is large. (Asked for some twenty times in a packet, it is found in fewer steps than where it could stand in one of two places.)
+    pub(crate) paths: Vec<Path>,
     pub(crate) primary: u8,
 
     pub(crate) heard: Time,
@@ -195,7 +196,7 @@ impl Association {
             rec: Recovery::default(),
             rx: Received::default(),
             marks_in: MarksIn::default(),
-            paths: SmallVec::new(),
+            paths: Vec::new(),
             primary: 0,
             heard: now,
             last_ping: now,

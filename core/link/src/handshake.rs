@@ -613,6 +613,7 @@ impl Association {
 
     fn add_path(&mut self, cx: &Cx<'_>, remote: SocketAddr, local: Option<IpAddr>, max: u16) {
         if self.paths.len() < PATHS_MAX && !self.paths.iter().any(|p| p.remote == remote) {
+            self.paths.reserve_exact(1);
             self.paths.push(Path::new(cx.cfg, cx.now, remote, local, max));
         }
     }

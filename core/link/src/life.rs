@@ -179,6 +179,7 @@ impl Association {
             return None;
         }
         let max = cx.cfg.max_datagram.min(self.peer.max_datagram);
+        self.paths.reserve_exact(1);
         self.paths.push(Path::new(cx.cfg, cx.now, remote, local, max));
         Some(self.paths.len() as u8 - 1)
     }
