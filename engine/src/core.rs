@@ -448,6 +448,10 @@ impl Core {
         }
         for n in 1..=TX_PACKETS {
             let Some(t) = self.st.messages.poll_transmit(now, &mut self.out) else {
+                if n == 1 {
+                    // Nothing was pushed that would have to go out.
+                    return self.transmit_lanes(now);
+                }
                 break;
             };
             // As of the next look at all peers; until then an answer may come.

@@ -127,7 +127,7 @@ impl Association {
         if fresh.is_empty() {
             return Ok(());
         }
-        let mut sums = [Sum::default(); crate::paths::PATHS_MAX];
+        let mut sums = [Sum::default(); crate::config::PATHS_MAX];
         for (lo, hi) in fresh {
             for pn in lo..hi {
                 self.packet_acked(cx, pn, pn + 1 == largest_end, &mut sums, events);
@@ -320,7 +320,7 @@ impl Association {
 
     /// These packets are lost: out of flight, and what they carried is queued again.
     pub(crate) fn lose(&mut self, cx: &mut Cx<'_>, lost: &[u64], congestion: bool) {
-        let mut per_path = [(0u64, 0u32, Time::ZERO); crate::paths::PATHS_MAX];
+        let mut per_path = [(0u64, 0u32, Time::ZERO); crate::config::PATHS_MAX];
         for &pn in lost {
             let Some(s) = self.rec.settle(pn, LOST | REQUEUED) else { continue };
             let i = usize::from(s.path);

@@ -121,6 +121,6 @@ impl Path {
     fn lets_out_at_ease(&self, now: Time, rx_buffer: u64) -> bool {
         self.ptos == 0
             && self.pacer.open(now)
-            && self.in_flight + 2 * u64::from(self.mtu.size()) <= self.window(rx_buffer)
+            && !self.leaves_no_room(self.in_flight + 2 * u64::from(self.mtu.size()), rx_buffer)
     }
 }

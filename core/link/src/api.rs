@@ -73,3 +73,14 @@ impl PacketBuf {
         PacketBuf { head: Vec::with_capacity(2048) }
     }
 }
+
+/// A connection is to be made to a peer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct LaneNews {
+    /// To whom.
+    pub peer: PeerId,
+    /// Where it listens.
+    pub remote: SocketAddr,
+    /// Our own address on that path, if it is known.
+    pub local: Option<IpAddr>,
+}

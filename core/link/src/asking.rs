@@ -8,38 +8,16 @@ use smallvec::SmallVec;
 use weir_wire::handshake as wire;
 use weir_wire::{EndpointName, Handshake, RefuseCode};
 
+use crate::asked::{Answer, Asking, NOBODY};
 use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, OUTBOX_MAX};
 use crate::{DownReason, RxMeta, Time};
 
-/// The endpoint id that nobody has: who opens to it asks who is there.
-pub(crate) const NOBODY: u64 = u64::MAX;
 /// Askings under way at a time: each costs a packet in a while, and a program names its servers by the dozen.
 pub const ASKINGS_MAX: usize = 1024;
 /// INITs in a row for which the network says that no program has the port.
 const REFUSED_VERDICT: u32 = 3;
 /// The index in the association ids of askings: of no association.
 const NO_INDEX: u64 = (1 << INDEX_BITS) - 1;
-
-/// What an asking has found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// As [`Endpoint::ask`] gave it.
-    pub ticket: u64,
-    /// The name of who lives there, by the address that answered; or why nobody was found.
-    pub found: Result<[u8; weir_wire::NAME_LEN], DownReason>,
-}
-
-/// One asking.
-pub(crate) struct Asking {
-    opening: wire::Opening,
-    addrs: SmallVec<[SocketAddr; 2]>,
-    send_at: Time,
-    give_up: Time,
-    interval_ns: u64,
-    tries: u32,
-    /// Of these, how many the network refused.
-    refused: u32,
-}
 
 impl Endpoint {
     /// Asks who lives at these addresses of one host. Returns the ticket of the answer; none when too many are asked already, or there is no address.
@@ -59,7 +37,7 @@ impl Endpoint {
                 opener_association: association,
                 nonce,
             },
-            addrs: addrs.iter().copied().take(crate::paths::PATHS_MAX).collect(),
+            addrs: addrs.iter().copied().take(crate::config::PATHS_MAX).collect(),
             send_at: now,
             give_up: now + self.cfg.connect_timeout,
             interval_ns: self.cfg.handshake_retry.as_nanos() as u64,

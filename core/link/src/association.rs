@@ -12,15 +12,14 @@ use weir_lane::Lane;
 use weir_session::{Carrier, Common, Session, Terms};
 
 use crate::counters::PeerCounters;
-use crate::handshake::Opening;
 use crate::judging::Unread;
-use crate::lane::LaneNews;
 use crate::marks::MarksIn;
+use crate::opening::Opening;
 use crate::openings::Openings;
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::recovery::Recovery;
-use crate::{Config, Counters, DownReason, Event, Level, PeerId, Time};
+use crate::{Config, Counters, DownReason, Event, LaneNews, Level, PeerId, Time};
 
 /// What every step of an association works with.
 pub(crate) struct Cx<'a> {
@@ -95,7 +94,7 @@ pub(crate) struct Association {
     pub(crate) local_id: u64,
     pub(crate) remote_id: u64,
     pub(crate) opening: Option<Box<Opening>>,
-    pub(crate) accepted: Option<Box<crate::handshake::Accepted>>,
+    pub(crate) accepted: Option<Box<crate::opening::Accepted>>,
     pub(crate) crypt: Option<Box<crate::crypt::Crypt>>,
     pub(crate) peer: PeerParams,
 
@@ -120,7 +119,8 @@ pub(crate) struct Association {
     pub(crate) rec: Recovery,
     pub(crate) rx: Received,
     pub(crate) marks_in: MarksIn,
-    pub(crate) paths: SmallVec<[Path; 1]>,
+    /// With no room to spare: most peers have one, and it is large. (Asked for some twenty times in a packet, it is found in fewer steps than where it could stand in one of two places.)
+    pub(crate) paths: Vec<Path>,
     pub(crate) primary: u8,
 
     pub(crate) heard: Time,
@@ -131,9 +131,9 @@ pub(crate) struct Association {
     /// It counts among the silent ones of the endpoint.
     pub(crate) is_silent: bool,
     /// Somebody says that the peer is gone.
-    pub(crate) doubt: Option<crate::life::Doubt>,
+    pub(crate) doubt: Option<crate::judging::Doubt>,
     /// Of several paths, the one that fragments go by now, and how many more do before the choice is made anew.
-    pub(crate) stripe: crate::striping::Turn,
+    pub(crate) stripe: crate::delivery::Turn,
     /// Somebody waits for the acknowledgement of what is being sent.
     pub(crate) ack_wanted: bool,
     /// The packet just built can be the first of a run.
@@ -168,7 +168,7 @@ impl Association {
         Association {
             id,
             endpoint_id,
-            addrs: addrs.iter().copied().take(crate::paths::PATHS_MAX).collect(),
+            addrs: addrs.iter().copied().take(crate::config::PATHS_MAX).collect(),
             state: State::Idle,
             local_id: 0,
             remote_id: 0,
@@ -196,7 +196,7 @@ impl Association {
             rec: Recovery::default(),
             rx: Received::default(),
             marks_in: MarksIn::default(),
-            paths: SmallVec::new(),
+            paths: Vec::new(),
             primary: 0,
             heard: now,
             last_ping: now,
@@ -204,7 +204,7 @@ impl Association {
             late_ns: 0,
             is_silent: false,
             doubt: None,
-            stripe: crate::striping::Turn::default(),
+            stripe: crate::delivery::Turn::default(),
             ack_wanted: false,
             can_run: false,
             run_path: 0,
@@ -234,6 +234,7 @@ impl Association {
     }
 
     /// The path that carries data.
+    #[inline]
     pub(crate) fn path(&self) -> Option<&Path> {
         self.paths.get(usize::from(self.primary))
     }
@@ -318,7 +319,7 @@ impl Association {
     /// The session is to know how long a message may be that one packet carries.
     pub(crate) fn set_piece_max(&self, s: &mut Session) {
         if carries(s) {
-            s.set_piece_max(self.path().map_or(0, |p| crate::build::message_room(p.mtu.size(), self.level())));
+            s.set_piece_max(self.path().map_or(0, |p| crate::mtu::message_room(p.mtu.size(), self.level())));
         }
     }
 

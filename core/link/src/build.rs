@@ -33,11 +33,6 @@ pub(crate) const ACK_ENTRIES_FEW: usize = 8;
 /// After this many packets the keys of a direction are spent (spec 2.1).
 pub(crate) const PACKETS_MAX: u64 = 1 << 40;
 
-/// Payload and envelope of a message that fits one packet beside a plain acknowledgement.
-pub(crate) fn message_room(datagram: u16, level: Level) -> usize {
-    usize::from(datagram).saturating_sub(level.overhead() + MSG_HEAD_LEN + ACK_HEAD_LEN + PING_LEN)
-}
-
 /// Largest payload of a control message: fits the smallest packet with the longest envelope at any level.
 pub(crate) fn control_len_max(cfg: &Config) -> usize {
     usize::from(cfg.mtu_base.min(cfg.max_datagram))
@@ -45,6 +40,7 @@ pub(crate) fn control_len_max(cfg: &Config) -> usize {
 }
 
 /// Payloads at least this long may be gathered.
+#[inline]
 pub(crate) fn gather_min(cfg: &Config, level: Level) -> usize {
     if cfg.gather && level == Level::Integrity { usize::from(cfg.gather_min.max(1)) } else { usize::MAX }
 }
@@ -220,8 +216,14 @@ impl Association {
             self.marks_in.tell(&mut out.head);
         }
         let times = self.rx.times(way, cx.now);
-        let ranges = self.rx.ranges(way).map(|(lo, hi)| lo..=hi - 1);
-        if frame::write_ack(ranges, times, room, &mut out.head) > 0 {
+        let is_written = match self.rx.only_range(way) {
+            Some(range) => frame::write_ack_of_one(range, times, room, &mut out.head),
+            None => {
+                let ranges = self.rx.ranges(way).map(|(lo, hi)| lo..=hi - 1);
+                frame::write_ack(ranges, times, room, &mut out.head) > 0
+            }
+        };
+        if is_written {
             self.rx.acknowledged(way);
             count!(self, cx, acks_sent);
         }

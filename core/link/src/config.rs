@@ -2,6 +2,9 @@
 
 use core::time::Duration;
 
+/// Largest number of paths (spec 8).
+pub(crate) const PATHS_MAX: usize = 8;
+
 /// Which congestion controller paths use (spec 6).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum CongestionKind {

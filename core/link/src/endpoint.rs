@@ -16,14 +16,13 @@ use crate::association::{Association, Cx, State, carries};
 use crate::crypt::Handshake;
 use crate::hash::IdHash;
 use crate::judging::{Lateness, Unread};
-use crate::lane::LaneNews;
 use crate::openings::Openings;
 use crate::paths::PathState;
 use crate::run::Run;
 use crate::spent::Spent;
 use crate::{
-    BodyKey, BodyOpened, Config, Counters, Credit, DownReason, Event, Level, Message, PacketBuf, PathStats, Payloads,
-    PeerCounters, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
+    BodyKey, BodyOpened, Config, Counters, Credit, DownReason, Event, LaneNews, Level, Message, PacketBuf, PathStats,
+    Payloads, PeerCounters, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
 };
 
 /// Association ids hold the peer's index in their low bits, so that finding it costs no look-up.
@@ -92,7 +91,7 @@ pub struct Endpoint {
     /// What may wait in this host's interface meanwhile.
     pub(crate) own_queue: OwnQueue,
     /// Goes on with the packets of a flow as long as nothing else happens.
-    run: Option<Run>,
+    pub(crate) run: Option<Run>,
     /// Runs and short cuts are switched off, and how many packets runs wrote: they must make no difference.
     #[cfg(test)]
     pub(crate) plain: bool,
@@ -113,8 +112,8 @@ pub struct Endpoint {
     pub(crate) lateness: Lateness,
     pub(crate) unread: Unread,
     /// Who is asked for at which addresses, and what was found.
-    pub(crate) askings: Vec<crate::asking::Asking>,
-    pub(crate) answers: Vec<crate::asking::Answer>,
+    pub(crate) askings: Vec<crate::asked::Asking>,
+    pub(crate) answers: Vec<crate::asked::Answer>,
 }
 
 /// The association of `$peer` and the context to work on it, from disjoint fields of the endpoint.
@@ -165,7 +164,7 @@ impl Endpoint {
         let mut rng = ChaCha12Rng::from_seed(seed);
         let handshake = Handshake::new(&job_key, &mut rng);
         let endpoint_id = match endpoint_id {
-            0 | crate::asking::NOBODY => rng.next_u64().clamp(1, crate::asking::NOBODY - 1),
+            0 | crate::asked::NOBODY => rng.next_u64().clamp(1, crate::asked::NOBODY - 1),
             given => given,
         };
         Endpoint {
@@ -174,7 +173,7 @@ impl Endpoint {
             sessions: Sessions::new(config.session.clone()),
             rng,
             endpoint_id,
-            local_addrs: local_addrs.iter().copied().take(crate::paths::PATHS_MAX).collect(),
+            local_addrs: local_addrs.iter().copied().take(crate::config::PATHS_MAX).collect(),
             assocs: Vec::new(),
             by_endpoint: HashMap::default(),
             vacant: VecDeque::new(),

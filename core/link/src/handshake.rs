@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use core::time::Duration;
 
 use rand_core::RngCore;
 use smallvec::SmallVec;
@@ -14,8 +13,10 @@ use weir_wire::{AddrList, EndpointName, Handshake, Kind, Params, RefuseCode, pac
 use weir_session::{Carrier, Terms};
 
 use crate::association::{Association, Cx, PeerParams, State, carries};
+use crate::config::PATHS_MAX;
 use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, with_association};
-use crate::paths::{PATHS_MAX, Path};
+use crate::opening::{Accepted, Opening};
+use crate::paths::Path;
 use crate::{Config, DownReason, Event, Level, PacketBuf, PeerId, RxMeta, Time, Transmit};
 
 /// CONFIRMs sent before the cookie is taken for stale and the opening starts again with INIT.
@@ -23,87 +24,8 @@ const CONFIRM_TRIES: u32 = 6;
 /// INITs in a row that must be refused by an endpoint other than the one wanted before that is believed to live there no
 /// more: some 35 ms. Whoever lives answers one of them; a stranger who passes a third member's answers on must keep on.
 const STALE_VERDICT: u32 = 3;
-/// An opening ends after so many times `connect_timeout`, whatever is heard of the peer: what was recorded may be repeated by anybody.
-const OPENING_MOST: u32 = 6;
-/// And after so many times that, whatever the endpoint itself was late by.
-const LATE_MOST: u32 = 12;
 /// The driver has read all that has arrived within this time.
 const READ_NS: u64 = 100_000_000;
-
-/// State of an opening (the opener's side).
-pub(crate) struct Opening {
-    opening: wire::Opening,
-    /// The responder's cookie and where it came from.
-    cookie: Option<([u8; wire::COOKIE_LEN], SocketAddr, Option<IpAddr>)>,
-    /// Never while it waits for a place.
-    pub(crate) send_at: Time,
-    /// Never before its first INIT.
-    pub(crate) give_up: Time,
-    /// When it ends though the peer is heard.
-    last: Time,
-    /// When it ends whatever the endpoint was late by.
-    end: Time,
-    /// What the endpoint had been late by when these were set.
-    late_ns: u64,
-    /// It is one of those that may be unanswered (spec 3.4).
-    has_place: bool,
-    /// It waits to become one.
-    is_queued: bool,
-    interval_ns: u64,
-    /// When the first INIT, or the first CONFIRM with this cookie, was sent.
-    asked_at: Time,
-    tries: u32,
-    confirms: u32,
-    /// A CONFIRM went out: the responder may hold this opening for established.
-    confirmed: bool,
-    /// Answers of another endpoint at the peer's addresses, at most one for each INIT.
-    strangers: u32,
-}
-
-impl Opening {
-    /// It has a place: the first INIT is due, or the first CONFIRM with a cookie.
-    fn start(&mut self, now: Time, late_ns: u64, connect_timeout: Duration) {
-        let is_first = self.waits();
-        (self.has_place, self.is_queued) = (true, false);
-        self.send_at = now;
-        if is_first {
-            self.give_up = now + connect_timeout;
-            self.last = now + connect_timeout * OPENING_MOST;
-            self.end = now + connect_timeout * LATE_MOST;
-            self.late_ns = late_ns;
-        }
-        self.hear(now, connect_timeout);
-    }
-
-    /// Nothing was sent of it: nobody else can know of it.
-    fn waits(&self) -> bool {
-        self.tries == 0 && self.give_up == Time::MAX
-    }
-
-    /// The peer lives: it has sent something that belongs to this opening, or opens itself.
-    fn hear(&mut self, now: Time, connect_timeout: Duration) {
-        if !self.waits() {
-            self.give_up = self.give_up.max(now + connect_timeout).min(self.last);
-        }
-    }
-
-    /// Whether it is to be given up. What the endpoint was itself late by, and the time of a start of many, do not count, up to a bound.
-    fn is_over(&mut self, now: Time, late_ns: u64) -> bool {
-        let late = late_ns - self.late_ns;
-        if self.give_up <= now && late > 0 {
-            let later = |t: Time| t.plus_ns(late).min(self.end);
-            (self.give_up, self.last) = (later(self.give_up), later(self.last));
-            self.late_ns = late_ns;
-        }
-        self.give_up <= now
-    }
-}
-
-/// What a responder keeps of an opening: a repeated CONFIRM gets the same answer.
-pub(crate) struct Accepted {
-    pub(crate) nonce: [u8; wire::NONCE_LEN],
-    packet: Vec<u8>,
-}
 
 /// Endpoint id and addresses of a name.
 pub(crate) fn name_parts(name: &EndpointName) -> (u64, SmallVec<[SocketAddr; 2]>) {
@@ -691,6 +613,7 @@ impl Association {
 
     fn add_path(&mut self, cx: &Cx<'_>, remote: SocketAddr, local: Option<IpAddr>, max: u16) {
         if self.paths.len() < PATHS_MAX && !self.paths.iter().any(|p| p.remote == remote) {
+            self.paths.reserve_exact(1);
             self.paths.push(Path::new(cx.cfg, cx.now, remote, local, max));
         }
     }

@@ -1,6 +1,6 @@
-//! What counts in no verdict about others: what the endpoint itself was late by (spec 3.4), and what has arrived and was not read (spec 9).
+//! What counts in verdicts about others: hints that they are gone (spec 9); and what does not: what the endpoint itself was late by (spec 3.4), and what has arrived and was not read (spec 9).
 
-use crate::{Endpoint, Time};
+use crate::{DownReason, Time};
 
 /// A timer that is looked at so much later says that the endpoint was kept from running: above what schedulers and waits in whole milliseconds do.
 const LATE_NS: u64 = 10_000_000;
@@ -57,21 +57,14 @@ impl Unread {
     }
 }
 
-impl Endpoint {
-    /// The driver reads what arrives in parts. From now on nobody is judged by silence before it has told that all was read ([`Endpoint::has_read_all`]), which it does when that is wanted.
-    pub fn comes_in_parts(&mut self) {
-        self.unread.comes_in_parts();
-    }
-
-    /// All that has arrived is to be read before [`Endpoint::handle_timeout`].
-    pub fn wants_all_read(&self) -> bool {
-        self.unread.is_wanted()
-    }
-
-    /// All that had arrived by then was read.
-    pub fn has_read_all(&mut self, until: Time) {
-        self.unread.read(until);
-    }
+/// Hints that the peer is gone, while it has not spoken (spec 9).
+pub(crate) struct Doubt {
+    pub(crate) reason: DownReason,
+    /// Hints, at most one for each question.
+    pub(crate) hints: u8,
+    pub(crate) pings: u8,
+    /// When to ask again, or to judge.
+    pub(crate) at: Time,
 }
 
 #[cfg(test)]

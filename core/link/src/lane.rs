@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 
 use weir_lane::{GREETING_LEN, Lane, LaneUnit, UnitIn, Wrong};
 use weir_wire::frame;
@@ -11,18 +11,8 @@ use weir_wire::lane::Greeting;
 
 use crate::association::{Association, Cx, State};
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
-use crate::{BodyKey, Event, PeerId, Time};
-
-/// A connection is to be made to a peer.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct LaneNews {
-    /// To whom.
-    pub peer: PeerId,
-    /// Where it listens.
-    pub remote: SocketAddr,
-    /// Our own address on that path, if it is known.
-    pub local: Option<IpAddr>,
-}
+use crate::paths::PathState;
+use crate::{BodyKey, Event, LaneNews, PeerId, Time};
 
 /// What a step of a lane works with, from that of an association and the association's own.
 macro_rules! of_lane {
@@ -242,6 +232,32 @@ impl Endpoint {
         });
         self.touch(peer);
         result.ok()
+    }
+
+    /// Asks whether the path to this address of the peer still carries packets; [`Endpoint::path_has_failed`] tells later that it does not. For a driver whose lane takes that way and
+    /// hears nothing by it. Where there is no other path there is nothing to be gained by it, and nothing happens.
+    pub fn ask_path(&mut self, now: Time, peer: PeerId, remote: IpAddr) {
+        let Some(a) = self.assocs.get_mut(peer.0 as usize).filter(|a| a.state == State::Up && a.paths.len() > 1) else {
+            return;
+        };
+        let primary = usize::from(a.primary);
+        for (i, p) in a.paths.iter_mut().enumerate().filter(|(_, p)| p.is_to(remote)) {
+            if i == primary {
+                // What elicits an acknowledgement and gets none leads to a failover: it goes by this very path.
+                p.asks = p.asks.max(1);
+            } else if p.state == PathState::Valid {
+                p.next_probe = p.next_probe.min(now);
+            }
+        }
+        self.touch(peer);
+    }
+
+    /// Whether the path to this address of the peer fell silent while another one bore packets: what goes there by other means than packets is not to be waited for.
+    #[must_use]
+    pub fn path_has_failed(&self, peer: PeerId, remote: IpAddr) -> bool {
+        let Some(a) = self.assocs.get(peer.0 as usize) else { return false };
+        let mut there = a.paths.iter().filter(|p| p.is_to(remote)).peekable();
+        there.peek().is_some() && there.all(|p| p.state == PathState::Suspect)
     }
 }
 

@@ -12,6 +12,7 @@ extern crate alloc;
 mod acking;
 mod alone;
 mod api;
+mod asked;
 mod asking;
 mod association;
 mod build;
@@ -19,6 +20,7 @@ mod config;
 mod congestion;
 mod counters;
 mod crypt;
+mod delivery;
 mod endpoint;
 mod handshake;
 mod hash;
@@ -32,6 +34,7 @@ mod life;
 mod marked;
 mod marks;
 mod mtu;
+mod opening;
 mod openings;
 mod parity;
 mod paths;
@@ -52,12 +55,12 @@ mod timers;
 mod twins;
 
 pub use api::*;
-pub use asking::{ASKINGS_MAX, Answer};
+pub use asked::Answer;
+pub use asking::ASKINGS_MAX;
 pub use config::{Config, CongestionKind, Mechanisms};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerCounters, PeerStats};
 pub use endpoint::Endpoint;
-pub use lane::LaneNews;
 pub use weir_lane::{
     Config as LaneConfig, GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneUnit, UNIT_HEAD_LEN,
     UnitHead, UnitIn,

@@ -7,7 +7,9 @@ use rand_core::RngCore;
 use weir_session::Session;
 
 use crate::association::{Association, Cx, State, carries};
-use crate::paths::{PATHS_MAX, Path, PathState};
+use crate::config::PATHS_MAX;
+use crate::judging::Doubt;
+use crate::paths::{Path, PathState};
 use crate::{DownReason, Event, Time};
 
 /// Unanswered questions, each with its hint, that end an association whose peer is said to be gone.
@@ -25,16 +27,6 @@ const SLOW_MOST: u64 = 12;
 
 /// What hosts add to a round trip, at most, as far as a doubt waits for it: longer round trips that were seen are of a time when both were busy.
 const DOUBT_NOISE_NS: u64 = 30_000_000;
-
-/// Hints that the peer is gone, while it has not spoken (spec 9).
-pub(crate) struct Doubt {
-    reason: DownReason,
-    /// Hints, at most one for each question.
-    hints: u8,
-    pings: u8,
-    /// When to ask again, or to judge.
-    pub(crate) at: Time,
-}
 
 impl Association {
     /// Ends at once: what is left fails, and the peer is told.
@@ -187,6 +179,7 @@ impl Association {
             return None;
         }
         let max = cx.cfg.max_datagram.min(self.peer.max_datagram);
+        self.paths.reserve_exact(1);
         self.paths.push(Path::new(cx.cfg, cx.now, remote, local, max));
         Some(self.paths.len() as u8 - 1)
     }

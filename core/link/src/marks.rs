@@ -4,9 +4,7 @@ use alloc::vec::Vec;
 
 use weir_wire::frame::{self, MARKED_LEN, Marked};
 
-use crate::association::{Association, Cx};
-use crate::counters::count;
-use crate::paths::PATHS_MAX;
+use crate::config::PATHS_MAX;
 
 /// ECN bits of a packet that a switch marked (RFC 3168, 5).
 pub(crate) const CE: u8 = 3;
@@ -56,7 +54,7 @@ pub(crate) struct MarksOut {
 
 impl MarksOut {
     /// The peer tells so many, modulo 2^32, of at most `sent`. Returns how many of these are news; `None` if that cannot be.
-    fn told(&mut self, count: u32, sent: u64) -> Option<u32> {
+    pub(crate) fn told(&mut self, count: u32, sent: u64) -> Option<u32> {
         let news = count.wrapping_sub(self.count as u32);
         if self.is_false || news as i32 <= 0 {
             // Overtaken by a later one; one that decreases is taken for such.
@@ -73,20 +71,6 @@ impl MarksOut {
 
     pub(crate) fn take_fresh(&mut self) -> u32 {
         core::mem::take(&mut self.fresh)
-    }
-}
-
-impl Association {
-    /// The peer tells how many packets of a path of ours came to it marked.
-    pub(crate) fn on_marked(&mut self, cx: &mut Cx<'_>, m: Marked) {
-        let sent = self.rec.next();
-        let Some(path) = self.paths.get_mut(usize::from(m.path)).filter(|_| cx.cfg.ecn) else { return };
-        match path.marks.told(m.count, sent) {
-            Some(news) => {
-                count!(self, cx, marks_told, u64::from(news));
-            }
-            None => cx.counters.marks_refused += 1,
-        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Search for the largest datagram a path carries, and the black hole test (RFC 8899, spec 8).
 
-use crate::{Config, Time};
+use weir_wire::frame::{ACK_HEAD_LEN, MSG_HEAD_LEN, PING_LEN};
+
+use crate::{Config, Level, Time};
 
 /// Tries of one size before it is given up (RFC 8899 MAX_PROBES).
 const TRIES: u8 = 3;
@@ -129,6 +131,11 @@ impl MtuSearch {
         self.due = now + cfg.mtu_retry;
         true
     }
+}
+
+/// Payload and envelope of a message that fits one packet beside a plain acknowledgement.
+pub(crate) fn message_room(datagram: u16, level: Level) -> usize {
+    usize::from(datagram).saturating_sub(level.overhead() + MSG_HEAD_LEN + ACK_HEAD_LEN + PING_LEN)
 }
 
 #[cfg(test)]

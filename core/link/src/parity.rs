@@ -5,10 +5,9 @@ use alloc::vec::Vec;
 
 use weir_session::Session;
 use weir_wire::BodyKey;
-use weir_wire::frame::{Parity, ParityHead};
+use weir_wire::frame::ParityHead;
 
-use crate::association::{Association, Cx};
-use crate::{Config, Event, Hole, Payloads};
+use crate::{Config, Payloads};
 
 /// Parity frames that may wait; more are not worth sending.
 const DUE_MAX: usize = 8;
@@ -126,49 +125,5 @@ impl Group {
                 done += n;
             }
         }
-    }
-}
-
-impl Association {
-    /// A PARITY frame: if exactly one fragment of its group lacks bytes, those can be restored.
-    pub(crate) fn on_parity(&self, s: &Session, p: &Parity, events: &mut Vec<Event>) {
-        let h = p.head;
-        let (lo, hi) = (h.base, h.base + u64::from(h.count) * u64::from(h.frag));
-        let mut holes: smallvec::SmallVec<[(u64, u64); 2]> = smallvec::SmallVec::new();
-        let collect = |a, b| {
-            holes.push((a, b));
-            holes.len() < 2
-        };
-        if s.holes(h.key, lo, hi, collect).is_none() {
-            return;
-        }
-        if let [(a, b)] = holes[..] {
-            let frag = u64::from(h.frag);
-            if (a - lo) / frag == (b - 1 - lo) / frag {
-                events.push(Event::Parity {
-                    peer: self.id,
-                    key: h.key,
-                    hole: Hole { base: h.base, frag: h.frag, count: h.count, offset: a, len: (b - a) as u16 },
-                    payload: p.payload.clone(),
-                });
-            }
-        }
-    }
-
-    /// The upper layer restored a range: it has arrived, and the sender is told.
-    pub(crate) fn restored(&mut self, cx: &mut Cx<'_>, key: BodyKey, offset: u64, len: u32, events: &mut Vec<Event>) {
-        let Ok(len16) = u16::try_from(len) else { return };
-        let Some(total) = cx.s.holes(key, 0, 0, |_, _| true) else { return };
-        if offset + u64::from(len) > total {
-            return;
-        }
-        let (message, number) = match key {
-            BodyKey::Message(mseq) => (true, mseq),
-            BodyKey::Body(handle) => (false, handle),
-        };
-        if cx.s.placed(cx.common, cx.now, key, total as u32, offset, len, events).is_ok() {
-            self.recovered.push_back((message, number, offset, len16));
-        }
-        cx.counters.parity_used += 1;
     }
 }

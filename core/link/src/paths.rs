@@ -3,17 +3,13 @@
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
 
-use crate::association::State;
 use crate::congestion::{self, Congestion, Pacer};
+use crate::delivery::Delivery;
 use crate::marks::MarksOut;
 use crate::mtu::MtuSearch;
 use crate::rtt::{OneWay, Rtt};
 use crate::scale::mul_div;
-use crate::striping::Delivery;
-use crate::{Config, Endpoint, PeerId, Time};
-
-/// Largest number of paths (spec 8).
-pub(crate) const PATHS_MAX: usize = 8;
+use crate::{Config, Time};
 
 /// On short paths not every round trip has a lead that asks: each costs the receiver a packet.
 const LEAD_EVERY_NS: u64 = 250_000;
@@ -169,7 +165,7 @@ impl Path {
     }
 
     /// Whether it leads to this address, however that is written.
-    fn is_to(&self, remote: IpAddr) -> bool {
+    pub(crate) fn is_to(&self, remote: IpAddr) -> bool {
         self.remote.ip().to_canonical() == remote.to_canonical()
     }
 
@@ -187,6 +183,12 @@ impl Path {
     /// Bytes that may be in flight: the window, and no more than half the receiver's buffer besides what the wire itself holds.
     pub(crate) fn window(&self, rx_buffer: u64) -> u64 {
         self.cc.window().min(rx_buffer / 2 + self.wire()).max(2 * u64::from(self.mtu.size()))
+    }
+
+    /// Whether the window is smaller than that. No window is smaller than two packets, so that of few bytes nobody need ask.
+    #[inline]
+    pub(crate) fn leaves_no_room(&self, bytes: u64, rx_buffer: u64) -> bool {
+        bytes > 2 * u64::from(self.mtu.size()) && bytes > self.window(rx_buffer)
     }
 
     /// Bytes that the wire itself holds.
@@ -236,7 +238,7 @@ impl Path {
         self.in_flight_packets += 1;
         self.last_sent = now;
         self.pacer.on_sent(now, size);
-        let limited = self.in_flight + u64::from(self.mtu.size()) > self.window(rx_buffer);
+        let limited = self.leaves_no_room(self.in_flight + u64::from(self.mtu.size()), rx_buffer);
         self.cc.on_sent(now, size, limited, was_idle);
         self.delivery.on_sent(now, size, self.in_flight, limited);
         self.next_seq = self.next_seq.wrapping_add(1);
@@ -339,34 +341,6 @@ impl Path {
         self.challenge = None;
         self.probe_interval = cfg.path_probe_min.as_nanos() as u64;
         self.next_probe = now;
-    }
-}
-
-impl Endpoint {
-    /// Asks whether the path to this address of the peer still carries packets; [`Endpoint::path_has_failed`] tells later that it does not. For a driver whose lane takes that way and
-    /// hears nothing by it. Where there is no other path there is nothing to be gained by it, and nothing happens.
-    pub fn ask_path(&mut self, now: Time, peer: PeerId, remote: IpAddr) {
-        let Some(a) = self.assocs.get_mut(peer.0 as usize).filter(|a| a.state == State::Up && a.paths.len() > 1) else {
-            return;
-        };
-        let primary = usize::from(a.primary);
-        for (i, p) in a.paths.iter_mut().enumerate().filter(|(_, p)| p.is_to(remote)) {
-            if i == primary {
-                // What elicits an acknowledgement and gets none leads to a failover: it goes by this very path.
-                p.asks = p.asks.max(1);
-            } else if p.state == PathState::Valid {
-                p.next_probe = p.next_probe.min(now);
-            }
-        }
-        self.touch(peer);
-    }
-
-    /// Whether the path to this address of the peer fell silent while another one bore packets: what goes there by other means than packets is not to be waited for.
-    #[must_use]
-    pub fn path_has_failed(&self, peer: PeerId, remote: IpAddr) -> bool {
-        let Some(a) = self.assocs.get(peer.0 as usize) else { return false };
-        let mut there = a.paths.iter().filter(|p| p.is_to(remote)).peekable();
-        there.peek().is_some() && there.all(|p| p.state == PathState::Suspect)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-use weir_session::FragmentIn;
-use weir_wire::frame::{Frame, Frames, Msg};
+use smallvec::SmallVec;
+use weir_session::{FragmentIn, Session};
+use weir_wire::frame::{Frame, Frames, Marked, Msg, Parity};
 use weir_wire::{BodyKey, Header, expand};
 
 use crate::association::{Association, Cx, State};
@@ -12,7 +13,7 @@ use crate::counters::count;
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
 use crate::marks::CE;
 use crate::paths::PathState;
-use crate::{DownReason, Event, PeerId, RxMeta, Time};
+use crate::{DownReason, Event, Hole, PeerId, RxMeta, Time};
 
 impl Endpoint {
     pub(crate) fn handle_protected(&mut self, now: Time, meta: &RxMeta, datagram: &mut [u8], events: &mut Vec<Event>) {
@@ -235,6 +236,18 @@ impl Association {
         Ok(())
     }
 
+    /// The peer tells how many packets of a path of ours came to it marked.
+    pub(crate) fn on_marked(&mut self, cx: &mut Cx<'_>, m: Marked) {
+        let sent = self.rec.next();
+        let Some(path) = self.paths.get_mut(usize::from(m.path)).filter(|_| cx.cfg.ecn) else { return };
+        match path.marks.told(m.count, sent) {
+            Some(news) => {
+                count!(self, cx, marks_told, u64::from(news));
+            }
+            None => cx.counters.marks_refused += 1,
+        }
+    }
+
     fn on_message(&mut self, cx: &mut Cx<'_>, m: &Msg, events: &mut Vec<Event>) -> Result<(), &'static str> {
         let h = &m.head;
         if h.control {
@@ -243,5 +256,47 @@ impl Association {
         let mseq = cx.s.message_number(h.mseq);
         let fragment = FragmentIn { stream: h.stream, mseq, sseq: h.sseq, total_len: h.total_len, offset: h.offset };
         cx.s.on_message(cx.common, &fragment, &m.envelope, &m.payload, events)
+    }
+
+    /// A PARITY frame: if exactly one fragment of its group lacks bytes, those can be restored.
+    pub(crate) fn on_parity(&self, s: &Session, p: &Parity, events: &mut Vec<Event>) {
+        let h = p.head;
+        let (lo, hi) = (h.base, h.base + u64::from(h.count) * u64::from(h.frag));
+        let mut holes: SmallVec<[(u64, u64); 2]> = SmallVec::new();
+        let collect = |a, b| {
+            holes.push((a, b));
+            holes.len() < 2
+        };
+        if s.holes(h.key, lo, hi, collect).is_none() {
+            return;
+        }
+        if let [(a, b)] = holes[..] {
+            let frag = u64::from(h.frag);
+            if (a - lo) / frag == (b - 1 - lo) / frag {
+                events.push(Event::Parity {
+                    peer: self.id,
+                    key: h.key,
+                    hole: Hole { base: h.base, frag: h.frag, count: h.count, offset: a, len: (b - a) as u16 },
+                    payload: p.payload.clone(),
+                });
+            }
+        }
+    }
+
+    /// The upper layer restored a range: it has arrived, and the sender is told.
+    pub(crate) fn restored(&mut self, cx: &mut Cx<'_>, key: BodyKey, offset: u64, len: u32, events: &mut Vec<Event>) {
+        let Ok(len16) = u16::try_from(len) else { return };
+        let Some(total) = cx.s.holes(key, 0, 0, |_, _| true) else { return };
+        if offset + u64::from(len) > total {
+            return;
+        }
+        let (message, number) = match key {
+            BodyKey::Message(mseq) => (true, mseq),
+            BodyKey::Body(handle) => (false, handle),
+        };
+        if cx.s.placed(cx.common, cx.now, key, total as u32, offset, len, events).is_ok() {
+            self.recovered.push_back((message, number, offset, len16));
+        }
+        cx.counters.parity_used += 1;
     }
 }

@@ -1,6 +1,6 @@
 //! Packet numbers received and when to acknowledge them (spec 4).
 
-use smallvec::SmallVec;
+use alloc::vec::Vec;
 use weir_session::RangeSet;
 use weir_wire::frame::AckTimes;
 
@@ -53,7 +53,7 @@ pub(crate) struct Received {
     /// Numbers below this lack if they have not come: every path of the peer in use has brought a later one.
     passed: u64,
     /// By the peer's number of the path.
-    ways: SmallVec<[Way; 1]>,
+    ways: Vec<Way>,
     /// Packets to be acknowledged one by one: what came after a gap proves the loss.
     urgent: u32,
 }
@@ -98,6 +98,7 @@ impl Received {
         }
         let way = usize::from(way);
         if self.ways.len() <= way {
+            self.ways.reserve_exact(way + 1 - self.ways.len());
             self.ways.resize(way + 1, Way::default());
         }
         let w = &mut self.ways[way];
@@ -199,6 +200,14 @@ impl Received {
     pub(crate) fn ranges(&self, way: u8) -> impl Iterator<Item = (u64, u64)> + '_ {
         let end = self.ways.get(usize::from(way)).map_or(0, |w| w.end);
         self.got.iter().rev().filter(move |(lo, _)| *lo < end).map(move |(lo, hi)| (lo, hi.min(end)))
+    }
+
+    /// The only one of these ranges, as mostly.
+    #[inline]
+    pub(crate) fn only_range(&self, way: u8) -> Option<(u64, u64)> {
+        let (lo, hi) = self.got.only()?;
+        let end = self.ways.get(usize::from(way))?.end;
+        (lo < end).then_some((lo, hi.min(end)))
     }
 
     /// An ACK frame was written for this path of the peer.

@@ -1,6 +1,7 @@
 //! When the endpoint's associations want to be looked at: their timers, and those that something has changed.
 
 use alloc::boxed::Box;
+use alloc::collections::binary_heap::PeekMut;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -45,29 +46,44 @@ impl Endpoint {
 
     /// `next_timeout` has passed.
     pub fn handle_timeout(&mut self, now: Time, events: &mut Vec<Event>) {
-        if !self.look(now) && !self.is_plain() {
-            return;
+        if self.look(now) || self.is_plain() {
+            self.run_timers(now, events);
         }
+    }
+
+    /// [`Endpoint::look`] has just found something to do.
+    pub fn run_timers(&mut self, now: Time, events: &mut Vec<Event>) {
         if !self.askings.is_empty() {
             self.send_askings(now);
         }
-        while let Some(&Reverse((t, peer))) = self.timers.peek() {
+        while let Some(mut top) = self.timers.peek_mut() {
+            let Reverse((t, peer)) = *top;
             if t > now {
                 break;
             }
-            self.timers.pop();
-            let Some((a, mut cx)) = with_association!(self, peer, now) else { continue };
-            if t != a.armed {
+            let Some((a, mut cx)) = with_association!(self, peer, now).filter(|(a, _)| a.armed == t) else {
                 // An older, later entry; the earlier one has done its work.
+                PeekMut::pop(top);
+                continue;
+            };
+            let calm = if a.ready || cx.is_plain() { None } else { a.due_if_calm(cx.s, cx.cfg, now) };
+            let due = calm.unwrap_or_else(|| a.deadline(cx.s, cx.cfg));
+            debug_assert!(calm.is_none() || (!a.wants_to_send(cx.s, now) && due == a.deadline(cx.s, cx.cfg)));
+            if due > now && due < Time::MAX {
+                // In its place: it was set for something that has happened meanwhile, as after each acknowledgement in time.
+                a.armed = due;
+                *top = Reverse((due, peer));
+                if calm.is_some() && self.sessions.has_looked(Carrier::Link, peer) {
+                    // What `settle` would find out.
+                    self.run = None;
+                }
                 continue;
             }
+            PeekMut::pop(top);
             a.armed = Time::MAX;
-            let due = a.deadline(cx.s, cx.cfg);
             if due <= now {
                 a.on_timeout(&mut cx, events);
-                self.touch(peer);
-            } else {
-                self.arm(peer, due);
+                self.sessions.touch_for(Carrier::Link, peer);
             }
         }
         while self.timers.peek().is_some_and(|r| !is_armed(&self.assocs, r)) {
@@ -131,5 +147,22 @@ impl Endpoint {
             let assocs = &self.assocs;
             self.ready.make_contiguous().sort_by_key(|peer| assocs[peer.0 as usize].slotted_at);
         }
+    }
+}
+
+impl Endpoint {
+    /// The driver reads what arrives in parts. From now on nobody is judged by silence before it has told that all was read ([`Endpoint::has_read_all`]), which it does when that is wanted.
+    pub fn comes_in_parts(&mut self) {
+        self.unread.comes_in_parts();
+    }
+
+    /// All that has arrived is to be read before [`Endpoint::handle_timeout`].
+    pub fn wants_all_read(&self) -> bool {
+        self.unread.is_wanted()
+    }
+
+    /// All that had arrived by then was read.
+    pub fn has_read_all(&mut self, until: Time) {
+        self.unread.read(until);
     }
 }

@@ -82,10 +82,14 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Runs the timers that are due.
     pub fn timeouts(&mut self, now: Time) {
         // Mostly it is called because something is to be sent.
-        if !self.sessions.endpoint_mut().look(now) && self.overran.is_empty() {
-            return;
+        let is_due = self.sessions.endpoint_mut().look(now);
+        if is_due || !self.overran.is_empty() {
+            self.with_events(now, &[], |proto, events| {
+                if is_due {
+                    proto.run_timers(now, events);
+                }
+            });
         }
-        self.with_events(now, &[], |proto, events| proto.handle_timeout(now, events));
     }
 
     /// The next packet to be sent: `out`, and behind it the payload that it names ([`Messages::payload`]). None: nothing is to be sent now.

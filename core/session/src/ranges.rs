@@ -32,6 +32,13 @@ impl RangeSet {
         self.r.iter().copied()
     }
 
+    /// The range, if there is but one.
+    #[must_use]
+    #[inline]
+    pub fn only(&self) -> Option<(u64, u64)> {
+        if let [only] = self.r.as_slice() { Some(*only) } else { None }
+    }
+
     /// One past the largest number, 0 if empty.
     pub fn end(&self) -> u64 {
         self.r.last().map_or(0, |x| x.1)

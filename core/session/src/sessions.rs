@@ -209,6 +209,13 @@ impl Sessions {
         Some(peer)
     }
 
+    /// The carrier has just looked at this one, if it is the last that changed. Whether it was.
+    #[inline]
+    pub fn has_looked(&mut self, carrier: Carrier, peer: PeerId) -> bool {
+        let is_last = self.touched[carrier.index()].last() == Some(&peer);
+        is_last && self.next_touched(carrier).is_some()
+    }
+
     /// From now on this carrier takes what the session sends. What another had taken and not delivered is told by [`Session::lost`].
     pub fn set_carrier(&mut self, peer: PeerId, carrier: Carrier) {
         if let Some(s) = self.list.get_mut(peer.0 as usize) {
@@ -353,5 +360,18 @@ mod tests {
             sessions.open_body(Time(1), other, 1 << 30).expect("opened").granted
         };
         assert_eq!(granted_beside(Some(1 << 40)), granted_beside(None));
+    }
+
+    #[test]
+    fn a_carrier_that_has_looked_is_told_of_no_change_until_the_next_one() {
+        let mut sessions = Sessions::new(Config::default());
+        let (a, b) = (sessions.add(), sessions.add());
+        assert!(!sessions.has_looked(Carrier::Link, a), "nothing has changed");
+        [a, b].iter().for_each(|peer| sessions.touch_for(Carrier::Link, *peer));
+        assert!(!sessions.has_looked(Carrier::Link, a), "it has its turn");
+        assert!(sessions.has_looked(Carrier::Link, b) && !sessions.has_looked(Carrier::Link, b));
+        sessions.touch_for(Carrier::Link, b);
+        let rest = core::iter::from_fn(|| sessions.next_touched(Carrier::Link)).collect::<Vec<_>>();
+        assert_eq!(rest, [b, a]);
     }
 }

@@ -3,11 +3,12 @@
 use crate::abi::*;
 use crate::addr::{self, Name};
 use crate::domain::Domain;
-use crate::ep::EpCore;
+use crate::ep_core::EpCore;
 use crate::eq::Eq;
 use crate::guard;
 use crate::handle::{Begins, Handle};
 use crate::host;
+use crate::lines;
 use crate::table::NONE;
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
@@ -61,7 +62,7 @@ impl Av {
     /// `FI_EINVAL` when it is no name or cannot be used.
     pub fn insert(&self, name: &Name) -> Result<u64, i32> {
         if !addr::is_name(name) {
-            host::complain(
+            lines::complain(
                 "fi_av_insert: the address is not an endpoint name of this version of weir (do all ranks use the same provider?)",
             );
             return Err(FI_EINVAL);
@@ -127,7 +128,7 @@ impl Inner {
 fn teach(ep: &EpCore, index: u64, name: &Name) -> Result<(), i32> {
     let name = addr::complete(name, &ep.engine.name());
     let peer = ep.engine.insert_peer(&name).map_err(|e| {
-        host::complain(&format!("fi_av_insert: {e}"));
+        lines::complain(&format!("fi_av_insert: {e}"));
         guard::code_of(&e)
     })?;
     if !ep.forward.set(index, u64::from(peer)) || !ep.reverse.set(u64::from(peer), index) {

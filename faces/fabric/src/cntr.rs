@@ -2,7 +2,7 @@
 
 use crate::abi::*;
 use crate::domain::Domain;
-use crate::ep::EpCore;
+use crate::ep_core::EpCore;
 use crate::guard;
 use crate::handle::{Begins, Handle};
 use crate::wait::{FdSet, Patience, Sleeper, Step};

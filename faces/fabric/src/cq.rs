@@ -2,10 +2,11 @@
 
 use crate::abi::*;
 use crate::domain::Domain;
-use crate::ep::EpCore;
+use crate::ep_core::EpCore;
 use crate::guard;
 use crate::handle::{Begins, Handle};
 use crate::maybe_lock::MaybeLock;
+use crate::news;
 use crate::wait::{FdSet, Patience, Sleeper, Step};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
@@ -288,7 +289,7 @@ impl Cq {
         let Some(front) = inner.pending.front() else { return Err(FI_EAGAIN) };
         let Err(error) = &front.completion.result else { return Err(FI_EAGAIN) };
         let (err, prov_errno) = guard::codes_of(error);
-        guard::explain(error);
+        news::explain(error);
         let c = &front.completion;
         let olen = if let OpError::Truncated { excess } = error { *excess } else { 0 };
         // SAFETY: fields up to `err_data` exist in every version; the later ones are written only for versions that have them (caller).
@@ -347,16 +348,6 @@ fn flags_of(c: &Completion) -> u64 {
         0
     };
     base | data | if c.multi_done { FI_MULTI_RECV } else { 0 }
-}
-
-/// Writes the text for a code of ours to the caller's buffer, or returns a static one without a buffer.
-///
-/// # Safety
-/// `buf` is null or writable for `len` bytes.
-pub unsafe fn error_text(prov_errno: c_int, buf: *mut c_char, len: usize) -> *const c_char {
-    // SAFETY: passed on from the caller.
-    let own = unsafe { guard::put_text(&guard::text_of(prov_errno), buf, len) };
-    if own.is_null() { c"see fi_strerror for the error code".as_ptr() } else { own }
 }
 
 /// The completion queue object.
@@ -548,7 +539,7 @@ unsafe extern "C" fn strerror(
     len: usize,
 ) -> *const c_char {
     // SAFETY: the caller's buffer.
-    guard::guard(ptr::null(), || unsafe { error_text(prov_errno, buf, len) })
+    guard::guard(ptr::null(), || unsafe { guard::error_text(prov_errno, buf, len) })
 }
 
 #[cfg(test)]

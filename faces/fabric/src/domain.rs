@@ -1,13 +1,13 @@
-//! The domain: opens queues, counters, address vectors and endpoints, and keeps the memory regions they all share.
+//! The domain: keeps the memory regions that its endpoints all share. It is made by `domain_calls`.
 
 use crate::abi::*;
-use crate::ep::EpCore;
+use crate::ep_core::EpCore;
+use crate::eq::Eq;
 use crate::fabric::Fabric;
 use crate::guard;
 use crate::handle::{Begins, Handle};
-use crate::{atomic, av, cntr, cq, ep, eq, info, mr};
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// What the objects of a domain share.
@@ -38,6 +38,11 @@ struct Members {
 }
 
 impl Domain {
+    /// One without endpoints and regions.
+    pub fn new(fabric: Arc<Fabric>, serialised: bool, basic_mr: bool) -> Domain {
+        Domain { fabric, serialised, basic_mr, members: Mutex::new(Members { next_key: 1, ..Members::default() }) }
+    }
+
     fn members(&self) -> Result<MutexGuard<'_, Members>, i32> {
         guard::in_order(&self.members)
     }
@@ -108,59 +113,18 @@ impl Domain {
 /// The domain object.
 #[repr(C)]
 pub struct DomainObj {
-    fid: FidDomain,
+    /// The handle.
+    pub fid: FidDomain,
     /// What its members share.
     pub domain: Arc<Domain>,
     /// Kept so that the queue cannot be closed before the domain.
-    eq: Option<Arc<eq::Eq>>,
+    pub eq: Option<Arc<Eq>>,
 }
 
 // SAFETY: `repr(C)`, the handle first; `open` gives it its class.
 unsafe impl Begins for FidDomain {
     type Object = DomainObj;
     const CLASS: usize = FI_CLASS_DOMAIN;
-}
-
-/// `fi_domain`.
-///
-/// # Safety
-/// As libfabric's contract says.
-pub unsafe extern "C" fn open(
-    fabric: Handle<FidFabric>,
-    info: *mut FiInfo,
-    out: *mut *mut FidDomain,
-    context: *mut c_void,
-) -> c_int {
-    guard::int(|| {
-        let fabric = &fabric.get()?.fabric;
-        // SAFETY: null or valid.
-        let info = unsafe { info.as_ref() }.ok_or(FI_EINVAL)?;
-        // SAFETY: null or valid.
-        let attr = unsafe { info.domain_attr.as_ref() }.ok_or(FI_EINVAL)?;
-        if out.is_null() {
-            return Err(FI_EINVAL);
-        }
-        info::check_domain_of(fabric.api_version, attr)?;
-        let domain = Domain {
-            fabric: fabric.clone(),
-            // FI_THREAD_COMPLETION (4) serialises per completion structure, which is what our locks guard.
-            serialised: attr.threading == FI_THREAD_DOMAIN || attr.threading == 4,
-            basic_mr: attr.mr_mode & FI_MR_BASIC != 0,
-            members: Mutex::new(Members { next_key: 1, ..Members::default() }),
-        };
-        let object = Box::new(DomainObj {
-            fid: FidDomain {
-                fid: Fid { fclass: FI_CLASS_DOMAIN, context, ops: &raw const OPS },
-                ops: &raw const DOMAIN_OPS,
-                mr: &raw const mr::MR_OPS,
-            },
-            domain: Arc::new(domain),
-            eq: None,
-        });
-        // SAFETY: writable (checked for null).
-        unsafe { *out = Box::into_raw(object).cast() };
-        Ok(0)
-    })
 }
 
 /// What tells a domain of this provider from another's.
@@ -172,21 +136,6 @@ pub static OPS: FiOps = FiOps {
     ops_open: refused,
     tostr: refused,
     ops_set: refused,
-};
-
-static DOMAIN_OPS: FiOpsDomain = FiOpsDomain {
-    size: size_of::<FiOpsDomain>(),
-    av_open: av::open,
-    cq_open: cq::open,
-    endpoint: ep::open,
-    scalable_ep: refused,
-    cntr_open: cntr::open,
-    poll_open: refused,
-    stx_ctx: refused,
-    srx_ctx: refused,
-    query_atomic: atomic::query,
-    query_collective: refused,
-    endpoint2: refused,
 };
 
 unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {

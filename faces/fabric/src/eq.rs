@@ -285,5 +285,5 @@ unsafe extern "C" fn strerror(
     len: usize,
 ) -> *const c_char {
     // SAFETY: the caller's buffer.
-    guard::guard(ptr::null(), || unsafe { crate::cq::error_text(prov_errno, buf, len) })
+    guard::guard(ptr::null(), || unsafe { guard::error_text(prov_errno, buf, len) })
 }

@@ -21,7 +21,7 @@ pub fn guard<T>(on_panic: T, body: impl FnOnce() -> T) -> T {
 fn tell(payload: &(dyn Any + Send)) {
     // Nothing may come of it that is worse than silence.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        weir_engine::after_panic(payload).iter().for_each(|line| crate::host::complain(line));
+        weir_engine::after_panic(payload).iter().for_each(|line| crate::lines::complain(line));
     }));
 }
 
@@ -73,15 +73,6 @@ pub fn codes_of(error: &OpError) -> (i32, i32) {
     }
 }
 
-/// Tells the user once why operations fail, where the code alone does not.
-pub fn explain(error: &OpError) {
-    match error {
-        OpError::PeerDown(reason) => crate::news::explain_death(*reason),
-        OpError::Socket(_) => crate::host::complain(&error.to_string()),
-        OpError::Truncated { .. } | OpError::Cancelled | OpError::NoMessage | OpError::Access | OpError::Alignment => {}
-    }
-}
-
 /// Text for the provider's own codes.
 pub fn text_of(prov_errno: i32) -> String {
     match prov_errno {
@@ -110,6 +101,20 @@ pub unsafe fn put_text(text: &str, buf: *mut std::ffi::c_char, len: usize) -> *c
         *buf.add(n) = 0;
     }
     buf
+}
+
+/// Writes the text for a code of ours to the caller's buffer, or returns a static one without a buffer.
+///
+/// # Safety
+/// `buf` is null or writable for `len` bytes.
+pub unsafe fn error_text(
+    prov_errno: std::ffi::c_int,
+    buf: *mut std::ffi::c_char,
+    len: usize,
+) -> *const std::ffi::c_char {
+    // SAFETY: passed on from the caller.
+    let own = unsafe { put_text(&text_of(prov_errno), buf, len) };
+    if own.is_null() { c"see fi_strerror for the error code".as_ptr() } else { own }
 }
 
 #[cfg(test)]

@@ -13,9 +13,6 @@ use std::ptr;
 /// Name of the provider, its fabric and its only domain.
 pub const NAME: &CStr = c"weir";
 
-/// Largest injected message, bytes.
-pub const MAX_INJECT: usize =
-    if weir_engine::MAX_INJECT_BYTES < (16 << 10) { weir_engine::MAX_INJECT_BYTES } else { 16 << 10 };
 /// Largest message, bytes.
 pub const MAX_MSG: usize = weir_engine::MAX_MESSAGE_BYTES as usize;
 /// Pieces of local memory per operation.

@@ -6,10 +6,11 @@
 //! | file | subject |
 //! |---|---|
 //! | `abi` | the C interface as `repr(C)` types |
-//! | `fabric`, `info`, `params`, `host` | loading, what is offered, parameters, libfabric's log |
-//! | `domain`, `mr`, `av`, `eq` | domain, memory regions, address vectors, event queues |
+//! | `provider`, `info`, `params`, `host`, `lines`, `news` | loading, what is offered, parameters, libfabric's log, lines for people |
+//! | `fabric`, `domain`, `domain_calls`, `mr`, `av`, `eq` | fabric, domain, memory regions, address vectors, event queues |
 //! | `cq`, `cntr`, `wait` | completion queues, counters, sleeping |
-//! | `ep`, `msg`, `tagged`, `rma`, `transfer` | endpoints and data transfer |
+//! | `ep_core`, `ep`, `ep_calls` | endpoints: what they share with their queues, the object, its making and setting |
+//! | `transfer`, `msg`, `tagged`, `rma`, `atomic` | data transfer |
 //! | `handle`, `guard` | objects as C names them, errors and panics at the border |
 //! | `table`, `maybe_lock`, `addr` | small tools |
 
@@ -21,7 +22,10 @@ mod av;
 mod cntr;
 mod cq;
 mod domain;
+mod domain_calls;
 mod ep;
+mod ep_calls;
+mod ep_core;
 mod eq;
 mod fabric;
 mod guard;
@@ -29,11 +33,13 @@ mod handle;
 mod host;
 mod info;
 mod libraries;
+mod lines;
 mod maybe_lock;
 mod mr;
 mod msg;
 mod news;
 mod params;
+mod provider;
 mod rma;
 mod table;
 mod tagged;
@@ -42,4 +48,4 @@ mod tests;
 mod transfer;
 mod wait;
 
-pub use fabric::{fi_prov_ini, weir_carried, weir_version};
+pub use provider::{fi_prov_ini, weir_carried, weir_version};

@@ -3,10 +3,24 @@
 //! Each is `FI_WEIR_X` to libfabric and `WEIR_X` to the rest of Weir; the former wins.
 
 use crate::abi::*;
-use crate::fabric::VERSION;
 use crate::{host, libraries};
 use std::ffi::CString;
+use std::sync::LazyLock;
 use weir_engine::{EngineConfig, EngineError, SettingNames};
+
+/// Largest injected message, bytes.
+pub const MAX_INJECT: usize =
+    if weir_engine::MAX_INJECT_BYTES < (16 << 10) { weir_engine::MAX_INJECT_BYTES } else { 16 << 10 };
+
+/// What `weir_version` tells.
+pub static VERSION: LazyLock<CString> = LazyLock::new(|| {
+    let version = env!("CARGO_PKG_VERSION");
+    let text = match option_env!("WEIR_COMMIT") {
+        Some(commit) if !commit.is_empty() => format!("{version} ({commit})"),
+        _ => version.to_owned(),
+    };
+    CString::new(text).unwrap_or_default()
+});
 
 /// A parameter: its name in lower case without prefix, and what it means.
 pub struct Param {
@@ -190,7 +204,7 @@ pub fn unknown_names() -> Vec<String> {
 /// Largest injected message, bytes.
 pub fn inject_size() -> usize {
     static SIZE: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    let most = crate::info::MAX_INJECT;
+    let most = MAX_INJECT;
     *SIZE.get_or_init(|| {
         lookup("WEIR_INJECT_SIZE").and_then(|v| v.trim().parse().ok()).map_or(most, |n: usize| n.clamp(64, most))
     })
@@ -250,7 +264,7 @@ mod tests {
             let value = told(p.help);
             assert_eq!(told(section), value, "{name}: the manual page and fi_info tell different defaults");
             match p.name {
-                "inject_size" => assert_eq!(value, crate::info::MAX_INJECT.to_string()),
+                "inject_size" => assert_eq!(value, MAX_INJECT.to_string()),
                 // Words for what is not set; that it is not set is in the engine's own defaults.
                 "iface" | "addr" | "stats" | "trace_file" | "capture" | "faults" => {
                     assert!(["every", "those", "none", "standard"].contains(&value), "{name}: {value}");

@@ -129,6 +129,29 @@ pub(super) fn parse<'a>(d: &'a [u8], at: usize, to: &mut Frame<'a>) -> Result<us
     Ok(end)
 }
 
+/// The head of an ACK whose largest range is `first_len` numbers up to `largest`; it has no entries yet.
+#[inline]
+fn put_head(largest: u64, first_len: u64, times: AckTimes, out: &mut Vec<u8>) {
+    let mut f = [0; ACK_HEAD_LEN];
+    f[0] = types::ACK;
+    f[2..4].copy_from_slice(&times.slack_us.to_le_bytes());
+    f[4..8].copy_from_slice(&truncate(largest).to_le_bytes());
+    f[8..12].copy_from_slice(&times.delay_ns.to_le_bytes());
+    f[12..16].copy_from_slice(&times.read_us.to_le_bytes());
+    f[16..20].copy_from_slice(&u32::try_from(first_len).unwrap_or(u32::MAX).to_le_bytes());
+    out.extend_from_slice(&f);
+}
+
+/// Writes what [`write_ack`] does of the one range `[lo, hi)`, which is not empty, if `max_len` is enough for it. Whether it was.
+#[inline]
+pub fn write_ack_of_one((lo, hi): (u64, u64), times: AckTimes, max_len: usize, out: &mut Vec<u8>) -> bool {
+    let fits = max_len >= ACK_HEAD_LEN;
+    if fits {
+        put_head(hi - 1, hi - lo, times, out);
+    }
+    fits
+}
+
 /// Writes an ACK of `ranges` (highest first, disjoint, not empty), as many of them as fit `max_len` bytes and
 /// [`MAX_ACK_ENTRIES`]; returns the number of ranges written completely. Writes nothing and returns 0 if there is no
 /// range or `max_len` is below [`ACK_HEAD_LEN`].
@@ -150,14 +173,7 @@ pub fn write_ack(
     let first_len = (largest - below).saturating_add(1);
     let first_cut = first_len > u64::from(u32::MAX);
     let head_at = out.len();
-    let mut f = [0; ACK_HEAD_LEN];
-    f[0] = types::ACK;
-    f[4..8].copy_from_slice(&truncate(largest).to_le_bytes());
-    f[2..4].copy_from_slice(&times.slack_us.to_le_bytes());
-    f[8..12].copy_from_slice(&times.delay_ns.to_le_bytes());
-    f[12..16].copy_from_slice(&times.read_us.to_le_bytes());
-    f[16..20].copy_from_slice(&u32::try_from(first_len).unwrap_or(u32::MAX).to_le_bytes());
-    out.extend_from_slice(&f);
+    put_head(largest, first_len, times, out);
     if first_cut {
         return 1;
     }
@@ -195,4 +211,24 @@ fn entries_byte(entries: usize) -> u8 {
 fn push_entry(gap: u64, len: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&(gap as u16).to_le_bytes());
     out.extend_from_slice(&(len as u16).to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn of_one_range_both_ways_write_the_same(
+            lo in 0u64..1 << 40, len in prop_oneof![1u64..100, 1u64..1 << 34], room in 0usize..40, delay_ns in any::<u32>(),
+        ) {
+            let hi = lo + len;
+            let times = AckTimes { delay_ns, slack_us: 7, read_us: 9 };
+            let (mut short, mut long) = (Vec::new(), Vec::new());
+            let is_written = write_ack_of_one((lo, hi), times, room, &mut short);
+            prop_assert_eq!((is_written, write_ack([lo..=hi - 1], times, room, &mut long) > 0), (room >= ACK_HEAD_LEN, is_written));
+            prop_assert_eq!(&short, &long);
+        }
+    }
 }

@@ -6,7 +6,7 @@ mod write;
 
 use core::ops::Range;
 
-pub use ack::{ACK_ENTRY_LEN, ACK_HEAD_LEN, Ack, AckRanges, AckTimes, write_ack};
+pub use ack::{ACK_ENTRY_LEN, ACK_HEAD_LEN, Ack, AckRanges, AckTimes, write_ack, write_ack_of_one};
 pub use write::{
     close_len, write_body_abort, write_body_head, write_close, write_credit, write_grant, write_lane, write_marked,
     write_msg_head, write_padding, write_parity_head, write_path_challenge, write_path_response, write_ping,

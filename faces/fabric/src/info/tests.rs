@@ -1,6 +1,7 @@
 //! What is offered, as a caller sees it.
 
 use super::*;
+use crate::params::MAX_INJECT;
 
 /// A caller's hints on the stack.
 struct Asked {

@@ -6,8 +6,9 @@
 use super::refusals::{UNKNOWN, zeroed};
 use super::*;
 use crate::atomic::ATOMIC_OPS as ATOMIC;
-use crate::info::{IOV_LIMIT, MAX_INJECT, MAX_MSG};
+use crate::info::{IOV_LIMIT, MAX_MSG};
 use crate::msg::MSG_OPS as MSG;
+use crate::params::MAX_INJECT;
 use crate::rma::RMA_OPS as RMA;
 use crate::tagged::TAGGED_OPS as TAGGED;
 use libc::iovec;

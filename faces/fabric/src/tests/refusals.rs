@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::info;
+use crate::params;
 
 /// A flag that no call knows.
 pub const UNKNOWN: u64 = 1 << 60;
@@ -185,7 +186,7 @@ fn of_opening_endpoints() {
             ("auth_key_size", FI_EINVAL, |p| p.ep.auth_key_size = 1),
             ("tx_ctx_cnt", FI_ENOSYS, |p| p.ep.tx_ctx_cnt = 2),
             ("rx_ctx_cnt", FI_ENOSYS, |p| p.ep.rx_ctx_cnt = usize::MAX),
-            ("inject_size", FI_EINVAL, |p| p.tx.inject_size = info::MAX_INJECT + 1),
+            ("inject_size", FI_EINVAL, |p| p.tx.inject_size = params::MAX_INJECT + 1),
             ("tx size", FI_EINVAL, |p| p.tx.size = usize::MAX),
             ("tx iov_limit", FI_EINVAL, |p| p.tx.iov_limit = info::IOV_LIMIT + 1),
             ("rma_iov_limit", FI_EINVAL, |p| p.tx.rma_iov_limit = info::RMA_IOV_LIMIT + 1),
@@ -262,9 +263,9 @@ fn options(t: &mut Table, fid: Handle<Fid>) {
         (FI_OPT_MAX_MSG_SIZE, info::MAX_MSG),
         (FI_OPT_MAX_TAGGED_SIZE, info::MAX_MSG),
         (FI_OPT_MAX_RMA_SIZE, info::MAX_MSG),
-        (FI_OPT_INJECT_MSG_SIZE, info::MAX_INJECT),
-        (FI_OPT_INJECT_TAGGED_SIZE, info::MAX_INJECT),
-        (FI_OPT_INJECT_RMA_SIZE, info::MAX_INJECT),
+        (FI_OPT_INJECT_MSG_SIZE, params::MAX_INJECT),
+        (FI_OPT_INJECT_TAGGED_SIZE, params::MAX_INJECT),
+        (FI_OPT_INJECT_RMA_SIZE, params::MAX_INJECT),
     ] {
         t.row("fi_setopt, too large", FI_EINVAL, || set(FI_OPT_ENDPOINT, name, most + 1, 8));
     }

@@ -4,6 +4,7 @@ use super::refusals::{TOO_LONG, Table, UNKNOWN, zeroed};
 use super::*;
 use crate::info;
 use crate::msg::MSG_OPS as MSG;
+use crate::params;
 use crate::rma::RMA_OPS as RMA;
 use crate::tagged::TAGGED_OPS as TAGGED;
 use libc::iovec;
@@ -95,7 +96,7 @@ fn of_transfers() {
         }
     }
     for (what, call) in INJECTS {
-        t.row(&format!("{what}, long"), FI_EMSGSIZE, || call(ep, buf, info::MAX_INJECT + 1, 0) as i64);
+        t.row(&format!("{what}, long"), FI_EMSGSIZE, || call(ep, buf, params::MAX_INJECT + 1, 0) as i64);
     }
     t.end();
 }
@@ -135,7 +136,7 @@ fn of_transfers_of_lists() {
         let other = if what.contains("recv") { FI_INJECT } else { FI_PEEK };
         t.row(&format!("{what}, another's flag"), FI_EBADFLAGS, || call(other, 1));
         if what.contains("send") || what.contains("write") {
-            t.row(&format!("{what}, FI_INJECT"), FI_EMSGSIZE, || call(FI_INJECT, info::MAX_INJECT + 1));
+            t.row(&format!("{what}, FI_INJECT"), FI_EMSGSIZE, || call(FI_INJECT, params::MAX_INJECT + 1));
         }
     }
     let multi = |flags| FLAGGED[3].1(ep, good.as_ptr(), 1, 0, flags) as i64;
