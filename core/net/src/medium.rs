@@ -160,6 +160,11 @@ impl<R: Rng, T> Medium<R, T> {
         self.sending.as_ref().map(|s| s.left_ns)
     }
 
+    /// What is being sent, which [`Medium::pop`] has next.
+    pub fn sending(&self) -> Option<&T> {
+        self.sending.as_ref().map(|s| &s.packet.item)
+    }
+
     /// The next packet that has left the medium at `now_ns` or before, with its fate; `damage` is as in [`Pipe::offer`].
     pub fn pop<D>(&mut self, now_ns: TimeNs, damage: impl FnOnce(Harm, &mut R) -> D) -> Option<Passed<T, D>> {
         let Sending { station, left_ns, packet } = self.sending.take_if(|s| s.left_ns <= now_ns)?;

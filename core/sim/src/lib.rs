@@ -24,6 +24,7 @@ pub mod step_table;
 pub mod storm;
 pub mod table;
 mod tcp;
+mod up;
 pub mod work;
 mod world;
 

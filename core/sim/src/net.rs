@@ -9,6 +9,7 @@ use crate::log::{Drop, Log, Note};
 use crate::queue::{CE, NOT_ECT, Packet, PacketIx, Packets, Queue, Transit, What};
 use crate::rng::{MILLION, Ppm, Rng};
 use crate::spec::{Direction, HostId, LinkSpec, NetId, NetSpec, NetworkSpec, Ns, SEC, Topology};
+use crate::up::{Link, Up};
 
 /// Where a link ends.
 #[derive(Copy, Clone, Debug)]
@@ -17,14 +18,10 @@ enum End {
     Host,
 }
 
-/// One direction of a cable.
-type Link = Pipe<Pcg32>;
-
 #[derive(Debug)]
 struct Network {
     spec: NetworkSpec,
-    /// From each host.
-    up: Vec<Link>,
+    up: Up,
     switches: Vec<Switch<Pcg32>>,
     ends: Ends,
 }
@@ -37,8 +34,6 @@ struct Ends {
     /// The switch that joins the leaves; they are numbered below it.
     core: u32,
     hosts: u32,
-    /// All hosts are behind one port.
-    is_bus: bool,
 }
 
 /// The way from one host to another, for what does not share the queues of packets.
@@ -140,7 +135,10 @@ impl Net {
         let mut all = self.counters;
         for n in &self.networks {
             let ports = n.switches.iter().flat_map(|s| s.ports());
-            for (is_port, link) in n.up.iter().map(|l| (false, l)).chain(ports.map(|l| (true, l))) {
+            // What waits for a shared medium waits in the network.
+            let is_shared = matches!(n.up, Up::Shared(_));
+            let up = (0..n.up.hosts()).map(|host| (is_shared, n.up.link(host)));
+            for (is_port, link) in up.chain(ports.map(|l| (true, l))) {
                 let c = link.counters();
                 all.lost += c.dropped_loss;
                 all.cut += c.dropped_cut;
@@ -162,7 +160,7 @@ impl Net {
         let n = &self.networks[usize::from(net)];
         let whole = self.own_queue.get(&host).map_or(n.spec.nic_queue_bytes, |q| n.spec.nic_queue_bytes.min(*q));
         let limit = if half { whole / 2 } else { whole };
-        let drained = n.up[host as usize].drained_ns(limit);
+        let drained = n.up.drained_ns(host, limit);
         (drained > now).then_some(drained)
     }
 
@@ -187,11 +185,66 @@ impl Net {
             return packets.release(packet);
         }
         let n = &mut self.networks[usize::from(p.net)];
-        let link = &mut n.up[p.from as usize];
+        let link = match &mut n.up {
+            Up::Own(links) => &mut links[p.from as usize],
+            Up::Shared(bus) => {
+                let at = bus.enters_ns(now, p.from, p.data.len() as u32);
+                return queue.push(at, What::AtMedium { packet });
+            }
+        };
         p.on = Transit { port: None, epoch: link.epoch() };
         let offer = link.offer(now, p.data.len() as u32, |_, rng| Damage::draw(p.data.len(), rng));
         let end = End::Switch(n.ends.leaf_of(p.from));
         travel(offer, end, packet, packets, queue, log);
+    }
+
+    /// A packet comes to its host's queue for the medium.
+    pub(crate) fn at_medium(
+        &mut self,
+        now: Ns,
+        packet: PacketIx,
+        packets: &mut Packets,
+        queue: &mut Queue,
+        log: &mut Log,
+    ) {
+        let p = packets.get(packet);
+        let (net, host, bytes) = (p.net, p.from, p.data.len() as u32);
+        self.leave_medium(now, net, packets, queue, log);
+        let Up::Shared(bus) = &mut self.networks[usize::from(net)].up else { return packets.release(packet) };
+        if let Err((why, packet)) = bus.medium.offer(now, host as usize, bytes, packet) {
+            log.packet(now, Note::Dropped(dropped(why)), packets.get(packet));
+            packets.release(packet);
+        }
+        if let Some(at) = bus.ask() {
+            queue.push(at, What::Medium { net });
+        }
+    }
+
+    /// What the medium of a network has sent by now comes to the switch behind it.
+    pub(crate) fn leave_medium(
+        &mut self,
+        now: Ns,
+        net: NetId,
+        packets: &mut Packets,
+        queue: &mut Queue,
+        log: &mut Log,
+    ) {
+        let Network { up: Up::Shared(bus), ends, .. } = &mut self.networks[usize::from(net)] else { return };
+        while let Some(packet) = bus.medium.sending().copied() {
+            let len = packets.get(packet).data.len();
+            let Some(passed) = bus.medium.pop(now, |_, rng| Damage::draw(len, rng)) else { break };
+            let link = bus.medium.pipe_mut(passed.station);
+            let p = packets.get_mut(packet);
+            p.on = Transit { port: None, epoch: link.epoch() };
+            if is_marked(&passed.offer, p) {
+                link.count_marked();
+            }
+            let end = End::Switch(ends.leaf_of(p.from));
+            travel(passed.offer, end, packet, packets, queue, log);
+        }
+        if let Some(at) = bus.ask() {
+            queue.push(at, What::Medium { net });
+        }
     }
 
     /// A packet reaches a switch.
@@ -221,8 +274,7 @@ impl Net {
             }
             self.deepest[second] = self.deepest[second].max(depth);
         }
-        if matches!(offer, Offer::Deliver { marked: true, .. }) && p.ecn != NOT_ECT {
-            p.ecn = CE;
+        if is_marked(&offer, p) {
             s.ports_mut()[port as usize].count_marked();
         }
         travel(offer, end, packet, packets, queue, log);
@@ -232,7 +284,7 @@ impl Net {
     pub(crate) fn arrive(&mut self, p: &Packet) -> bool {
         let n = &mut self.networks[usize::from(p.net)];
         let link = match p.on.port {
-            None => &mut n.up[p.from as usize],
+            None => n.up.link_mut(p.from),
             Some((switch, port)) => &mut n.switches[switch as usize].ports_mut()[port as usize],
         };
         link.arrive(p.on.epoch, p.data.len() as u32)
@@ -242,7 +294,7 @@ impl Net {
     pub(crate) fn way(&self, net: NetId, from: HostId, to: HostId) -> Way {
         let n = &self.networks[usize::from(net)];
         let nothing = Way { delay_ns: 0, jitter_ns: 0, rate_bytes_per_s: 0, loss: 0, is_cut: false };
-        let mut way = nothing.over(&n.spec.up, n.up[from as usize].is_cut());
+        let mut way = nothing.over(&n.spec.up, n.up.link(from).is_cut());
         let mut at = n.ends.leaf_of(from);
         loop {
             let (port, end) = n.ends.route(at, to);
@@ -262,11 +314,11 @@ impl Net {
 
     /// Cuts or heals a host's cable.
     pub(crate) fn set_cut(&mut self, net: NetId, host: HostId, direction: Direction, cut: bool) {
-        let Some(n) = self.networks.get_mut(usize::from(net)).filter(|n| (host as usize) < n.up.len()) else {
+        let Some(n) = self.networks.get_mut(usize::from(net)).filter(|n| host < n.up.hosts()) else {
             return;
         };
         if direction != Direction::Down {
-            n.up[host as usize].set_cut(cut);
+            n.up.link_mut(host).set_cut(cut);
         }
         if direction != Direction::Up {
             let leaf = n.ends.leaf_of(host);
@@ -280,9 +332,9 @@ impl Net {
         let Some(n) = self.networks.get_mut(usize::from(net)) else {
             return;
         };
-        for link in n.up.iter_mut().chain(n.switches.iter_mut().flat_map(|s| s.ports_mut())) {
-            link.set_spec(PipeSpec { mtu_bytes: bytes, ..*link.spec() });
-        }
+        let shrink = |link: &mut Link| link.set_spec(PipeSpec { mtu_bytes: bytes, ..*link.spec() });
+        (0..n.up.hosts()).for_each(|host| shrink(n.up.link_mut(host)));
+        n.switches.iter_mut().flat_map(|s| s.ports_mut()).for_each(shrink);
     }
 }
 
@@ -303,12 +355,14 @@ impl Network {
             };
             (0..count).map(link).collect()
         };
-        let up = links(hosts, &spec.up, interface);
+        let up = match spec.topology {
+            Topology::Bus => Up::shared(links(hosts, &spec.up, output)),
+            Topology::Star | Topology::Tree { .. } => Up::Own(links(hosts, &spec.up, interface)),
+        };
         let mut switches = Vec::new();
-        let mut ends = Ends { hosts_per_leaf: None, core: 0, hosts, is_bus: spec.topology == Topology::Bus };
+        let mut ends = Ends { hosts_per_leaf: None, core: 0, hosts };
         match &spec.topology {
-            Topology::Star => switches.push(Switch::new(links(hosts, &spec.down, output), memory)),
-            Topology::Bus => switches.push(Switch::new(links(1, &spec.down, output), memory)),
+            Topology::Star | Topology::Bus => switches.push(Switch::new(links(hosts, &spec.down, output), memory)),
             Topology::Tree { hosts_per_leaf, trunk } => {
                 let per = (*hosts_per_leaf).max(1);
                 let leaves = hosts.div_ceil(per);
@@ -318,7 +372,7 @@ impl Network {
                     switches.push(Switch::new(ports, memory));
                 }
                 switches.push(Switch::new(links(leaves, trunk, output), memory));
-                ends = Ends { hosts_per_leaf: Some(per), core: leaves, hosts, is_bus: false };
+                ends = Ends { hosts_per_leaf: Some(per), core: leaves, hosts };
             }
         }
         Network { spec: spec.clone(), up, switches, ends }
@@ -333,7 +387,7 @@ impl Ends {
 
     /// The port by which a switch forwards to `to`, and where it leads.
     fn route(&self, switch: u32, to: HostId) -> (u32, End) {
-        let Some(per) = self.hosts_per_leaf else { return (if self.is_bus { 0 } else { to }, End::Host) };
+        let Some(per) = self.hosts_per_leaf else { return (to, End::Host) };
         let leaf = to / per;
         if switch == self.core {
             (leaf, End::Switch(leaf))
@@ -346,18 +400,30 @@ impl Ends {
     }
 }
 
+fn dropped(why: Why) -> Drop {
+    match why {
+        Why::Queue => Drop::SwitchFull,
+        Why::Loss => Drop::Chance,
+        Why::Cut => Drop::Cut,
+        Why::TooBig => Drop::TooBig,
+    }
+}
+
+/// A packet that a link marks says so from there on, if it is ECN-capable.
+fn is_marked(offer: &Offer<Damage>, p: &mut Packet) -> bool {
+    let is_marked = matches!(offer, Offer::Deliver { marked: true, .. }) && p.ecn != NOT_ECT;
+    if is_marked {
+        p.ecn = CE;
+    }
+    is_marked
+}
+
 /// Does with a packet what its link has decided.
 fn travel(offer: Offer<Damage>, end: End, packet: PacketIx, packets: &mut Packets, queue: &mut Queue, log: &mut Log) {
     let (left, at, copy_at, damage) = match offer {
         Offer::Deliver { left_ns, at_ns, copy_at_ns, damage, .. } => (left_ns, at_ns, copy_at_ns, damage),
         Offer::Drop(why, at) => {
-            let drop = match why {
-                Why::Queue => Drop::SwitchFull,
-                Why::Loss => Drop::Chance,
-                Why::Cut => Drop::Cut,
-                Why::TooBig => Drop::TooBig,
-            };
-            log.packet(at, Note::Dropped(drop), packets.get(packet));
+            log.packet(at, Note::Dropped(dropped(why)), packets.get(packet));
             return packets.release(packet);
         }
     };

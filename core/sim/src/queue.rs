@@ -13,6 +13,10 @@ pub(crate) type PacketIx = u32;
 /// What an event does.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum What {
+    /// The packet comes to its host's queue for the medium that all share.
+    AtMedium { packet: PacketIx },
+    /// The medium of a network has sent a packet.
+    Medium { net: NetId },
     /// The packet reaches switch `switch` of its network.
     AtSwitch { packet: PacketIx, switch: u32 },
     /// The packet reaches its destination's interface.

@@ -155,7 +155,7 @@ impl Default for SwitchSpec {
 pub enum Topology {
     /// All hosts on one switch.
     Star,
-    /// All hosts on one medium that carries one packet at a time: the link from the switch is everybody's.
+    /// All hosts on one medium that carries one packet at a time, the hosts in turn: `up` says how fast it is, and the limits of a port of the switch hold for each host's queue for it.
     Bus,
     /// Leaf switches of `hosts_per_leaf` hosts each, joined by one core switch over `trunk` links.
     Tree {

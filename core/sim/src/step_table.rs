@@ -79,12 +79,12 @@ pub fn star(name: &str, wire: Wire, hosts: u32, endpoint: &EndpointSpec, bsp: Bs
     point(name.into(), wire, hosts, endpoint, Workload::Bsp(bsp))
 }
 
-/// A point of supersteps on a bus of 10 Mbit/s that all hosts share: one packet at a time, of any of them. Who sends waits in a queue of the bus of so many packets, and what finds it full is lost.
+/// A point of supersteps on a bus of 10 Mbit/s that all hosts share: one packet at a time, the hosts in turn. Each has a queue of so many packets for it, and what finds that full is lost.
 #[must_use]
 pub fn bus(name: &str, hosts: u32, queue_packets: u32, endpoint: &EndpointSpec, bsp: Bsp) -> Point {
     let wire = Wire { rate_bits_per_s: 10_000_000, ..Wire::GIGABIT };
-    let up = LinkSpec { rate_bits_per_s: 0, delay_ns: 5 * US, ..LinkSpec::default() };
-    let down = LinkSpec { rate_bits_per_s: wire.rate_bits_per_s, delay_ns: 5 * US, ..LinkSpec::default() };
+    let up = LinkSpec { rate_bits_per_s: wire.rate_bits_per_s, delay_ns: 0, ..LinkSpec::default() };
+    let down = LinkSpec { rate_bits_per_s: 0, delay_ns: 5 * US, ..LinkSpec::default() };
     let switch = SwitchSpec { port_packets: queue_packets, ..SwitchSpec::default() };
     let net = NetworkSpec { topology: Topology::Bus, up, down, switch, ..NetworkSpec::default() };
     let mut p = point(name.into(), wire, hosts, endpoint, Workload::Bsp(bsp));

@@ -350,6 +350,12 @@ impl<N: Node> World<N> {
             debug_assert!(at >= self.now, "time runs backwards");
             self.now = at;
             match what {
+                What::AtMedium { packet } => {
+                    self.net.at_medium(at, packet, &mut self.packets, &mut self.queue, &mut self.log);
+                }
+                What::Medium { net } => {
+                    self.net.leave_medium(at, net, &mut self.packets, &mut self.queue, &mut self.log);
+                }
                 What::AtSwitch { packet, switch } => {
                     self.net.at_switch(at, packet, switch, &mut self.packets, &mut self.queue, &mut self.log);
                 }

@@ -117,6 +117,58 @@ fn two_into_one_fill_the_queue_and_drop_the_tail() {
     assert!(seen.got.iter().any(|g| g.2 == 0) && seen.got.iter().any(|g| g.2 == 1));
 }
 
+/// 1434 B + 66 B take 1.2 ms on it.
+fn bus(hosts: u32, queue_packets: u32) -> NetSpec {
+    let up = LinkSpec { rate_bits_per_s: 10_000_000, delay_ns: 0, ..LinkSpec::default() };
+    let down = LinkSpec { rate_bits_per_s: 0, delay_ns: 5 * US, ..LinkSpec::default() };
+    let switch = SwitchSpec { port_packets: queue_packets, ..SwitchSpec::default() };
+    let mut spec = quiet_hosts(NetSpec::single(
+        hosts,
+        NetworkSpec { topology: Topology::Bus, up, down, switch, ..NetworkSpec::default() },
+    ));
+    spec.networks[0].nic_queue_bytes = 1 << 20;
+    spec
+}
+
+#[test]
+fn hosts_on_a_bus_have_turns_and_its_rate_together() {
+    let (seen, c, _) = run(&bus(3, 1000), 1, &[(0, 0, 2, 100, 0, 1434), (1, 0, 0, 100, 0, 1434)], false);
+    assert_eq!((c.delivered, c.switch_full), (200, 0));
+    let times: Vec<_> = seen.got.iter().map(|g| g.0).collect();
+    assert!(times.iter().enumerate().all(|(i, at)| *at == (i as u64 + 1) * 1200 * US + 5 * US), "one at a time");
+    assert!(seen.got.chunks(2).all(|two| two[0].2 != two[1].2), "each once in two");
+}
+
+#[test]
+fn who_has_one_packet_for_a_bus_does_not_wait_for_all_of_who_has_many() {
+    let (seen, c, _) = run(&bus(3, 1000), 1, &[(0, 0, 2, 50, 0, 1434), (1, 0, 2, 1, 20 * MS, 1434)], false);
+    assert_eq!(c.delivered, 51);
+    let place = seen.got.iter().position(|g| g.2 == 1).expect("it comes");
+    assert!(place <= 1, "behind {place}");
+}
+
+#[test]
+fn a_host_alone_on_a_bus_waits_in_its_interface_and_several_fill_their_queues() {
+    let (_, c, _) = run(&bus(3, 4), 1, &[(0, 0, 2, 100, 0, 1434)], false);
+    assert_eq!((c.delivered, c.switch_full), (100, 0), "its interface knows the rate");
+    // It does not know that another sends: of what comes in 120 ms each sends half.
+    let (_, c, _) = run(&bus(3, 4), 1, &[(0, 0, 2, 100, 0, 1434), (1, 0, 2, 100, 0, 1434)], false);
+    assert_eq!(c.deepest_queue, 4);
+    assert!((90..=100).contains(&c.switch_full) && c.switch_full + c.delivered == 200, "{c:?}");
+}
+
+#[test]
+fn a_cut_loses_what_waits_for_a_bus_and_holds_nobody_up() {
+    let mut spec = bus(3, 1000);
+    spec.faults = vec![TimedFault { at_ns: 6 * MS, fault: Fault::Cut { host: 0, net: 0, direction: Direction::Both } }];
+    let (seen, c, _) = run(&spec, 1, &[(0, 0, 2, 100, 0, 1434), (1, 0, 2, 20, 0, 1434)], false);
+    assert_eq!(c.delivered + c.cut, 120);
+    let of = |host| seen.got.iter().filter(move |g| g.2 == host);
+    assert!((2..=3).contains(&of(0).count()), "{}", of(0).count());
+    assert_eq!(of(1).count(), 20);
+    assert!(of(1).last().is_some_and(|g| g.0 < 24 * 1200 * US), "the other has all of it");
+}
+
 #[test]
 fn ports_share_the_memory_of_their_switch() {
     // The queue to host 2 may take all memory; then a packet to host 1 finds none, unless a dynamic threshold keeps some.
