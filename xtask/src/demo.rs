@@ -147,7 +147,7 @@ fn make_ready(paths: &Paths, no_build: bool) -> Result<()> {
 
 /// What to do after the demo, to be typed as it stands but for the program's name. Who has no MPI yet has the one the demo fetched.
 fn next(paths: &Paths, search_path: Option<&OsStr>) -> String {
-    let weir = paths.dist().join("bin/weir");
+    let weir = paths.command();
     let has_mpi = search_path.is_some_and(|all| std::env::split_paths(all).any(|one| one.join("mpiexec").is_file()));
     let fetched = Mpi::Mpich.bin(paths, "");
     let path = if has_mpi { String::new() } else { format!("export PATH='{}':\"$PATH\"; ", fetched.display()) };

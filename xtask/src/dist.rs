@@ -31,7 +31,7 @@ pub fn build(paths: &Paths) -> Result<()> {
     bsp(paths)?;
     // Not quietly: Cargo's own lines are the progress of these minutes.
     run_shown(paths.cargo().args(["build", "--profile", QUICK, "-p", "weir"]))?;
-    let weir = paths.dist().join("bin/weir");
+    let weir = paths.command();
     put(&paths.target.join(QUICK).join("weir"), &weir)?;
     run_shown(Command::new(weir).args(["man", "--dir"]).arg(paths.dist().join("share/man")))
 }

@@ -132,7 +132,7 @@ fn told_of_the_network(documents: &[Value]) -> Result<(), String> {
 /// The doctor uses the network between the hosts, and says what to set.
 fn doctor(paths: &Paths, lab: &Lab, plain: bool) -> Result<(), String> {
     let words = |error: anyhow::Error| format!("{error:#}");
-    let weir = paths.dist().join("bin/weir");
+    let weir = paths.command();
     let mut command = lab.on(0, &format!("exec {} doctor --json", weir.display())).map_err(words)?;
     crate::launch::without_foreign(&mut command);
     let outcome = run_limited(&mut command, LIMIT).map_err(words)?;

@@ -423,6 +423,11 @@ impl Counts {
         }
     }
 
+    /// Why nothing measured meanwhile counts, if the emulator lost packets of its own accord: nobody asked for those losses.
+    pub fn spoilt(self) -> Option<String> {
+        (self.overrun > 0).then(|| format!("{} packets lost by an overloaded machine", self.overrun))
+    }
+
     /// The share of packets that was lost as asked, if any was sent.
     pub fn loss(self) -> Option<f64> {
         (self.sent > 0).then(|| self.lost as f64 / self.sent as f64)

@@ -37,6 +37,11 @@ impl Paths {
         self.provider_dir().join("libweir-fi.so")
     }
 
+    /// The command, once built.
+    pub fn command(&self) -> PathBuf {
+        self.dist().join("bin/weir")
+    }
+
     /// BMI's library, once built.
     pub fn bmi(&self) -> PathBuf {
         self.provider_dir().join("libweir-bmi.so")

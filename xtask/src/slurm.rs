@@ -166,7 +166,7 @@ fn allocated(paths: &Paths, cluster: &Cluster<&Lab>) -> Result<(), String> {
     let run = |number: usize| -> Result<Outcome> {
         let mut command = cluster.command("salloc");
         without_foreign(&mut command);
-        command.args(["-Q", "-N", "2", "-n", "2"]).arg(paths.dist().join("bin/weir")).args(["run", "-n", "2"]);
+        command.args(["-Q", "-N", "2", "-n", "2"]).arg(paths.command()).args(["run", "-n", "2"]);
         command.arg(&script).args(WORK).env("RUN", number.to_string()).env("WEIR_IFACE", DATA_IFACE);
         command.env("WEIR_LIB", paths.provider_dir());
         // The script says nothing of its MPI: it is the first on the path.

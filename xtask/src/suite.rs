@@ -445,8 +445,8 @@ fn end_to_end(paths: &Paths, (quick, launched): (bool, bool), world: Result<()>,
     }
     let mut note = tally.noting();
     let mut ran = any_mpi::run(paths, &mut note)
-        .and_then(|()| measured::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
-        .and_then(|()| predictions::run(paths, &paths.dist().join("bin/weir"), "", &mut note))
+        .and_then(|()| measured::run(paths, &paths.command(), "", &mut note))
+        .and_then(|()| predictions::run(paths, &paths.command(), "", &mut note))
         .and_then(|()| e2e::run_on_loopback(paths, &mut note))
         .and_then(|()| packages::check::of_this_machine(paths, &mut note));
     if world.is_ok() && ran.is_ok() {
@@ -531,7 +531,7 @@ fn weir_or(paths: &Paths, program: Option<PathBuf>) -> Result<PathBuf> {
         Some(program) => Ok(program.canonicalize()?),
         None => {
             dist::build(paths)?;
-            Ok(paths.dist().join("bin/weir"))
+            Ok(paths.command())
         }
     }
 }

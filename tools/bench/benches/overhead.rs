@@ -246,6 +246,7 @@ fn ten_million(c: &mut Criterion) {
             missed: Vec::new(),
             moved: Vec::new(),
             carried: None,
+            cpu_ns: None,
         }
     };
     let measured = Measured {

@@ -51,6 +51,8 @@ pub struct Noted {
     pub moved: Vec<(u32, u32)>,
     /// What carried its messages, if it could be counted.
     pub carried: Option<Carried>,
+    /// Processor time that its process had in all batches, ns, if it can tell.
+    pub cpu_ns: Option<u64>,
 }
 
 /// What was wrong with starts that were agreed.
@@ -165,7 +167,7 @@ impl<M: Machine> Bench<'_, M> {
         let mut slots = Slots::default();
         let (mut missed, mut moved) = (Vec::new(), Vec::new());
         let mut looked_at = 0;
-        let mut tally = Tally::new(self.m);
+        let (mut tally, mut cpu_ns) = (Tally::new(self.m), None);
         let first = self.m.rank() == 0;
         let mut lead =
             first.then(|| Leader::new(spec, *budget, self.rules, self.may_fall_back, self.clock.now_ns(self.m)));
@@ -180,7 +182,10 @@ impl<M: Machine> Bench<'_, M> {
                     let first = slots.begin.len();
                     let before = tally.before(self.m);
                     let processor = self.m.processor();
+                    let cpu_before = self.m.cpu_ns();
                     let other = self.batch(spec, work, &mut slots, count as usize, plan.as_ref())?;
+                    let spent = self.m.cpu_ns().zip(cpu_before).map(|(now, then)| now.saturating_sub(then));
+                    cpu_ns = spent.map(|spent| cpu_ns.unwrap_or(0) + spent);
                     if other || self.m.processor() != processor {
                         moved.push((first as u32, (slots.begin.len() - first) as u32));
                     }
@@ -199,14 +204,14 @@ impl<M: Machine> Bench<'_, M> {
                 }
                 Order::Afresh => {
                     slots = Slots::default();
-                    tally = Tally::new(self.m);
+                    (tally, cpu_ns) = (Tally::new(self.m), None);
                     missed.clear();
                     moved.clear();
                     looked_at = 0;
                 }
                 Order::Enough { why } => {
                     self.clock.again(self.m)?;
-                    let ranks = self.collect(spec, &slots, (&missed, &moved), tally.sum())?;
+                    let ranks = self.collect(spec, &slots, (&missed, &moved), (tally.sum(), cpu_ns))?;
                     let measured = lead.as_ref().map(|lead| lead.measured(ranks, why, self.clock.now_ns(self.m)));
                     let again = match (&measured, &mut lead) {
                         (Some(measured), Some(lead)) => lead.again(collect::counted(spec, measured, self.rules)),
@@ -420,11 +425,11 @@ impl<M: Machine> Bench<'_, M> {
         spec: &Spec,
         slots: &Slots,
         (missed, moved): (&[u32], &[(u32, u32)]),
-        carried: Option<Carried>,
+        (carried, cpu_ns): (Option<Carried>, Option<u64>),
     ) -> Result<Vec<Noted>> {
         let active = spec.active().contains(&self.m.rank());
         let noted = match active {
-            true => Noted { carried, moved: moved.to_vec(), ..self.noted(slots, missed.to_vec()) },
+            true => Noted { carried, cpu_ns, moved: moved.to_vec(), ..self.noted(slots, missed.to_vec()) },
             false => Noted::default(),
         };
         let bytes = noted.to_bytes();
@@ -448,6 +453,7 @@ impl<M: Machine> Bench<'_, M> {
             missed,
             moved: Vec::new(),
             carried: None,
+            cpu_ns: None,
         }
     }
 }
@@ -481,8 +487,9 @@ fn is_stall(missed: &[u32], end: usize) -> bool {
 
 /// Three counts and two bounds.
 const BOUNDS_END: usize = 32;
-/// And what was counted of carriers.
-const HEAD_BYTES: usize = BOUNDS_END + 8 * carried::NUMBERS;
+/// And what was counted of carriers, and of processor time: whether it was, and how much.
+const CPU_AT: usize = BOUNDS_END + 8 * carried::NUMBERS;
+const HEAD_BYTES: usize = CPU_AT + 16;
 impl Noted {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes =
@@ -493,6 +500,8 @@ impl Noted {
         bytes.extend(self.error_ns.to_le_bytes());
         bytes.extend(self.least_ns.to_le_bytes());
         bytes.extend(carried::to_numbers(self.carried).iter().flat_map(|v| v.to_le_bytes()));
+        let cpu = [u64::from(self.cpu_ns.is_some()), self.cpu_ns.unwrap_or(0)];
+        bytes.extend(cpu.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.begin_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.end_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.length_ns.iter().flat_map(|v| v.to_le_bytes()));
@@ -528,6 +537,7 @@ impl Noted {
             missed: missed.chunks_exact(4).map(half).collect(),
             moved: moved.chunks_exact(8).map(|b| (half(b), half(&b[4..]))).collect(),
             carried: carried::of_numbers(&counted),
+            cpu_ns: (count(CPU_AT) != 0).then(|| count(CPU_AT + 8)),
         })
     }
 }
@@ -580,6 +590,7 @@ mod tests {
             missed: vec![1],
             moved: vec![(0, 2), (7, 9)],
             carried: Some(Carried { weir_bytes: 17, ..Carried::default() }),
+            cpu_ns: Some(u64::MAX),
         };
         let bytes = noted.to_bytes();
         assert_eq!(Noted::from_bytes(&bytes).unwrap(), noted);

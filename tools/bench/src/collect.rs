@@ -261,6 +261,9 @@ pub fn cell(
         sum.add(&one);
         sum
     });
+    // Who takes no part has no notes.
+    let of_active = samples.active.iter().map(|&rank| measured.ranks[rank].cpu_ns);
+    cell.cpu_ns = of_active.sum::<Option<u64>>().map(|ns| ns as f64);
     if let Some(mut outliers) = boundary(&recorder, rules)? {
         kept.iter_mut().filter(|s| s.duration_ns > outliers.boundary_ns).for_each(|s| s.flags |= flags::OUTLIER);
         let (count, mut beside) = outliers_beside(&samples, &kept, outliers.boundary_ns, rules);
@@ -434,6 +437,7 @@ fn bandwidth<R: Relations>(
         let rate = |ns: f64| if ns > 0.0 { Some(bytes / ns * 1e9) } else { None };
         Some(Bandwidth {
             bytes,
+            min_bytes_per_s: rate(s.max_ns),
             // The slowest time is the least bandwidth.
             p1_bytes_per_s: rate(s.p99_ns)?,
             p50_bytes_per_s: rate(s.p50_ns)?,

@@ -396,6 +396,8 @@ pub(crate) struct Manner {
     pub(crate) json: bool,
     /// Without progress.
     pub(crate) quiet: bool,
+    /// Without fits of distributions.
+    pub(crate) no_fits: bool,
     /// Who started several launches says what is next.
     pub(crate) of_several: bool,
 }
@@ -406,6 +408,7 @@ impl From<&Args> for Manner {
             output: args.output.clone(),
             json: args.telling.json,
             quiet: args.telling.quiet,
+            no_fits: args.no_fits,
             of_several: args.of_several,
         }
     }
@@ -476,14 +479,14 @@ pub(crate) fn conclude(
     let measured = if report.empty == 0 { EXIT_DONE } else { EXIT_FAILED };
     let code = |whole: bool| if whole { measured } else { EXIT_INTERRUPTED };
     if manner.json {
-        let fitted = run::fit(&mut report, stop, watcher.as_mut())?;
+        let fitted = manner.no_fits || run::fit(&mut report, stop, watcher.as_mut())?;
         print_json(&report.run)?;
         return Ok(code(report.complete && fitted));
     }
     watcher.end();
     print(&show::tables(&report.run, report.launch))?;
     let mut fitted = true;
-    if report.complete && manner.output.is_some() {
+    if report.complete && manner.output.is_some() && !manner.no_fits {
         fitted = run::fit(&mut report, stop, watcher.as_mut())?;
         watcher.end();
     }

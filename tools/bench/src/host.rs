@@ -14,12 +14,12 @@ use crate::sys::{affinity, counter};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Facts {
     /// What tells nodes apart: host name, boot of the kernel (two machines may have one name), and network namespace, as hosts may be
-    /// emulated on one machine; so they are clocks of their own, too.
+    /// emulated on one machine.
     pub identity: String,
     /// The boot of its kernel; nothing if it cannot be known.
     pub boot: String,
-    /// The time namespace, in which the kernel's clocks may have been set apart from those of the rest of the node.
-    pub time_namespace: String,
+    /// What tells apart whose clock the kernel keeps: ranks for which it is equal read the kernel's clock alike, on emulated hosts of one machine too.
+    pub kernel: String,
     /// The node.
     pub node: Node,
     /// Memory that can still be had there, bytes.
@@ -43,7 +43,7 @@ impl Facts {
         Facts {
             identity: name.to_owned(),
             boot: String::new(),
-            time_namespace: String::new(),
+            kernel: name.to_owned(),
             node: Node { name: name.to_owned(), ..Node::default() },
             available_bytes: None,
             processors: Vec::new(),
@@ -52,12 +52,6 @@ impl Facts {
             version: env!("CARGO_PKG_VERSION").into(),
             shared_counter: true,
         }
-    }
-
-    /// What tells apart whose clock the kernel keeps: ranks for which it is equal read the kernel's clock alike.
-    #[must_use]
-    pub fn kernel(&self) -> String {
-        format!("{} {}", self.identity, self.time_namespace)
     }
 
     /// Looks around.
@@ -71,8 +65,8 @@ impl Facts {
         let trusted = node.tsc.as_ref().is_some_and(|t| t.invariant && t.kernel_clocksource.as_deref() == Some("tsc"));
         Facts {
             identity: identity(&name, &boot, &namespace("net")),
+            kernel: clock_identity(),
             boot,
-            time_namespace: namespace("time"),
             node,
             available_bytes: memory::available_bytes(),
             processors: affinity::allowed().unwrap_or_default(),
@@ -239,6 +233,19 @@ mod tests {
         assert!(!are_of_one_machine(&[of("a", "host1"), of("b", "host2")]));
         assert!(!are_of_one_machine(&[of("a", "host1"), of("a", "host1")]), "one host");
         assert!(!are_of_one_machine(&[of("", "host1"), of("", "host2")]), "nobody knows");
+    }
+
+    #[test]
+    fn emulated_hosts_of_one_machine_are_nodes_and_one_clock() {
+        let (here, network) = (Facts::here(), namespace("net"));
+        assert!(network.starts_with("net:["), "{network}");
+        assert!(
+            here.identity.contains(&network) && !here.kernel.contains(&network),
+            "{} {}",
+            here.identity,
+            here.kernel
+        );
+        assert!(here.kernel.contains(&namespace("time")), "{}", here.kernel);
     }
 
     #[test]

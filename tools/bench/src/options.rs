@@ -61,7 +61,7 @@ that end in -fence, by a fence of all ranks of the cell. What a transport does n
 Of stream, message-rate and incast the record has the bandwidth as well, of each pair or of the first rank. A rank that changed its processor while a batch was \
 measured is named in a warning, and its samples are flagged.
 
-A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another.
+A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another; each message of a window has a place of its own in both.
 
 The table at the end, in microseconds: samples are those that count, without warm-up and missed starts; +- is half the width of the 95 % \
 interval of the median, which is no narrower than a step of the clock; 99 % of the samples are shorter than p99, which fewer than 100 samples do \
@@ -210,6 +210,9 @@ pub struct Args {
     /// Seed of the order of cells; a new one for each launch if not given
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
+    /// Fit no distributions to what was measured, which takes a second or so for each cell after the last
+    #[arg(long)]
+    pub no_fits: bool,
     /// Keep each rank on one processor of those its launcher gave it
     #[arg(long)]
     pub bind: bool,

@@ -181,7 +181,7 @@ pub fn launch_at<M: Machine>(
     plan::check_memory(&cells, &layout, &rooms(&facts, &layout), m.most_bytes())?;
     let earlier = if m.rank() == 0 { append::earlier(settings) } else { Ok(None) };
     let earlier = m.agree(earlier)?;
-    let mut clock = Clock::start(m, &own.kernel(), own.shared_counter)?;
+    let mut clock = Clock::start(m, &own.kernel, own.shared_counter)?;
     let mut cells = begun(m, settings, cells, earlier.as_ref(), best_start(&facts, &layout, clock.worst_ns()))?;
     let seed = m.share(&settings.args.seed.unwrap_or_else(fresh_seed))?;
     plan::shuffle(&mut cells, seed);

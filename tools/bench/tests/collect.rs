@@ -59,6 +59,7 @@ fn measured(
             missed: Vec::new(),
             moved: Vec::new(),
             carried: None,
+            cpu_ns: None,
         }
     };
     Measured {
@@ -90,6 +91,18 @@ fn correlated(r: f64, count: usize, random: &mut Random) -> Vec<f64> {
         1e5 + 1000.0 * value
     };
     (0..count).map(next).collect()
+}
+
+#[test]
+fn processor_time_is_the_ranks_together_or_not_told() {
+    let mut all = measured(3, 20, |_, _| 1000.0, |_, _| 0);
+    for (noted, cpu_ns) in all.ranks.iter_mut().zip([5, 70, 900]) {
+        noted.cpu_ns = Some(cpu_ns);
+    }
+    let rules = RULES;
+    assert_eq!(collected(&all, &rules).0.cpu_ns, Some(975.0));
+    all.ranks[1].cpu_ns = None;
+    assert_eq!(collected(&all, &rules).0.cpu_ns, None);
 }
 
 #[test]

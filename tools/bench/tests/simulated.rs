@@ -757,6 +757,9 @@ fn a_stream_goes_at_the_rate_of_its_sender_and_its_bandwidth_is_in_the_record() 
         let b = cell.bandwidth.unwrap();
         assert!((b.p50_bytes_per_s - 1000.0 / median(cell) * 1e9).abs() < 1.0 && b.bytes == 1000.0);
         assert!(b.p1_bytes_per_s <= b.p50_bytes_per_s && b.p50_bytes_per_s <= b.p99_bytes_per_s);
+        let least = 1000.0 / cell.summary.as_ref().unwrap().max_ns * 1e9;
+        assert_eq!(b.min_bytes_per_s, Some(least), "of the longest");
+        assert_eq!(cell.cpu_ns, None, "ranks that are no processes");
     }
     assert!(samples[of("stream")].iter().all(|s| s.peer >= 0 && s.peer as u32 != s.rank));
 }

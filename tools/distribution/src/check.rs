@@ -88,6 +88,7 @@ pub(crate) fn cell(run: &Run, at: &str, c: &Cell) -> Result<(), Wrong> {
     if let Some(b) = &c.bandwidth {
         bandwidth(&format!("{at}.bandwidth"), b)?;
     }
+    not_negative(&format!("{at}.cpu_ns"), c.cpu_ns.unwrap_or(0.0))?;
     if let Some(s) = &c.service {
         service(&format!("{at}.service"), s)?;
     }
@@ -185,6 +186,10 @@ fn bandwidth(at: &str, b: &Bandwidth) -> Result<(), Wrong> {
     for (name, rate) in all {
         let field = || format!("{at}.{name}_bytes_per_s");
         ensure(rate.is_finite() && rate > 0.0, field, || format!("{rate} is not above 0"))?;
+    }
+    if let Some(least) = b.min_bytes_per_s {
+        let fine = least > 0.0 && least <= b.p1_bytes_per_s;
+        ensure(fine, || format!("{at}.min_bytes_per_s"), || format!("{least} is not between 0 and p1_bytes_per_s"))?;
     }
     for pair in rising.windows(2) {
         let field = || format!("{at}.{}_bytes_per_s", pair[1].0);

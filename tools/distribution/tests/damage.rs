@@ -208,6 +208,7 @@ fn bandwidth(bytes: &str, p1: &str) -> String {
 #[test]
 fn values_without_sense_are_named() {
     let (zero, negative, falling) = (bandwidth("0", "1"), bandwidth("8", "-1"), bandwidth("8", "3"));
+    let fast = bandwidth("8", "1, \"min_bytes_per_s\": 1.5");
     for (from, to, expected) in [
         ("\"p99_ns\": 2900.0", "\"p99_ns\": 1.0", "cells[2].summary.p99_ns: 1 is less than p75_ns"),
         ("\"nodes\": 2", "\"nodes\": 0", "cells[0].configuration.nodes: 0"),
@@ -217,6 +218,8 @@ fn values_without_sense_are_named() {
         ("\"id\": 0", zero.as_str(), "cells[0].bandwidth.bytes: 0 is not above 0"),
         ("\"id\": 0", negative.as_str(), "cells[0].bandwidth.p1_bytes_per_s: -1 is not above 0"),
         ("\"id\": 0", falling.as_str(), "cells[0].bandwidth.p50_bytes_per_s: 2 is less than p1_bytes_per_s, 3"),
+        ("\"id\": 0", "\"cpu_ns\": -1, \"id\": 0", "cells[0].cpu_ns: -1"),
+        ("\"id\": 0", fast.as_str(), "cells[0].bandwidth.min_bytes_per_s: 1.5 is not between 0 and p1_bytes_per_s"),
         (
             "\"id\": 0",
             "\"service\": {\"rounds\": 1, \"answers_per_s\": 1, \"jain_p50\": 1.5}, \"id\": 0",

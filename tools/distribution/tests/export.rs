@@ -127,6 +127,7 @@ fn with_spans_and_bandwidths() -> (tempfile::TempDir, Reader) {
             let p50 = 1e9 / slower;
             let bandwidth = Bandwidth {
                 bytes: size as f64,
+                min_bytes_per_s: None,
                 p1_bytes_per_s: 0.5 * p50,
                 p50_bytes_per_s: p50,
                 p99_bytes_per_s: 2.0 * p50,

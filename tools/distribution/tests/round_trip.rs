@@ -126,6 +126,7 @@ fn cell() -> impl Strategy<Value = (Cell, Vec<Sample>)> {
         let span = skew.clone();
         let bandwidth = window_ns.filter(|ns| (1e-3..1e12).contains(ns)).map(|ns| Bandwidth {
             bytes: 8.0,
+            min_bytes_per_s: Some(0.5e9 / ns),
             p1_bytes_per_s: 1e9 / ns,
             p50_bytes_per_s: 2e9 / ns,
             p99_bytes_per_s: 3e9 / ns,
@@ -140,7 +141,7 @@ fn cell() -> impl Strategy<Value = (Cell, Vec<Sample>)> {
             ..Service::default()
         });
         let moved = started_ns.map(|ns| Moved { rank: 3, batches: ns.unsigned_abs() >> 12 }).into_iter().collect();
-        let more = Cell { span, bandwidth, service, moved, ..empty };
+        let more = Cell { span, bandwidth, cpu_ns: window_ns.map(f64::abs), service, moved, ..empty };
         (Cell { measured, started_ns, window_ns, summary, histogram, fits, skew, ..more }, samples)
     })
 }

@@ -267,6 +267,7 @@ fn bandwidth<'a>(launches: impl Iterator<Item = &'a Bandwidth> + Clone) -> Optio
     launches.clone().next()?;
     Some(Bandwidth {
         bytes: middle(|b| b.bytes),
+        min_bytes_per_s: launches.clone().filter_map(|b| b.min_bytes_per_s).reduce(f64::min),
         p1_bytes_per_s: middle(|b| b.p1_bytes_per_s),
         p50_bytes_per_s: middle(|b| b.p50_bytes_per_s),
         p99_bytes_per_s: middle(|b| b.p99_bytes_per_s),

@@ -302,6 +302,7 @@ impl Point {
         let or_median = |ns: f64| over(if ns > 0.0 { ns } else { row.p50_ns });
         let computed = || Bandwidth {
             bytes,
+            min_bytes_per_s: None,
             p1_bytes_per_s: or_median(row.p99_ns.max(row.p50_ns)),
             p50_bytes_per_s: over(row.p50_ns),
             p99_bytes_per_s: or_median(row.p1_ns),

@@ -44,6 +44,7 @@ fn spanning(launch: u32, size: u64, span_ns: f64) -> Cell {
 fn streaming(launch: u32, size: u64, p50_bytes_per_s: f64) -> Cell {
     let bandwidth = Bandwidth {
         bytes: size as f64,
+        min_bytes_per_s: None,
         p1_bytes_per_s: 0.5 * p50_bytes_per_s,
         p50_bytes_per_s,
         p99_bytes_per_s: 1.5 * p50_bytes_per_s,

@@ -81,11 +81,15 @@ impl Cell {
 
 /// A way of carrying them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Side {
-    name: &'static str,
-    scheme: &'static str,
-    build: Build,
-    env: &'static [(&'static str, &'static str)],
+pub struct Side {
+    /// In tables.
+    pub name: &'static str,
+    /// Of its URLs.
+    pub scheme: &'static str,
+    /// Which program.
+    pub build: Build,
+    /// Its settings.
+    pub env: &'static [(&'static str, &'static str)],
 }
 
 /// Which library: `tests/bmi/exchange.c` is compiled against it, `weir bench serverload` loads it.

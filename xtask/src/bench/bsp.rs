@@ -289,11 +289,10 @@ fn told(job: &Job<'_>, paths: &Paths, lab: Option<&Lab>) -> Result<Told> {
     Ok(told.and_then(|value| with_counts(value, after.since(before))))
 }
 
-/// What a launch told, and what the network counted meanwhile: its start and end included. On any network it failed if the emulator lost
-/// packets of its own accord: those were losses that nobody asked for.
+/// What a launch told, and what the network counted meanwhile: its start and end included.
 fn with_counts(mut value: Value, counts: Counts) -> Told {
-    if counts.overrun > 0 {
-        return Err(format!("{} packets lost by an overloaded machine", counts.overrun));
+    if let Some(why) = counts.spoilt() {
+        return Err(why);
     }
     value["packets_sent"] = counts.sent.into();
     value["dropped_percent"] = (counts.queue_full as f64 * 100.0 / counts.sent.max(1) as f64).into();

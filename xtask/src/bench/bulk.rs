@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::beside::{BySide, failures, in_turns, spread};
-use super::bmi::{Build, Options, Server, plain_command};
+use super::bmi::{Build, Options, Server, Side, plain_command};
 use crate::lab::{Lab, Wire};
 use crate::process::run_limited;
 
@@ -58,19 +58,6 @@ pub const CELLS: [Cell; 12] = [
     in_parts("host/parts/late", "late"),
 ];
 
-/// A way of carrying them.
-#[derive(Clone, Copy, Debug)]
-pub struct Side {
-    /// In tables.
-    pub name: &'static str,
-    /// Of its URLs.
-    pub scheme: &'static str,
-    /// Which program.
-    pub build: Build,
-    /// Its settings.
-    pub env: &'static [(&'static str, &'static str)],
-}
-
 /// All of them; the second and third are one method by two ways.
 pub const SIDES: [Side; 6] = [
     Side { name: "bmi_tcp", scheme: "tcp", build: Build::Ours, env: &[] },
@@ -84,21 +71,21 @@ pub const SIDES: [Side; 6] = [
 /// A stream of the same bytes without heads.
 pub const RAW: &str = "raw TCP";
 
-impl Side {
-    fn is_of(&self, cell: &Cell, programs: &BTreeMap<Build, PathBuf>) -> bool {
-        let fits = match self.name {
-            "bmi_weir, shared memory" => !cell.slow,
+impl Cell {
+    fn has(&self, side: &Side, programs: &BTreeMap<Build, PathBuf>) -> bool {
+        let fits = match side.name {
+            "bmi_weir, shared memory" => !self.slow,
             // A stream has no operations.
-            RAW => cell.slow,
+            RAW => self.slow,
             _ => true,
         };
-        fits && programs.contains_key(&self.build)
+        fits && programs.contains_key(&side.build)
     }
 }
 
 /// How many launches there will be.
 pub fn launches(options: &Options, cells: &[Cell], programs: &BTreeMap<Build, PathBuf>) -> usize {
-    let each = |cell: &Cell| SIDES.iter().filter(|side| side.is_of(cell, programs)).count();
+    let each = |cell: &Cell| SIDES.iter().filter(|side| cell.has(side, programs)).count();
     cells.iter().map(each).sum::<usize>() * options.common.launches as usize
 }
 
@@ -120,7 +107,7 @@ pub fn measure(
     let mut port = FIRST_PORT;
     let place = |cell: &Cell| (cell.id, cell.slow.then(|| (2, Wire::shaped(100, 0, 0.0))));
     let sides =
-        |cell: &Cell| SIDES.iter().filter(|side| side.is_of(cell, programs)).map(|side| (side.name, *side)).collect();
+        |cell: &Cell| SIDES.iter().filter(|side| cell.has(side, programs)).map(|side| (side.name, *side)).collect();
     in_turns(options.common.launches, cells, place, sides, bar, |cell, side, lab| {
         port += 1;
         launch(cell, side, programs, lab, port)
@@ -177,7 +164,7 @@ pub fn section(results: &BySide, cells: &[Cell], programs: &BTreeMap<Build, Path
         } else {
             "| | median of launches (least to most), us a message | of that with 1000 | CPU, us | instructions | of those with 1000 |\n|---|---|---|---|---|---|\n"
         };
-        for side in SIDES.iter().filter(|side| side.is_of(cell, programs)) {
+        for side in SIDES.iter().filter(|side| cell.has(side, programs)) {
             text += &row(results, cell, side);
         }
     }

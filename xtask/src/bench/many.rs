@@ -11,8 +11,8 @@ use indicatif::ProgressBar;
 use serde_json::Value;
 
 use super::beside::{BySide, Told, failures, in_turns, spread};
-use super::bmi::{Build, Options, Server, plain_command};
-use super::bulk::{RAW, SIDES, Side};
+use super::bmi::{Build, Options, Server, Side, plain_command};
+use super::bulk::{RAW, SIDES};
 use super::measure::Spread;
 use crate::lab::{Lab, Wire};
 use crate::process::run_limited;

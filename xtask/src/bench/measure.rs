@@ -2,6 +2,7 @@
 //! stacks alike.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -11,7 +12,8 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use super::cells::{Cell, Metric};
+use super::cells::{Cell, Metric, WEIR_BENCH};
+use super::told;
 use crate::lab::{Counts, Lab};
 use crate::launch::{Job, result_of};
 use crate::mpi::{self, Mpi};
@@ -41,6 +43,9 @@ pub struct Results {
     /// The congestion control that connections really had, by the one asked for.
     pub congestion: BTreeMap<String, String>,
 }
+
+/// How rows of the C programs beside `weir bench` end.
+pub const BY_C: &str = " by C";
 
 /// A stack that did not end by itself so often in a cell is not launched there again.
 const GIVE_UP_AFTER: usize = 2;
@@ -295,8 +300,14 @@ fn launch(
             seen.insert(name.clone(), effective);
         }
     }
-    let program = mpi::program(paths, stack.mpi, cell.program);
-    let job = Job { stack, ranks: cell.ranks, program: &program, args: &cell.args, limit, env: &[] };
+    let by_c = cell.by_c.as_deref().filter(|_| stack.name.ends_with(BY_C));
+    let (program, args) = match by_c.and_then(|command| command.split_once(' ')) {
+        Some((program, args)) => {
+            (mpi::program(paths, stack.mpi, program), args.split(' ').map(str::to_owned).collect::<Vec<_>>())
+        }
+        None => program(paths, cell, stack),
+    };
+    let job = Job { stack, ranks: cell.ranks, program: &program, args: &args, limit, env: &[] };
     let counted = || lab.map_or_else(|| Ok(Counts::default()), Lab::counts);
     let before = counted()?;
     let mut ended_by_limit = None;
@@ -308,6 +319,9 @@ fn launch(
         Ok(outcome) => {
             ended_by_limit = outcome.status.is_none().then_some(limit);
             match result_of(&outcome).filter(|_| outcome.ok()) {
+                Some(run) if cell.program == WEIR_BENCH && by_c.is_none() => {
+                    told::numbers(&run, cell, stack.carrier).map_err(|error| format!("{error:#}"))
+                }
                 Some(value) => Ok(value),
                 None if outcome.ok() => Err(format!("no result: {}", outcome.cause())),
                 None => Err(outcome.cause()),
@@ -315,12 +329,19 @@ fn launch(
         }
     };
     let counts = counted()?.since(before);
-    let result = if counts.overrun > 0 {
-        Err(format!("{} packets lost by an overloaded machine", counts.overrun))
-    } else {
-        result
-    };
+    let result = counts.spoilt().map_or(result, Err);
     Ok(Launch { result, ended_by_limit, took: begin.elapsed(), counts })
+}
+
+/// The program of a cell under a stack's MPI, and its arguments.
+fn program(paths: &Paths, cell: &Cell, stack: &Stack) -> (PathBuf, Vec<String>) {
+    if cell.program != WEIR_BENCH {
+        return (mpi::program(paths, stack.mpi, cell.program), cell.args.clone());
+    }
+    // One document, and no fits, which no table has.
+    let around = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let args = [around(&["bench"]), cell.args.clone(), around(&["--no-fits", "--json"])].concat();
+    (paths.command(), args)
 }
 
 /// Threads that want a core each until this is dropped.

@@ -14,6 +14,7 @@ pub mod nas;
 pub mod ranks;
 pub mod report;
 mod serverload;
+mod told;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -82,7 +83,10 @@ pub struct Options {
     /// Write no report
     #[arg(long)]
     pub no_report: bool,
-    /// Measure the provider that is there, without building
+    /// Measure cells of `weir bench` by their C programs too, in turns: rows that end in ` by C`
+    #[arg(long)]
+    pub beside_c: bool,
+    /// Measure the provider and the command that are there, without building
     #[arg(long)]
     pub no_build: bool,
 }
@@ -104,6 +108,9 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let how = lab::acquire()?;
     if !options.no_build {
         dist::build(paths)?;
+    }
+    if !paths.command().exists() {
+        bail!("{} is missing; make it with: cargo xtask build", paths.command().display());
     }
     mpi::set_up(paths)?;
     mpi::compile(paths)?;
@@ -169,6 +176,11 @@ fn plan(options: &Options) -> Result<measure::Plan> {
     }
     if stacks.is_empty() {
         bail!("no stack has such a name");
+    }
+    if options.beside_c {
+        let by_c =
+            stacks.iter().map(|stack| Stack { name: format!("{}{}", stack.name, measure::BY_C), ..stack.clone() });
+        stacks.extend(by_c.collect::<Vec<_>>());
     }
     Ok(measure::Plan {
         cells: cells::cells(&options.only, extent(options)),

@@ -276,8 +276,8 @@ fn launch(paths: &Paths, cell: &Cell, side: &Side, program: &PathBuf, lab: Optio
     let told = judged(job.run(paths, lab));
     let counts = counted()?.since(before);
     Ok(told.and_then(|said| {
-        if counts.overrun > 0 {
-            return Err(format!("{} packets lost by an overloaded machine", counts.overrun));
+        if let Some(why) = counts.spoilt() {
+            return Err(why);
         }
         if said.get("verified") != Some(&Value::Bool(true)) {
             return Err("not the published values".to_owned());

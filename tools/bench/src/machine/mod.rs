@@ -80,7 +80,7 @@ pub trait Messages {
     fn recv(&self, into: &mut [u8], from: usize, tag: Tag) -> Result<()>;
     /// Sends and receives in one call.
     fn sendrecv(&self, data: &[u8], to: usize, into: &mut [u8], from: usize, tag: Tag) -> Result<()>;
-    /// Begins `count` sends of the same data, then waits for all.
+    /// Begins `count` sends of `data.len() / count` bytes each, then waits for all.
     fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()>;
     /// Begins `count` receives of `into.len() / count` bytes each, then waits for all.
     fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()>;
@@ -255,6 +255,11 @@ pub trait Machine: Messages {
 
     /// What Weir endpoints of this process have carried so far, with none open where there are none; nothing where it makes no sense to ask.
     fn carried(&self) -> Option<weir_engine::Traffic> {
+        None
+    }
+
+    /// Processor time that this rank's process has had, all its threads, ns; nothing where a rank is no process.
+    fn cpu_ns(&self) -> Option<u64> {
         None
     }
 

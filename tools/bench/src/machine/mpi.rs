@@ -9,7 +9,7 @@ use weir_mpi::{Blocks, Communicator, Level, Mpi, Persistent, Reduction, Requests
 use super::{Apart, Look, Machine, Messages, Tag, Work};
 use crate::error::{BenchError, Result};
 use crate::exchange::{Access, Leg};
-use crate::sys::{affinity, carried, counter};
+use crate::sys::{affinity, carried, counter, process};
 
 /// Operations at once: a window of messages, and some.
 const REQUESTS: usize = 65_536 + 16;
@@ -82,9 +82,13 @@ fn send_window(
     count: usize,
     (to, tag): (usize, Tag),
 ) -> Result<()> {
+    let each = data.len() / count.max(1);
     requests.scope(|scope| {
+        let mut rest = data;
         for _ in 0..count {
-            let _ = scope.send(via, data, to, tag.into())?;
+            let (one, others) = rest.split_at(each);
+            let _ = scope.send(via, one, to, tag.into())?;
+            rest = others;
         }
         Ok(scope.wait_all()?)
     })
@@ -484,6 +488,10 @@ impl Machine for MpiMachine {
             self.provider.set(carried::Provider::loaded());
         }
         Some(self.provider.get().map(carried::Provider::carried).unwrap_or_default())
+    }
+
+    fn cpu_ns(&self) -> Option<u64> {
+        Some(process::cpu_ns())
     }
 
     fn abort(&self, code: i32) {

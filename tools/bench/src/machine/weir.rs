@@ -14,7 +14,7 @@ use crate::error::{BenchError, Result};
 use crate::exchange::{Access, Leg};
 use crate::operation::Kind;
 use crate::sys::port::{In, Out, Port, Region};
-use crate::sys::{affinity, counter};
+use crate::sys::{affinity, counter, process};
 
 /// A rank of a job of Weir's own.
 pub struct WeirMachine {
@@ -235,6 +235,10 @@ impl Machine for WeirMachine {
 
     fn carried(&self) -> Option<weir_engine::Traffic> {
         Some(weir_engine::traffic())
+    }
+
+    fn cpu_ns(&self) -> Option<u64> {
+        Some(process::cpu_ns())
     }
 
     fn abort(&self, code: i32) {

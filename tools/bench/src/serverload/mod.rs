@@ -111,6 +111,7 @@ fn launch(
         output: args.output.clone(),
         json: args.telling.json,
         quiet: args.telling.quiet,
+        no_fits: false,
         of_several: several && !last,
     };
     if several && !args.telling.quiet && !args.telling.json {

@@ -154,8 +154,9 @@ impl Port {
             }
         }
         if let Some(send) = out {
-            for _ in 0..send.count {
-                self.send(send.data, send.to, tag, &mut state);
+            let each = send.data.len() / send.count.max(1);
+            for i in 0..send.count {
+                self.send(&send.data[i * each..(i + 1) * each], send.to, tag, &mut state);
             }
         }
         while state.receiving > 0 {
@@ -559,7 +560,7 @@ mod tests {
         const COUNT: usize = 64;
         let [sender, receiver] = two();
         let sending = std::thread::spawn(move || {
-            let good = Out { data: &[1; 8], to: 1, count: COUNT - 4 };
+            let good = Out { data: &[1; 8 * (COUNT - 4)], to: 1, count: COUNT - 4 };
             sender.run(Some(good), None, 1, || {}).unwrap();
             // One is too short, and the last three never come.
             sender.run(Some(Out { data: &[1; 4], to: 1, count: 1 }), None, 1, || {}).unwrap();

@@ -128,6 +128,9 @@ pub struct Cell {
     /// Bytes a second, of an operation that is measured for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
+    /// Processor time that the ranks' processes had for all repetitions; absent: nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<f64>,
     /// Of a server and its clients: how even it served them, and at what cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
@@ -168,6 +171,7 @@ impl Cell {
             skew: None,
             span: None,
             bandwidth: None,
+            cpu_ns: None,
             service: None,
             moved: Vec::new(),
             fits: Vec::new(),
@@ -338,6 +342,9 @@ pub struct Independence {
 pub struct Bandwidth {
     /// Bytes that one duration is for: of a message, or of all messages to the first rank.
     pub bytes: f64,
+    /// The least: of the longest time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_bytes_per_s: Option<f64>,
     /// Quantile 0.01.
     pub p1_bytes_per_s: f64,
     /// Median.

@@ -412,7 +412,8 @@ impl Messages for Sim<'_> {
     }
 
     fn send_window(&self, data: &[u8], count: usize, to: usize, tag: Tag) -> Result<()> {
-        (0..count).try_for_each(|_| self.post(data, to, tag))
+        let each = data.len() / count.max(1);
+        (0..count).try_for_each(|i| self.post(&data[i * each..(i + 1) * each], to, tag))
     }
 
     fn recv_window(&self, into: &mut [u8], count: usize, from: usize, tag: Tag) -> Result<()> {
