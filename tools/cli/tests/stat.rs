@@ -40,8 +40,8 @@ fn watched(ends: bool, as_job: bool) -> (u32, Output) {
     let listener = UnixListener::bind_addr(&address).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     let whom = if as_job { &["--job"][..] } else { &[] };
-    let words = [&["stat"], whom, &[&*pid.to_string(), "--every", "1", "--json"]].concat();
-    let command = command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let command = command.arg("stat").args(whom).arg(pid.to_string()).args(["--every", "1", "--json"]);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     for polls in [3, 10] {
         let document = format!(r#"{{"pid":{pid},"endpoints":[{{"endpoint":"ab","engine":{{"polls":{polls}}}}}]}}"#);
         listener.accept().unwrap().0.write_all(document.as_bytes()).unwrap();

@@ -6,6 +6,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 pub const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+#[allow(dead_code, reason = "not each of the test programs has strangers")]
 pub const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 pub type Test = fn() -> Result<(), Failed>;
