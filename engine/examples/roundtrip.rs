@@ -1,5 +1,6 @@
-//! Cost of an 8-byte round trip above the system calls: two endpoints in one thread over loopback. Prints nanoseconds a half round trip; run it under
-//! `valgrind --tool=callgrind` for instructions, which do not depend on what else the machine does.
+//! Cost of an 8-byte round trip above the system calls: two endpoints in one thread over loopback.
+//! Prints nanoseconds a half round trip; run it under `valgrind --tool=callgrind` for instructions,
+//! which do not depend on what else the machine does.
 //!
 //! `cargo run --release -p weir-engine --example roundtrip -- [count] [bytes]`
 
@@ -43,7 +44,8 @@ fn main() {
             context: 2,
             user: 0,
         };
-        // SAFETY: `data` outlives both operations, which end before the closure returns or are copied.
+        // SAFETY: `data` outlives both operations, which end before the closure returns or are
+        // copied.
         unsafe {
             to.recv(&recv).expect("receive");
             from.send(&send).expect("send");

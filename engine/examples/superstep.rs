@@ -1,8 +1,10 @@
-//! A second face on the engine, to show its API: supersteps in the manner of BSPlib. Processes put and get each other's registered memory; what they ask for takes effect when all of them have
+//! A second face on the engine, to show its API: supersteps in the manner of BSPlib. Processes put
+//! and get each other's registered memory; what they ask for takes effect when all of them have
 //! called `sync`, gets before puts.
 //!
-//! `cargo run --example superstep 4` starts four processes on this host. `WEIR_CARRIER=shm|udp|tcp` says what carries; the face does not know. (A real BSPlib would be launched by PMI or
-//! PMIx, pack small puts, and register by order of call.)
+//! `cargo run --example superstep 4` starts four processes on this host. `WEIR_CARRIER=shm|udp|tcp`
+//! says what carries; the face does not know. (A real BSPlib would be launched by PMI or PMIx, pack
+//! small puts, and register by order of call.)
 
 use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, Read, Write};
@@ -75,7 +77,9 @@ pub struct Bsp {
 impl Bsp {
     /// Joins the others at the socket where they meet.
     pub fn begin(rank: usize, size: usize, meeting: &str) -> Result<Bsp, Failure> {
-        // What a face gives: settings, a sink for what there is to say to people, and later a tag and a `user` word of its own. (Whole tags are named here: the stream bits are all of them.)
+        // What a face gives: settings, a sink for what there is to say to people, and later a tag
+        // and a `user` word of its own. (Whole tags are named here: the stream bits are all of
+        // them.)
         let config = EngineConfig { processes_here: Some(size), ..EngineConfig::from_env()? };
         let tell = move |what: &Diagnostic<'_>| {
             let _ = writeln!(std::io::stderr(), "superstep: rank {rank}: {}", what.to_string().trim_end());
@@ -92,13 +96,15 @@ impl Bsp {
         Ok(Bsp { team, regions: Cell::new(0), puts: RefCell::default(), gets: RefCell::default() })
     }
 
-    /// Registers memory; all processes do so in the same order. Others may use it from the next superstep on.
+    /// Registers memory; all processes do so in the same order. Others may use it from the next
+    /// superstep on.
     pub fn register(&self, bytes: usize) -> Result<Region, Failure> {
         let memory: Box<[Cell<u8>]> = vec![Cell::new(0); bytes].into();
         let key = self.regions.replace(self.regions.get() + 1);
         let rights = Access { remote_read: true, remote_write: true };
         let piece = Iov { base: memory.as_ptr().cast_mut().cast(), len: bytes };
-        // SAFETY: the memory lives to the end of the endpoint, which then forgets it: a region outlives it.
+        // SAFETY: the memory lives to the end of the endpoint, which then forgets it: a region
+        // outlives it.
         unsafe { self.team.endpoint().register(&[piece], rights, Some(key), false)? };
         Ok(Region { key, memory })
     }
@@ -117,11 +123,13 @@ impl Bsp {
         self.gets.borrow_mut().push(Get { from, region: region.key, offset, into });
     }
 
-    /// Ends the superstep. Returns how many gets and puts all processes made, and the bytes that the busiest one sends or asks for: the h of this superstep's h-relation.
+    /// Ends the superstep. Returns how many gets and puts all processes made, and the bytes that
+    /// the busiest one sends or asks for: the h of this superstep's h-relation.
     pub fn sync(&self) -> Result<(u64, u64), Failure> {
         let (mut puts, gets) = (self.puts.take(), self.gets.take());
         let bytes = puts.iter().map(|p| p.data.len()).sum::<usize>() + gets.iter().map(|g| g.into.len).sum::<usize>();
-        // The barrier carries the counts: who finds that nobody gets, or nobody puts, leaves that phase out.
+        // The barrier carries the counts: who finds that nobody gets, or nobody puts, leaves that
+        // phase out.
         let (mut sums, mut h, mut wire) = ([0; 2], [0], [0; 16]);
         allreduce(&self.team, &[gets.len() as u64, puts.len() as u64], &mut sums, &mut wire, |a, b| a + b)?;
         allreduce(&self.team, &[bytes as u64], &mut h, &mut wire, u64::max)?;
@@ -131,7 +139,8 @@ impl Bsp {
                 |i| (gets[i].from, self.op(gets[i].from, gets[i].region, gets[i].offset)),
                 |op, i| {
                     let memory = [gets[i].into];
-                    // SAFETY: who asked promised that it lives until here (`get`); `all` waits for it.
+                    // SAFETY: who asked promised that it lives until here (`get`); `all` waits for
+                    // it.
                     unsafe { self.team.endpoint().read(&op.with_memory(&memory)) }
                 },
             )?;
@@ -139,14 +148,16 @@ impl Bsp {
             barrier(&self.team)?;
         }
         if sums[1] > 0 {
-            // A Latin square: in each step every process sends to another one. (Puts to one process stay in their order; where they overlap, the last wins.)
+            // A Latin square: in each step every process sends to another one. (Puts to one process
+            // stay in their order; where they overlap, the last wins.)
             puts.sort_by_key(|p| (p.to + self.team.members() - self.team.own()) % self.team.members());
             self.all(
                 puts.len(),
                 |i| (puts[i].to, self.op(puts[i].to, puts[i].region, puts[i].offset)),
                 |op, i| {
                     let memory = [Iov { base: puts[i].data.as_ptr().cast_mut(), len: puts[i].data.len() }];
-                    // SAFETY: `puts` lives to the end of this function, and `all` waits; the engine only reads it.
+                    // SAFETY: `puts` lives to the end of this function, and `all` waits; the engine
+                    // only reads it.
                     unsafe { self.team.endpoint().write(&op.with_memory(&memory)) }
                 },
             )?;
@@ -162,7 +173,8 @@ impl Bsp {
         RmaOp { peer, memory, remote_addr, key, data: None, mode, copy: false, report: true, context: with, user: OWN }
     }
 
-    /// Begins `count` operations and waits for all that began, also when one of them fails: their memory is the engine's until then.
+    /// Begins `count` operations and waits for all that began, also when one of them fails: their
+    /// memory is the engine's until then.
     fn all(
         &self,
         count: usize,
@@ -202,7 +214,8 @@ impl Bsp {
     }
 }
 
-/// Starts `size` processes of `command`, which call [`part`], and waits for them. The first error ends all.
+/// Starts `size` processes of `command`, which call [`part`], and waits for them. The first error
+/// ends all.
 pub fn launch(size: usize, command: impl Fn() -> Command) -> Result<(), Failure> {
     let place: PathBuf = std::env::temp_dir().join(format!("weir-superstep-{}", std::process::id()));
     let listener = UnixListener::bind(&place)?;
@@ -244,7 +257,8 @@ fn meet(listener: &UnixListener, size: usize) -> Result<(), Failure> {
     found.iter_mut().try_for_each(|socket| Ok(socket.write_all(names.as_flattened())?))
 }
 
-/// What a started process does, if this is one: counts, a total exchange and a cyclic shift of a megabyte, each checked. Returns what carried it.
+/// What a started process does, if this is one: counts, a total exchange and a cyclic shift of a
+/// megabyte, each checked. Returns what carried it.
 pub fn part() -> Option<Result<String, Failure>> {
     let said = std::env::var("SUPERSTEP").ok()?;
     let mut words = said.splitn(3, ' ');

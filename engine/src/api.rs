@@ -1,6 +1,7 @@
 //! What a face sees of an endpoint: operations, completions, errors.
 //!
-//! The types are those of `weir_message`, which says what each field means; here their memory is the caller's own, by address.
+//! The types are those of `weir_message`, which says what each field means; here their memory is
+//! the caller's own, by address.
 
 use weir_message::MessageError;
 
@@ -27,7 +28,8 @@ pub type SendOp<'a> = weir_message::SendOp<&'a [Iov]>;
 pub type RecvOp<'a> = weir_message::RecvOp<&'a [Iov]>;
 /// A remote memory operation: its local memory is a list of pieces.
 pub type RmaOp<'a> = weir_message::RmaOp<&'a [Iov]>;
-/// An atomic operation on a peer's memory. In which order those of one endpoint are executed is not said: who needs an order waits for completions.
+/// An atomic operation on a peer's memory. In which order those of one endpoint are executed is not
+/// said: who needs an order waits for completions.
 pub type AmoOp<'a> = weir_message::AmoOp<&'a [Iov]>;
 
 /// Why a call was refused.
@@ -91,8 +93,8 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// The same, with a variable at fault called as `by` says: a setting has two names (`WEIR_X`, `FI_WEIR_X`), and who reads of it
-    /// looks for the one that was set.
+    /// The same, with a variable at fault called as `by` says: a setting has two names (`WEIR_X`,
+    /// `FI_WEIR_X`), and who reads of it looks for the one that was set.
     #[must_use]
     pub fn with_variable(self, by: impl FnOnce(&str) -> String) -> Self {
         match self {

@@ -1,10 +1,12 @@
-//! The engine's TCP connections without its sockets, clock and threads, for the fuzz target `engine_lanes`: the connections are TCP's, over loopback, and what each call to the system does is as the
-//! fuzzer says ([`rig`]). All else of the engine is in `weir_message`, which fuzz targets drive directly.
+//! The engine's TCP connections without its sockets, clock and threads, for the fuzz target
+//! `engine_bulk`: the connections are TCP's, over loopback, and what each call to the system does
+//! is as the fuzzer says ([`rig`]). All else of the engine is in `weir_message`, which fuzz targets
+//! drive directly.
 
-use crate::config::{EngineConfig, LaneUse};
+use crate::bulk_connections::BulkConnections;
+use crate::config::{BulkUse, EngineConfig};
 use crate::core::State;
 use crate::diagnostics::silent;
-use crate::lanes::Lanes;
 use crate::telling::Telling;
 use crate::trace::Trace;
 use std::net::{SocketAddr, TcpListener};
@@ -24,11 +26,12 @@ const TRIES: usize = 100;
 /// Messages and the connections that carry large payload.
 pub struct Connected {
     st: State,
-    lanes: Lanes<rigged::Rigged>,
+    bulk_connections: BulkConnections<rigged::Rigged>,
 }
 
 impl Connected {
-    /// An endpoint with this id at an address of loopback's, which is returned; `tune` may change settings of the protocol that the engine does not have.
+    /// An endpoint with this id at an address of loopback's, which is returned; `tune` may change
+    /// settings of the protocol that the engine does not have.
     ///
     /// # Panics
     /// If there is no port.
@@ -40,17 +43,17 @@ impl Connected {
         seed: [u8; 32],
         tune: impl FnOnce(&mut weir_link::Config),
     ) -> (Connected, SocketAddr) {
-        let cfg = EngineConfig { level: Level::Integrity, lanes: LaneUse::Always, ..cfg };
+        let cfg = EngineConfig { level: Level::Integrity, bulk_connections: BulkUse::Always, ..cfg };
         let free = || TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr());
-        let open = |_| free().and_then(|addr| Ok((Lanes::open(&[addr])?, addr))).ok();
-        let (lanes, addr) = (0..TRIES).find_map(open).expect("a port of loopback");
+        let open = |_| free().and_then(|addr| Ok((BulkConnections::open(&[addr])?, addr))).ok();
+        let (bulk_connections, addr) = (0..TRIES).find_map(open).expect("a port of loopback");
         let mut proto = crate::open::proto_config(&cfg, 4 << 20, 1472);
-        proto.lane.on = true;
+        proto.bulk.on = true;
         tune(&mut proto);
         let proto = weir_link::Endpoint::new(proto, key, id, &[addr], seed);
         let telling = Telling::new(Trace::open(0, None, silent()).expect("no trace is opened"), cfg.clone(), silent());
         let messages = Messages::new(crate::open::message_config(&cfg), proto, telling);
-        (Connected { st: State::new(messages), lanes }, addr)
+        (Connected { st: State::new(messages), bulk_connections }, addr)
     }
 
     /// What has connections.
@@ -69,30 +72,30 @@ impl Connected {
     /// # Panics
     /// If more is kept of a connection than a head.
     pub fn read(&mut self, now: Time, busy: bool) {
-        self.lanes.progress(&mut self.st, now, busy);
-        let (_, staged) = self.lanes.kept();
-        assert!(staged < weir_link::UNIT_HEAD_LEN + weir_wire::MAX_ENVELOPE_LEN, "{staged} bytes are kept");
+        self.bulk_connections.progress(&mut self.st, now, busy);
+        let (_, staged) = self.bulk_connections.kept();
+        assert!(staged < weir_link::RECORD_HEAD_LEN + weir_wire::MAX_ENVELOPE_LEN, "{staged} bytes are kept");
     }
 
     /// Writes what is to go by connections.
     pub fn write(&mut self, now: Time) {
-        self.lanes.transmit(&mut self.st, now);
+        self.bulk_connections.transmit(&mut self.st, now);
     }
 
     /// When the connections are to be looked at.
     #[must_use]
     pub fn next_timeout(&self, now: Time) -> Option<Time> {
-        self.lanes.next_timeout(&self.st, now)
+        self.bulk_connections.next_timeout(&self.st, now)
     }
 
     /// How many connections it has.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.lanes.kept().0
+        self.bulk_connections.kept().0
     }
 
     /// Takes no more connections, and ends those it has.
     pub fn close(&mut self) {
-        self.lanes.close();
+        self.bulk_connections.close();
     }
 }

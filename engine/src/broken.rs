@@ -1,9 +1,12 @@
-//! What becomes of an endpoint after a panic, which is a defect of Weir: its state may be half changed, so nothing of it is used any more.
+//! What becomes of an endpoint after a panic, which is a defect of Weir: its state may be half
+//! changed, so nothing of it is used any more.
 //!
-//! The lock is marked as the panic passes ([`crate::Lock::is_poisoned`]), and who sleeps until something comes is woken. From then on every operation is refused ([`EngineError::Broken`]),
-//! completions no longer come, and [`crate::Endpoint::check`] tells waiting ones. Nothing that the application lent is read or written any more. Who caught the panic calls
-//! [`after_panic`]: it closes the endpoint's sockets, so that its peers find nobody there, as if its program had ended (to say farewell would take the protocol's state), and
-//! gives the line for people.
+//! The lock is marked as the panic passes ([`crate::Lock::is_poisoned`]), and who sleeps until
+//! something comes is woken. From then on every operation is refused ([`EngineError::Broken`]),
+//! completions no longer come, and [`crate::Endpoint::check`] tells waiting ones. Nothing that the
+//! application lent is read or written any more. Who caught the panic calls [`after_panic`]: it
+//! closes the endpoint's sockets, so that its peers find nobody there, as if its program had ended
+//! (to say farewell would take the protocol's state), and gives the line for people.
 
 use crate::core::Core;
 use crate::diagnostics::Diagnostic;
@@ -68,8 +71,9 @@ impl Shared {
         if self.core.is_poisoned() { Err(EngineError::Broken) } else { Ok(Entered { core, shared: self }) }
     }
 
-    /// Ends what others see of the endpoint. What the state says is not asked: each socket's number is made one of a file that is always at its end, by which the kernel lets go of the
-    /// socket, and whoever sleeps on the number wakes.
+    /// Ends what others see of the endpoint. What the state says is not asked: each socket's number
+    /// is made one of a file that is always at its end, by which the kernel lets go of the socket,
+    /// and whoever sleeps on the number wakes.
     fn leave_network(&self) {
         let Ok(null) = std::fs::File::open("/dev/null") else { return };
         let core = self.core.lock();
@@ -77,7 +81,8 @@ impl Shared {
             return;
         }
         for fd in self.sockets.into_iter().filter(|fd| *fd >= 0) {
-            // SAFETY: both are open descriptors: the sockets are the core's, which lives. The number stays the core's, to be closed once.
+            // SAFETY: both are open descriptors: the sockets are the core's, which lives. The
+            // number stays the core's, to be closed once.
             unsafe { libc::dup3(std::os::fd::AsRawFd::as_raw_fd(&null), fd, libc::O_CLOEXEC) };
         }
         drop(core);
@@ -89,8 +94,9 @@ impl Shared {
     }
 }
 
-/// To be called by who caught a panic, with what it brought: ends what the network sees of every endpoint of this process that it left half changed. Returns a line for people, once for
-/// each of these; or one if it passed through none.
+/// To be called by who caught a panic, with what it brought: ends what the network sees of every
+/// endpoint of this process that it left half changed. Returns a line for people, once for each of
+/// these; or one if it passed through none.
 #[must_use]
 pub fn after_panic(payload: &(dyn Any + Send)) -> Vec<String> {
     left_broken(payload).into_iter().map(|(_, line)| line).collect()
@@ -116,7 +122,8 @@ fn left_broken(payload: &(dyn Any + Send)) -> Vec<(Option<Arc<Shared>>, String)>
     lines
 }
 
-/// The way of a thread of ours to say it: there is no caller to hand it to, so it goes where the endpoint's lines go, or any endpoint's.
+/// The way of a thread of ours to say it: there is no caller to hand it to, so it goes where the
+/// endpoint's lines go, or any endpoint's.
 pub fn tell_panic(payload: &(dyn Any + Send)) {
     for (of, line) in left_broken(payload) {
         if let Some(shared) = of.or_else(|| stat::all().into_iter().next()) {
@@ -130,7 +137,8 @@ thread_local! {
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// For a face that is a library of its own in somebody else's program, and catches what its calls panic: panics say nothing by themselves, [`after_panic`] has their place and text.
+/// For a face that is a library of its own in somebody else's program, and catches what its calls
+/// panic: panics say nothing by themselves, [`after_panic`] has their place and text.
 pub fn keep_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,5 @@
-//! What can be set on an endpoint, from the environment or by a face, each with its default and reason.
+//! What can be set on an endpoint, from the environment or by a face, each with its default and
+//! reason.
 
 use crate::api::EngineError;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +15,8 @@ pub use weir_link::Level;
 pub enum CarrierUse {
     /// Whatever is best.
     Auto,
-    /// Shared memory with peers of this host, also where packets are captured or lost on purpose; packets for others.
+    /// Shared memory with peers of this host, also where packets are captured or lost on purpose;
+    /// packets for others.
     Shm,
     /// Packets, and TCP where it pays; no shared memory.
     Network,
@@ -24,9 +26,9 @@ pub enum CarrierUse {
     Tcp,
 }
 
-/// When large payload goes by TCP connections (spec/lanes.md 6).
+/// When large payload goes by TCP connections (spec/bulk.md 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneUse {
+pub enum BulkUse {
     /// Never.
     Off,
     /// Where nothing is lost, the round trip is short and the link fast.
@@ -35,18 +37,21 @@ pub enum LaneUse {
     Always,
 }
 
-/// Whether short packets go past the kernel's UDP, by a BPF ring buffer or AF_XDP, beside the UDP socket (spec/xdp.md).
+/// Whether short packets go past the kernel's UDP, by a BPF ring buffer or AF_XDP, beside the UDP
+/// socket (spec/xdp.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpUse {
     /// Never.
     Off,
     /// Where a helper (`weir xdpd`) gives a socket; nothing is said where none does.
     Auto,
-    /// By the helper, or by this process where it has the rights and there is no helper; where neither can be, it is said why.
+    /// By the helper, or by this process where it has the rights and there is no helper; where
+    /// neither can be, it is said why.
     On,
 }
 
-/// Whether packets are sent as ECN-capable, and marks of switches heeded (spec/protocol.md 6.7). To hear of marks costs 2 to 3 % of a small message, and gains nothing where no switch marks.
+/// Whether packets are sent as ECN-capable, and marks of switches heeded (spec/protocol.md 6.7). To
+/// hear of marks costs 2 to 3 % of a small message, and gains nothing where no switch marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnUse {
     /// Never.
@@ -78,91 +83,123 @@ pub struct EngineConfig {
     pub bind: Option<SocketAddr>,
     /// UDP port; 0: any free one (`WEIR_PORT`).
     pub port: u16,
-    /// How many ports from that one on may be taken: the first that is free is (`WEIR_PORT=45000-45100`).
+    /// How many ports from that one on may be taken: the first that is free is
+    /// (`WEIR_PORT=45000-45100`).
     pub port_span: u16,
-    /// Protection of packets (`WEIR_LEVEL`: integrity, auth, encrypt). A connection gets the higher of the two sides' levels.
+    /// Protection of packets (`WEIR_LEVEL`: integrity, auth, encrypt). A connection gets the higher
+    /// of the two sides' levels.
     pub level: Level,
     /// Congestion control (`WEIR_CONGESTION`: target, reno).
     pub congestion: weir_link::CongestionKind,
-    /// Long messages go by all links to a peer (`WEIR_STRIPE`: on, off). Off is for links that share a wire somewhere: they would take a share of it each.
+    /// Long messages go by all links to a peer (`WEIR_STRIPE`: on, off). Off is for links that
+    /// share a wire somewhere: they would take a share of it each.
     pub stripe: bool,
-    /// Messages up to this size are sent without asking (`WEIR_EAGER_BYTES`), of more than 32 KiB as far as path and receiver have room (`spec/protocol.md` 5, "Unasked"): a copy of an unexpected message of this size costs about what the extra round trip of 12 us would.
+    /// Messages up to this size are sent without asking (`WEIR_EAGER_BYTES`), of more than 32 KiB
+    /// as far as path and receiver have room (`spec/protocol.md` 5, "Unasked"): a copy of an
+    /// unexpected message of this size costs about what the extra round trip of 12 us would.
     pub eager_bytes: u32,
-    /// Sends up to this size are copied and complete at once when the face asks only for reusable memory (`WEIR_COPY_BYTES`).
+    /// Sends up to this size are copied and complete at once when the face asks only for reusable
+    /// memory (`WEIR_COPY_BYTES`).
     pub copy_bytes: usize,
     /// Streams per peer, 1 to 64 (`WEIR_STREAMS`; the seed's default is 10).
     pub streams: u16,
-    /// What of a tag decides over its stream: given by the face, the same in all endpoints of a job.
+    /// What of a tag decides over its stream: given by the face, the same in all endpoints of a
+    /// job.
     pub stream_bits: StreamBits,
-    /// In which order messages of a peer that went into multi-receives are reported: given by the face.
+    /// In which order messages of a peer that went into multi-receives are reported: given by the
+    /// face.
     pub multi_order: MultiOrder,
-    /// Whether the face is told of peers ([`crate::Endpoint::peer_events`]), and how many may be known at a time that it never inserted; beyond that they are turned away. With none,
-    /// nothing is told, and completions do not name who was not inserted. Given by the face.
+    /// Whether the face is told of peers ([`crate::Endpoint::peer_events`]), and how many may be
+    /// known at a time that it never inserted; beyond that they are turned away. With none, nothing
+    /// is told, and completions do not name who was not inserted. Given by the face.
     pub strangers_max: Option<usize>,
-    /// Whether messages that arrive and that no receive takes wake who sleeps on [`crate::Endpoint::notify_fd`], until somebody looks for them ([`crate::Endpoint::peek`]): for a face that posts no
-    /// receives for requests. Given by the face.
+    /// Whether messages that arrive and that no receive takes wake who sleeps on
+    /// [`crate::Endpoint::notify_fd`], until somebody looks for them ([`crate::Endpoint::peek`]):
+    /// for a face that posts no receives for requests. Given by the face.
     pub tell_unasked: bool,
-    /// Whether the sockets take what comes to any address of the host, though only those above are offered to peers: for a server that is reached by host name. Given by the face.
+    /// Whether the sockets take what comes to any address of the host, though only those above are
+    /// offered to peers: for a server that is reached by host name. Given by the face.
     pub everywhere: bool,
-    /// Processes of the job on this host, if the face knows: with more of them than cores, waiting gives the core away from the first on.
+    /// Processes of the job on this host, if the face knows: with more of them than cores, waiting
+    /// gives the core away from the first on.
     pub processes_here: Option<usize>,
     /// A silent peer is dead after this time (`WEIR_PEER_TIMEOUT_MS`).
     pub peer_timeout: Duration,
-    /// Whether a peer that did not leave in good order may be inserted again once it was forgotten. To a job it is dead for good; a server that was cut off for a while is not. Given by the face.
+    /// Whether a peer that did not leave in good order may be inserted again once it was forgotten.
+    /// To a job it is dead for good; a server that was cut off for a while is not. Given by the
+    /// face.
     pub dead_may_return: bool,
-    /// Least time between the questions to a peer of which the network says that its program is gone; the third one that is not answered ends it. Given by the face.
+    /// Least time between the questions to a peer of which the network says that its program is
+    /// gone; the third one that is not answered ends it. Given by the face.
     pub doubt_interval: Duration,
-    /// A peer that is opened to and not heard for this long is given up (`WEIR_CONNECT_TIMEOUT_MS`). What the endpoint itself was late by does not count.
+    /// A peer that is opened to and not heard for this long is given up
+    /// (`WEIR_CONNECT_TIMEOUT_MS`). What the endpoint itself was late by does not count.
     pub connect_timeout: Duration,
-    /// A send that has found no memory for this long, while messages wait that the program does not receive, fails (`WEIR_SEND_TIMEOUT_MS`). 10 min: longer than a receiver that lives usually computes or
-    /// writes between two receives.
+    /// A send that has found no memory for this long, while messages wait that the program does not
+    /// receive, fails (`WEIR_SEND_TIMEOUT_MS`). 10 min: longer than a receiver that lives usually
+    /// computes or writes between two receives.
     pub send_timeout: Duration,
-    /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it off (`WEIR_WATCHDOG_US`). 500 us: longer than a library takes between
-    /// two polls to send or take a megabyte; sooner, the thread competes for a core with a program that is communicating.
+    /// The watchdog steps in when nobody has polled for this long and something waits; 0 turns it
+    /// off (`WEIR_WATCHDOG_US`). 500 us: longer than a library takes between two polls to send or
+    /// take a megabyte; sooner, the thread competes for a core with a program that is
+    /// communicating.
     pub watchdog_us: u32,
-    /// Empty polls spin for this long before they yield the core (`WEIR_SPIN_US`). 100 us: the round trip of 64 KiB; on a node where others wait for
-    /// cores each yield may cost a time slice.
+    /// Empty polls spin for this long before they yield the core (`WEIR_SPIN_US`). 100 us: the
+    /// round trip of 64 KiB; on a node where others wait for cores each yield may cost a time
+    /// slice.
     pub spin_us: u32,
-    /// Where others want the core, a poll that has found nothing for a while may sleep on the sockets for this long, or a quarter of it where several threads poll,
-    /// or up to 16 times as long where others compute and a peer has been awaited for four times that (`WEIR_POLL_SLEEP_US`); 0: a poll never sleeps. That is the default of the engine: a face whose callers poll in a loop and have nothing else to do sets more, as [`EngineConfig::from_vars`] does (200).
+    /// Where others want the core, a poll that has found nothing for a while may sleep on the
+    /// sockets for this long, or a quarter of it where several threads poll, or up to 16 times as
+    /// long where others compute and a peer has been awaited for four times that
+    /// (`WEIR_POLL_SLEEP_US`); 0: a poll never sleeps. That is the default of the engine: a face
+    /// whose callers poll in a loop and have nothing else to do sets more, as
+    /// [`EngineConfig::from_vars`] does (200).
     pub poll_sleep_us: u32,
-    /// A burst of small messages to one peer is bundled when they follow each other within this time (`WEIR_COALESCE_NS`; 0: every send leaves at once).
+    /// A burst of small messages to one peer is bundled when they follow each other within this
+    /// time (`WEIR_COALESCE_NS`; 0: every send leaves at once).
     pub coalesce_ns: u32,
     /// Unexpected data a peer may have sent ahead, bytes (`WEIR_CREDIT_BYTES`).
     pub credit_bytes: u64,
     /// Unexpected messages a peer may have sent ahead (`WEIR_CREDIT_MSGS`).
     pub credit_msgs: u32,
-    /// Memory for messages nobody has asked for, all peers together, bytes (`WEIR_UNEXPECTED_BYTES`). While less is held, a peer may send beyond `credit_msgs`; every message counts,
-    /// also an empty one. 64 MiB: a quarter of a million messages.
+    /// Memory for messages nobody has asked for, all peers together, bytes
+    /// (`WEIR_UNEXPECTED_BYTES`). While less is held, a peer may send beyond `credit_msgs`; every
+    /// message counts, also an empty one. 64 MiB: a quarter of a million messages.
     pub unexpected_bytes: u64,
-    /// Copies of payloads for all peers, bytes (`WEIR_COPIED_BYTES`). Beyond it what must be copied (injected) is refused, until it has had to wait for too long; beyond half of it other small sends are not copied, and complete
-    /// when they are acknowledged.
+    /// Copies of payloads for all peers, bytes (`WEIR_COPIED_BYTES`). Beyond it what must be copied
+    /// (injected) is refused, until it has had to wait for too long; beyond half of it other small
+    /// sends are not copied, and complete when they are acknowledged.
     pub copied_bytes: u64,
-    /// Copies for one peer that could be done without, bytes (`WEIR_COPIED_PEER_BYTES`). 16 MiB: more than is under way on any path.
+    /// Copies for one peer that could be done without, bytes (`WEIR_COPIED_PEER_BYTES`). 16 MiB:
+    /// more than is under way on any path.
     pub copied_peer_bytes: u64,
     /// Socket receive buffer wanted, bytes (`WEIR_RCVBUF`).
     pub rcvbuf_bytes: usize,
     /// Which carriers may be used (`WEIR_CARRIER`: auto, shm, udp, tcp).
     pub carrier: CarrierUse,
-    /// When large payload goes by TCP connections (`WEIR_LANES`: auto, always, off).
-    pub lanes: LaneUse,
+    /// When large payload goes by TCP connections (`WEIR_BULK`: auto, always, off).
+    pub bulk_connections: BulkUse,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
     pub offload: bool,
     /// Whether marks of switches are asked for and heeded (`WEIR_ECN`: auto, on, off).
     pub ecn: EcnUse,
-    /// Whether short packets go past the kernel's UDP (`WEIR_XDP`: off, auto, on). Off: it was not tried on real network cards yet (docs/lab/2026-11-25-xdp.md).
+    /// Whether short packets go past the kernel's UDP (`WEIR_XDP`: off, auto, on). Off: it was not
+    /// tried on real network cards yet (docs/lab/2026-11-25-xdp.md).
     pub xdp: XdpUse,
     /// Where the helper (`weir xdpd`) listens (`WEIR_XDP_SOCKET`).
     pub xdp_socket: PathBuf,
     /// Closing waits this long for unacknowledged data (`WEIR_LINGER_MS`).
     pub linger: Duration,
-    /// Write the counters there when the endpoint closes (`WEIR_STATS`; `%p` becomes the process id, `-` is standard error).
+    /// Write the counters there when the endpoint closes (`WEIR_STATS`; `%p` becomes the process
+    /// id, `-` is standard error).
     pub stats: Option<String>,
-    /// Trace of requests' lives: 0 off, 1 what goes wrong, 2 every stage, 3 packets too (`WEIR_TRACE`, to `WEIR_TRACE_FILE` or standard error).
+    /// Trace of requests' lives: 0 off, 1 what goes wrong, 2 every stage, 3 packets too
+    /// (`WEIR_TRACE`, to `WEIR_TRACE_FILE` or standard error).
     pub trace: u8,
     /// Where the trace goes; `%p` becomes the process id, `-` is standard error.
     pub trace_file: Option<PathBuf>,
-    /// Capture of all packets, but not of what goes by lanes, pcapng (`WEIR_CAPTURE`; `%p` becomes the process id).
+    /// Capture of all packets, but not of what goes by bulk connections, pcapng (`WEIR_CAPTURE`;
+    /// `%p` becomes the process id).
     pub capture: Option<String>,
     /// Faults injected for tests (`WEIR_FAULTS`, for example `loss=1%,dup=0.1%`).
     pub faults: Option<String>,
@@ -204,7 +241,7 @@ impl Default for EngineConfig {
             copied_peer_bytes: 16 << 20,
             rcvbuf_bytes: 8 << 20,
             carrier: CarrierUse::Auto,
-            lanes: LaneUse::Auto,
+            bulk_connections: BulkUse::Auto,
             offload: true,
             ecn: EcnUse::Auto,
             xdp: XdpUse::Off,
@@ -219,23 +256,33 @@ impl Default for EngineConfig {
     }
 }
 
-/// What [`EngineConfig::poll_sleep_us`] is for who is set up by people: a message-passing library, a benchmark. With more ranks than cores a sleep gives the core to who has something to do, and ends when
-/// something arrives; a yield does neither (4 ranks on 2 cores: a barrier takes half the time of one with yields). A library may have other transports to look at, so not for long.
+/// What [`EngineConfig::poll_sleep_us`] is for who is set up by people: a message-passing library,
+/// a benchmark. With more ranks than cores a sleep gives the core to who has something to do, and
+/// ends when something arrives; a yield does neither (4 ranks on 2 cores: a barrier takes half the
+/// time of one with yields). A library may have other transports to look at, so not for long.
 const POLL_SLEEP_US: u32 = 200;
 
+/// The name that a setting had before this version, under which it is still taken.
+fn former_name(name: &str) -> Option<&'static str> {
+    (name == "WEIR_BULK").then_some("WEIR_LANES")
+}
+
 impl EngineConfig {
-    /// The defaults without shared memory: for tests of what becomes of packets and TCP connections.
+    /// The defaults without shared memory: for tests of what becomes of packets and TCP
+    /// connections.
     #[must_use]
     pub fn packets() -> Self {
         EngineConfig { carrier: CarrierUse::Network, ..EngineConfig::default() }
     }
 
-    /// Reads `WEIR_*` through `get` (usually the environment; a face may look at its own parameters first).
+    /// Reads `WEIR_*` through `get` (usually the environment; a face may look at its own parameters
+    /// first).
     ///
     /// # Errors
     /// The first variable that cannot be understood, by name.
     pub fn from_vars(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, EngineError> {
         let mut c = EngineConfig { poll_sleep_us: POLL_SLEEP_US, ..EngineConfig::default() };
+        let get = &|name: &str| get(name).or_else(|| get(former_name(name)?));
         let v = Vars { get };
         v.list("WEIR_ADDR", &mut c.addrs, "an IP address such as 10.0.0.1 (interfaces are chosen by WEIR_IFACE)")?;
         v.list("WEIR_IFACE", &mut c.ifaces, "the name of an interface")?;
@@ -280,9 +327,9 @@ impl EngineConfig {
             ],
         )?;
         v.one_of(
-            "WEIR_LANES",
-            &mut c.lanes,
-            &[("auto", LaneUse::Auto), ("always", LaneUse::Always), ("off", LaneUse::Off), ("0", LaneUse::Off)],
+            "WEIR_BULK",
+            &mut c.bulk_connections,
+            &[("auto", BulkUse::Auto), ("always", BulkUse::Always), ("off", BulkUse::Off), ("0", BulkUse::Off)],
         )?;
         v.one_of("WEIR_OFFLOAD", &mut c.offload, &[("on", true), ("1", true), ("off", false), ("0", false)])?;
         v.one_of(
@@ -342,7 +389,8 @@ impl EngineConfig {
 
 /// A good value of `WEIR_CAPTURE`.
 const CAPTURE_SUCH_AS: &str = "/tmp/%p.pcapng";
-/// A setting that one face, the provider, reads beside the engine's: all that bear Weir's name are known in one place.
+/// A setting that one face, the provider, reads beside the engine's: all that bear Weir's name are
+/// known in one place.
 const PROVIDERS: &str = "WEIR_INJECT_SIZE";
 /// The most that `fi_inject` may be set to take (`docs/man/fi_weir.7`), bytes.
 const INJECT_MOST_BYTES: usize = 16 << 10;
@@ -363,8 +411,8 @@ const OTHERS: [&str; 10] = [
 const TOLD: [&str; 4] = ["WEIR_HOSTS", "WEIR_HOSTFILE", "WEIR_LAUNCH_AGENT", "WEIR_NETWORKS"];
 /// What Weir's own tools and tests tell each other.
 const INTERNAL: [&str; 4] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_TEST_", "WEIR_UDP_TEST_"];
-/// Changed, missing, additional or exchanged letters after which a name is no misspelling of another any more, for a name of any
-/// length; for a short one it is a third of its letters.
+/// Changed, missing, additional or exchanged letters after which a name is no misspelling of
+/// another any more, for a name of any length; for a short one it is a third of its letters.
 const MOST_WRONG: usize = 4;
 
 /// How a face lets people name the settings.
@@ -377,7 +425,8 @@ pub struct SettingNames<'a> {
 }
 
 impl SettingNames<'_> {
-    /// One line for each of these environment names that looks like a setting of Weir (`WEIR_X`, or that behind the face's prefix) and is none, with the nearest one there is.
+    /// One line for each of these environment names that looks like a setting of Weir (`WEIR_X`, or
+    /// that behind the face's prefix) and is none, with the nearest one there is.
     #[must_use]
     pub fn unknown(&self, names: impl IntoIterator<Item = String>) -> Vec<String> {
         let mut unknown: Vec<String> = names
@@ -509,8 +558,9 @@ impl Vars<'_> {
         Ok(())
     }
 
-    /// The name of a file. Words that elsewhere switch something on or off are refused, not taken for names: the files would
-    /// lie in the ranks' working folders, and nobody would look for them.
+    /// The name of a file. Words that elsewhere switch something on or off are refused, not taken
+    /// for names: the files would lie in the ranks' working folders, and nobody would look for
+    /// them.
     fn file(&self, name: &str, such_as: &str) -> Result<Option<String>, EngineError> {
         let Some(text) = (self.get)(name) else {
             return Ok(None);
@@ -602,6 +652,16 @@ mod tests {
             let error = with(name, value).expect_err("must be refused").to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");
         }
+    }
+
+    #[test]
+    fn a_setting_is_taken_under_its_former_name_unless_it_has_the_new_one() {
+        let read = |set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+            EngineConfig::from_vars(&value).unwrap().bulk_connections
+        };
+        assert_eq!(read(&[("WEIR_LANES", "off")]), BulkUse::Off);
+        assert_eq!(read(&[("WEIR_LANES", "off"), ("WEIR_BULK", "always")]), BulkUse::Always);
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! One endpoint's heart, behind the lock: reads the socket, feeds the protocol, dispatches its events, writes what is due.
+//! One endpoint's heart, behind the lock: reads the socket, feeds the protocol, dispatches its
+//! events, writes what is due.
 //!
-//! The contract with the pure layers below: after each call that changes them, transmit until they have nothing to say. What happens to sends, receives and remote memory operations
-//! is decided in `weir_message`.
+//! The contract with the pure layers below: after each call that changes them, transmit until they
+//! have nothing to say. What happens to sends, receives and remote memory operations is decided in
+//! `weir_message`.
 
+use crate::bulk_connections::BulkConnections;
 use crate::counters::OwnCounters;
-use crate::lanes::Lanes;
 use crate::memory::{Gather, slices_of};
 use crate::shm::SharedMemory;
 use crate::telling::Telling;
@@ -30,23 +32,32 @@ const DATAGRAM_BYTES_MIN: u64 = 512;
 const TX_PACKETS: usize = 768;
 /// Packets built before they go out: what one segmentation-offload batch holds.
 const FLUSH_PACKETS: usize = 44;
-/// The first go out sooner, so that the peer has something to do while the next are built; a message of 64 KiB goes in two halves and not as 44 packets and 3. Each batch costs a system call.
+/// The first go out sooner, so that the peer has something to do while the next are built; a
+/// message of 64 KiB goes in two halves and not as 44 packets and 3. Each batch costs a system
+/// call.
 const FIRST_FLUSH_PACKETS: usize = 24;
-/// Failed reads of the socket in a row after which it is given up. What the system can lack for a moment (memory) comes back sooner.
+/// Failed reads of the socket in a row after which it is given up. What the system can lack for a
+/// moment (memory) comes back sooner.
 const READ_FAILURES_MAX: u32 = 1000;
 
-/// While peers of this host send, the sockets are looked at so often, if nothing is awaited there: a look costs as much as two short messages through memory, and what it may find is a first contact.
+/// While peers of this host send, the sockets are looked at so often, if nothing is awaited there:
+/// a look costs as much as two short messages through memory, and what it may find is a first
+/// contact.
 const SOCKET_GAP_NS: u64 = 100_000;
-/// The same where packets are awaited: short against a network's round trip. In each pass once no peer of this host has sent for so long: then it is packets that the program waits for.
-/// (Half a round trip of two ranks of one host, beside a third: 1.33 us; where each pass looks 2.1 to 2.3. docs/lab/2026-11-25-instructions.md)
+/// The same where packets are awaited: short against a network's round trip. In each pass once no
+/// peer of this host has sent for so long: then it is packets that the program waits for. (Half a
+/// round trip of two ranks of one host, beside a third: 1.33 us; where each pass looks 2.1 to 2.3.
+/// docs/lab/2026-11-25-instructions.md)
 const AWAITED_GAP_NS: u64 = 5_000;
 /// Peers of this host that sent nothing for so long do not keep the sockets waiting.
 const SHM_QUIET_NS: u64 = 1_000_000;
 
-/// An endpoint that talks to nobody is looked at so often by who polls it: first contact may be so late, while a look costs several system calls. Who sleeps on its descriptors is woken at once.
+/// An endpoint that talks to nobody is looked at so often by who polls it: first contact may be so
+/// late, while a look costs several system calls. Who sleeps on its descriptors is woken at once.
 const QUIET_GAP_NS: u64 = 30_000;
 
-/// While the socket has no room, timers wait for it or for this long: without room they can do little.
+/// While the socket has no room, timers wait for it or for this long: without room they can do
+/// little.
 const BLOCKED_NS: u64 = 1_000_000;
 
 /// What moves datagrams.
@@ -56,7 +67,7 @@ pub type Device = Faulty<Captured<Pair<UdpTransport>>>;
 pub struct Core {
     pub device: Device,
     /// Connections for large payload, if this endpoint takes them.
-    pub lanes: Option<Lanes>,
+    pub bulk_connections: Option<BulkConnections>,
     /// Memory shared with peers of this host, if this endpoint shares any.
     pub shm: Option<SharedMemory>,
     /// Else why, for people.
@@ -65,9 +76,11 @@ pub struct Core {
     packets_expected: bool,
     /// When a record was last found.
     shm_found: Time,
-    /// Somebody sleeps, or has slept since the last pass: peers wake this endpoint by shared memory.
+    /// Somebody sleeps, or has slept since the last pass: peers wake this endpoint by shared
+    /// memory.
     asleep: bool,
-    /// Nobody talks to this endpoint, and it to nobody. As of `judged`, and until it has something to say.
+    /// Nobody talks to this endpoint, and it to nobody. As of `judged`, and until it has something
+    /// to say.
     quiet: bool,
     judged: Time,
     pub st: State,
@@ -80,11 +93,13 @@ pub struct Core {
     pub sent: bool,
     /// Reads of the socket that failed, in a row.
     read_failures: u32,
-    /// Closed to the end: nothing is read or written any more, for the payloads are the caller's again.
+    /// Closed to the end: nothing is read or written any more, for the payloads are the caller's
+    /// again.
     pub finished: bool,
 }
 
-/// Everything but the socket: split off so that a datagram can be handled while the socket lends it.
+/// Everything but the socket: split off so that a datagram can be handled while the socket lends
+/// it.
 pub struct State {
     pub messages: Messages<Gather, Telling>,
     pub counters: OwnCounters,
@@ -102,7 +117,8 @@ pub struct PeerState {
     pub last_send: Time,
     /// The endpoint of which the next two tell: a place may be given to another.
     pub endpoint: u64,
-    /// Where it does not answer TCP, as of the last time that it was tried; and whether that was said.
+    /// Where it does not answer TCP, as of the last time that it was tried; and whether that was
+    /// said.
     pub no_tcp_to: Option<SocketAddr>,
     pub told_no_tcp: bool,
 }
@@ -157,10 +173,15 @@ pub fn now() -> Time {
 }
 
 impl Core {
-    pub fn new(device: Device, lanes: Option<Lanes>, shm: Result<SharedMemory, String>, st: State) -> Core {
+    pub fn new(
+        device: Device,
+        bulk_connections: Option<BulkConnections>,
+        shm: Result<SharedMemory, String>,
+        st: State,
+    ) -> Core {
         Core {
             device,
-            lanes,
+            bulk_connections,
             no_shm: shm.as_ref().err().cloned().unwrap_or_default(),
             shm: shm.ok(),
             asleep: false,
@@ -190,7 +211,8 @@ impl Core {
         }
     }
 
-    /// The pass of progress of somebody who passes again soon: an endpoint that talks to nobody is spared most of them.
+    /// The pass of progress of somebody who passes again soon: an endpoint that talks to nobody is
+    /// spared most of them.
     #[inline]
     pub fn progress_polled(&mut self, now: Time) -> usize {
         // Whoever has slept may have been woken by what is there to be read.
@@ -204,7 +226,8 @@ impl Core {
         if self.quiet { self.st.last_look.plus_ns(QUIET_GAP_NS) } else { Time::ZERO }
     }
 
-    /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams and records read.
+    /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams and records
+    /// read.
     pub fn progress(&mut self, now: Time) -> usize {
         if self.finished || self.st.messages.broken().is_some() {
             return 0;
@@ -235,7 +258,8 @@ impl Core {
         read
     }
 
-    /// Nobody talks to this endpoint, and it to nobody: no association, nothing to be sent, no timer.
+    /// Nobody talks to this endpoint, and it to nobody: no association, nothing to be sent, no
+    /// timer.
     fn is_quiet(&self) -> bool {
         self.next_timeout().is_none()
             && self.device.blocked_at().is_none()
@@ -243,8 +267,10 @@ impl Core {
             && !self.st.proto().has_associations()
     }
 
-    /// Whether it is time to look at the sockets, where memory is shared with peers: a look costs several times what a look at all rings does. A pass that found something in memory, and
-    /// `left` the rest of what is shared to a later one, leaves the sockets to that too, if nothing is awaited there: who has its message does not wait for a look.
+    /// Whether it is time to look at the sockets, where memory is shared with peers: a look costs
+    /// several times what a look at all rings does. A pass that found something in memory, and
+    /// `left` the rest of what is shared to a later one, leaves the sockets to that too, if nothing
+    /// is awaited there: who has its message does not wait for a look.
     fn is_socket_due(&mut self, now: Time, found: bool, left: bool) -> bool {
         if found {
             self.shm_found = now;
@@ -269,13 +295,15 @@ impl Core {
         }
     }
 
-    /// Puts a short send into memory shared with its peer, if nothing keeps it from going at once. False: it is to be sent as any other.
+    /// Puts a short send into memory shared with its peer, if nothing keeps it from going at once.
+    /// False: it is to be sent as any other.
     #[inline]
     pub fn send_straight(&mut self, op: &SendOp<Gather>) -> bool {
         self.shm.as_mut().is_some_and(|shm| shm.send_straight(&mut self.st, op))
     }
 
-    /// Sends a short message in a packet of its own, if nothing else is under way with its peer that it would have to go with. False: it is to be sent as any other.
+    /// Sends a short message in a packet of its own, if nothing else is under way with its peer
+    /// that it would have to go with. False: it is to be sent as any other.
     #[inline]
     pub fn send_alone(&mut self, now: Time, op: &SendOp<Gather>) -> bool {
         if self.finished || self.device.blocked_at().is_some() {
@@ -286,7 +314,8 @@ impl Core {
         true
     }
 
-    /// Hands over what was just sent to a peer whose carrier needs no socket. False: it takes packets.
+    /// Hands over what was just sent to a peer whose carrier needs no socket. False: it takes
+    /// packets.
     #[inline]
     pub fn transmit_unless_packets(&mut self, now: Time, peer: u32) -> bool {
         let carrier = self.st.proto().sessions().get(PeerId(peer)).map(weir_session::Session::carrier);
@@ -328,8 +357,8 @@ impl Core {
 
     /// Lets go of all that connects this endpoint with peers, but for the sockets.
     pub fn close_connections(&mut self) {
-        if let Some(lanes) = &mut self.lanes {
-            lanes.close();
+        if let Some(bulk_connections) = &mut self.bulk_connections {
+            bulk_connections.close();
         }
         if let Some(shm) = &mut self.shm {
             shm.close();
@@ -345,15 +374,16 @@ impl Core {
     fn progress_packets(&mut self, mut now: Time) -> usize {
         let before = now;
         let st = &mut self.st;
-        let slack_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
+        let receiver_delay_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
         st.counters.polls += 1;
         let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
-            // Between the reading of the clock and that of the socket this thread may have lost its core, and the datagram have arrived: with the old time it
-            // would have come in less than a round trip.
+            // Between the reading of the clock and that of the socket this thread may have lost its
+            // core, and the datagram have arrived: with the old time it would have come in less
+            // than a round trip.
             if info.fresh {
                 now = self::now();
             }
-            let meta = RxMeta { remote: info.remote, local: info.local, slack_ns, ecn: info.ecn };
+            let meta = RxMeta { remote: info.remote, local: info.local, receiver_delay_ns, ecn: info.ecn };
             st.messages.datagram(now, meta, datagram);
         });
         st.last_look = before;
@@ -375,8 +405,8 @@ impl Core {
         if st.messages.next_timeout().is_some_and(|t| t <= now) {
             st.messages.timeouts(now);
         }
-        if let Some(lanes) = &mut self.lanes
-            && lanes.progress(st, now, read > 0) > 0
+        if let Some(bulk_connections) = &mut self.bulk_connections
+            && bulk_connections.progress(st, now, read > 0) > 0
         {
             read += 1;
             // Megabytes may have been copied meanwhile.
@@ -386,7 +416,8 @@ impl Core {
         read
     }
 
-    /// Reads all that has arrived: somebody is about to be judged by silence, and may have been heard.
+    /// Reads all that has arrived: somebody is about to be judged by silence, and may have been
+    /// heard.
     #[cold]
     fn read_all(&mut self, now: Time) {
         let st = &mut self.st;
@@ -395,7 +426,8 @@ impl Core {
         let most = usize::try_from(self.device.rx_buffer_bytes() / DATAGRAM_BYTES_MIN).unwrap_or(usize::MAX);
         while empty < EMPTY_LOOKS && read < most {
             let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
-                let meta = RxMeta { remote: info.remote, local: info.local, slack_ns: u32::MAX, ecn: info.ecn };
+                let meta =
+                    RxMeta { remote: info.remote, local: info.local, receiver_delay_ns: u32::MAX, ecn: info.ecn };
                 st.messages.datagram(self::now(), meta, datagram);
             });
             match result {
@@ -421,8 +453,8 @@ impl Core {
             let telling = self.st.messages.sink_mut();
             telling.trace.socket_failed(errno);
             self.st.messages.fail_all(now, errno);
-            if let Some(lanes) = &mut self.lanes {
-                lanes.close();
+            if let Some(bulk_connections) = &mut self.bulk_connections {
+                bulk_connections.close();
             }
         }
     }
@@ -442,15 +474,16 @@ impl Core {
         if self.device.blocked_at().is_some() {
             self.device.flush(now.0);
             if self.device.blocked_at().is_some() {
-                // What the protocol has to say waits there, where it is still the newest, until there is room (`blocked_at`).
-                return self.transmit_lanes(now);
+                // What the protocol has to say waits there, where it is still the newest, until
+                // there is room (`blocked_at`).
+                return self.transmit_bulk_connections(now);
             }
         }
         for n in 1..=TX_PACKETS {
             let Some(t) = self.st.messages.poll_transmit(now, &mut self.out) else {
                 if n == 1 {
                     // Nothing was pushed that would have to go out.
-                    return self.transmit_lanes(now);
+                    return self.transmit_bulk_connections(now);
                 }
                 break;
             };
@@ -459,7 +492,7 @@ impl Core {
             if n == 1 && t.payload.is_none() && !self.st.messages.may_transmit() {
                 // One packet, as in an exchange of short messages: it needs no batch.
                 self.device.send_now(now.0, (t.remote, t.local), &self.out.head);
-                return self.transmit_lanes(now);
+                return self.transmit_bulk_connections(now);
             }
             let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
             if let Some(p) = &t.payload
@@ -477,12 +510,12 @@ impl Core {
             }
         }
         self.device.flush(now.0);
-        self.transmit_lanes(now);
+        self.transmit_bulk_connections(now);
     }
 
-    fn transmit_lanes(&mut self, now: Time) {
-        if let Some(lanes) = &mut self.lanes {
-            lanes.transmit(&mut self.st, now);
+    fn transmit_bulk_connections(&mut self, now: Time) {
+        if let Some(bulk_connections) = &mut self.bulk_connections {
+            bulk_connections.transmit(&mut self.st, now);
         }
     }
 
@@ -491,10 +524,11 @@ impl Core {
         self.device.blocked_at().filter(|_| !self.finished)
     }
 
-    /// When the endpoint wants to be called again although nothing arrives. What is only to be sent does not count while there is no room for it.
+    /// When the endpoint wants to be called again although nothing arrives. What is only to be sent
+    /// does not count while there is no room for it.
     pub fn next_timeout(&self) -> Option<Time> {
         let mut due = self.st.messages.next_timeout();
-        if let Some(t) = self.lanes.as_ref().and_then(|l| l.next_timeout(&self.st, now())) {
+        if let Some(t) = self.bulk_connections.as_ref().and_then(|l| l.next_timeout(&self.st, now())) {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
         if let Some(t) = self.device.next_due_ns().map(Time) {

@@ -24,13 +24,16 @@ pub struct OwnCounters {
     pub polls: u64,
     /// Polls of the socket that failed.
     pub socket_errors: u64,
-    /// TCP connections for lanes to peers that live which were not answered, or were refused: a firewall may drop TCP. Large messages go in packets.
-    pub lane_connects_failed: u64,
-    /// The system refused to hand out a connection that had come (no descriptors, no memory, a filter): none are taken for a second.
-    pub lane_accepts_failed: u64,
+    /// TCP connections for bulk connections to peers that live which were not answered, or were
+    /// refused: a firewall may drop TCP. Large messages go in packets.
+    pub bulk_connects_failed: u64,
+    /// The system refused to hand out a connection that had come (no descriptors, no memory, a
+    /// filter): none are taken for a second.
+    pub bulk_accepts_failed: u64,
 }
 
-/// What went over the wire so far, in numbers that only grow: for a face that tells what each of its steps cost.
+/// What went over the wire so far, in numbers that only grow: for a face that tells what each of
+/// its steps cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Packets sent and received, acknowledgements included.

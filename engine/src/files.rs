@@ -1,4 +1,5 @@
-//! The files that endpoints write for people: counters, trace, capture. An endpoint has its own, and a process may have several endpoints (Open MPI has one for messages and one for windows).
+//! The files that endpoints write for people: counters, trace, capture. An endpoint has its own,
+//! and a process may have several endpoints (Open MPI has one for messages and one for windows).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +10,8 @@ pub fn with_pid(pattern: &str) -> String {
     pattern.replace("%p", &std::process::id().to_string())
 }
 
-/// The file of one endpoint, of those that `variable` asks for by `pattern`: the second of the process, and later ones, have their number behind the name.
+/// The file of one endpoint, of those that `variable` asks for by `pattern`: the second of the
+/// process, and later ones, have their number behind the name.
 pub fn own_file(variable: &'static str, pattern: &str) -> String {
     static WRITTEN: Mutex<BTreeMap<(&str, String), u32>> = Mutex::new(BTreeMap::new());
     let file = with_pid(pattern);

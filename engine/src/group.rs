@@ -1,12 +1,17 @@
 //! Endpoints of one process: a thread that polls one looks after the others too.
 //!
-//! A program with several endpoints polls one, or each in its turn, and does not know that the others need it as well. So of the endpoints of a group
-//! * one that nobody has polled lately gets a turn of a poll of another (its watchdog would step in only after a while);
-//! * a poll that sleeps wakes for what comes for any of them: Open MPI has one endpoint for messages and one for windows, and asleep on the sockets of the one it found what had come for the
-//!   other when the sleep was over (docs/lab/2026-11-23-atomics.md);
-//! * a poll gives the core away only when its thread has found nothing at any of them for a while: an endpoint that is quiet says nothing about whether the program waits.
+//! A program with several endpoints polls one, or each in its turn, and does not know that the
+//! others need it as well. So of the endpoints of a group
+//! * one that nobody has polled lately gets a turn of a poll of another (its watchdog would step in
+//!   only after a while);
+//! * a poll that sleeps wakes for what comes for any of them: Open MPI has one endpoint for
+//!   messages and one for windows, and asleep on the sockets of the one it found what had come for
+//!   the other when the sleep was over (docs/lab/2026-11-23-atomics.md);
+//! * a poll gives the core away only when its thread has found nothing at any of them for a while:
+//!   an endpoint that is quiet says nothing about whether the program waits.
 //!
-//! Nothing here waits for an endpoint's lock: one whose lock is held is making progress already. With one endpoint in the group it costs the look at one number.
+//! Nothing here waits for an endpoint's lock: one whose lock is held is making progress already.
+//! With one endpoint in the group it costs the look at one number.
 
 use crate::Shared;
 use crate::core::now;
@@ -16,7 +21,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_link::Time;
 
-/// An endpoint that nobody has polled for this long is given turns: longer than a program takes from one poll of it to the next, where it polls it at all.
+/// An endpoint that nobody has polled for this long is given turns: longer than a program takes
+/// from one poll of it to the next, where it polls it at all.
 const UNATTENDED_NS: u64 = 50_000;
 /// No sooner after the last turn in the group than so: a look at sockets takes a third of it.
 const TURN_GAP_NS: u64 = 1_000;
@@ -98,12 +104,14 @@ impl Group {
         self.0.found.store(at.0, Ordering::Relaxed);
     }
 
-    /// When this thread last found something at any of them, if it was the last to do so. What other threads find says nothing about what this one waits for.
+    /// When this thread last found something at any of them, if it was the last to do so. What
+    /// other threads find says nothing about what this one waits for.
     pub(crate) fn found_here(&self) -> u64 {
         if self.0.finder.load(Ordering::Relaxed) == here() { self.0.found.load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// After a poll of `own`, which `found` something or not: gives one of the others a turn that nobody else looks after.
+    /// After a poll of `own`, which `found` something or not: gives one of the others a turn that
+    /// nobody else looks after.
     #[inline]
     pub(crate) fn give_turn(&self, own: &Shared, at: Time, found: bool) {
         let from = self.0.next_turn.load(Ordering::Relaxed);
@@ -132,7 +140,8 @@ impl Group {
         false
     }
 
-    /// Prepares the others for a sleep in a poll of `own`, which is prepared. False: one of them has something to do first.
+    /// Prepares the others for a sleep in a poll of `own`, which is prepared. False: one of them
+    /// has something to do first.
     pub(crate) fn prepare_sleep(&self, own: &Shared, sleep: &mut Sleep) -> bool {
         let members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for other in members.iter().filter(|m| !std::ptr::eq(m.as_ptr(), own)).filter_map(Weak::upgrade) {
@@ -184,7 +193,8 @@ impl Shared {
                 self.notify.signal();
             }
         } else if !core.prepare_sleep() {
-            // The pass has told peers that nobody sleeps here; its watchdog does, and something has come for it.
+            // The pass has told peers that nobody sleeps here; its watchdog does, and something has
+            // come for it.
             self.watch.wake();
         }
     }
@@ -197,7 +207,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    /// Nothing takes this long, however busy the machine, but what hangs; a poll may sleep for longer.
+    /// Nothing takes this long, however busy the machine, but what hangs; a poll may sleep for
+    /// longer.
     const LIMIT: Duration = Duration::from_secs(20);
     const SLEEP_US: u32 = 30_000_000;
 

@@ -1,12 +1,16 @@
-//! One endpoint of a parallel job: drives the protocol and the matcher over a transport, owns completion queues, memory pools, the watchdog thread and the counters.
+//! One endpoint of a parallel job: drives the protocol and the matcher over a transport, owns
+//! completion queues, memory pools, the watchdog thread and the counters.
 //!
-//! A face (libfabric, BSP, ...) calls [`Endpoint`]; which transport carries the bytes it does not see. Progress (design, section 5): the caller's thread makes it when it polls;
-//! if nobody polls for a while and something waits, the watchdog thread steps in, so acknowledgements, grants and rendezvous go on while the program computes.
+//! A face (libfabric, BSP, ...) calls [`Endpoint`]; which transport carries the bytes it does not
+//! see. Progress (design, section 5): the caller's thread makes it when it polls; if nobody polls
+//! for a while and something waits, the watchdog thread steps in, so acknowledgements, grants and
+//! rendezvous go on while the program computes.
 
 mod api;
 #[cfg(feature = "bare")]
 pub mod bare;
 mod broken;
+mod bulk_connections;
 mod config;
 mod core;
 mod counters;
@@ -14,7 +18,6 @@ mod diagnostics;
 mod event;
 mod files;
 mod group;
-mod lanes;
 mod lock;
 mod memory;
 mod open;
@@ -36,7 +39,7 @@ pub mod xdp;
 
 pub use api::*;
 pub use broken::{after_panic, keep_panics};
-pub use config::{CarrierUse, EcnUse, EngineConfig, LaneUse, Level, SettingNames, XdpUse};
+pub use config::{BulkUse, CarrierUse, EcnUse, EngineConfig, Level, SettingNames, XdpUse};
 pub use counters::{Carried, EngineCounters, OwnCounters};
 pub use diagnostics::{Diagnostic, Diagnostics, silent};
 pub use event::EventFd;
@@ -49,7 +52,8 @@ pub use traffic::{Traffic, traffic};
 pub use weir_collective as collective;
 pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, MultiOrder, StreamBits, Totals};
 pub use weir_shm::RemotePiece;
-/// Boards: memory of all processes of a program on one host, for a face whose processes meet step by step (`spec/shm.md` 11). Whether memory may be shared is [`shares_memory`]'s to say; that a
+/// Boards: memory of all processes of a program on one host, for a face whose processes meet step
+/// by step (`spec/shm.md` 11). Whether memory may be shared is [`shares_memory`]'s to say; that a
 /// member is gone the endpoint tells, as ever.
 pub use weir_shm::board;
 pub use weir_shm::bytes::SharedBytes;
@@ -78,7 +82,8 @@ pub enum Queue {
     Send,
     /// Receives, and remote writes that landed here with immediate data.
     Recv,
-    /// Both, in the order in which they ended: for a face that has one queue for everything and wants to look at the socket once.
+    /// Both, in the order in which they ended: for a face that has one queue for everything and
+    /// wants to look at the socket once.
     Both,
 }
 
@@ -107,7 +112,8 @@ struct Shared {
     /// The next pass of the watchdog panics.
     #[cfg(test)]
     watchdog_panics: AtomicBool,
-    /// The descriptors of the sockets, and of lanes and shared memory (-1: none), which live as long as `core`.
+    /// The descriptors of the sockets, and of bulk connections and shared memory (-1: none), which
+    /// live as long as `core`.
     sockets: [RawFd; weir_net::WAKE_SOURCES],
     others: [RawFd; 2],
     /// Written when completions come while armed.
@@ -119,7 +125,8 @@ struct Shared {
     watchdog_ns: u64,
     /// When a send was last held back to share a packet, nanoseconds.
     last_hold: AtomicU64,
-    /// The process that opened it: a child made by fork(2) has a copy without the threads, and must not say farewell for its parent.
+    /// The process that opened it: a child made by fork(2) has a copy without the threads, and must
+    /// not say farewell for its parent.
     pid: u32,
     stats: Option<String>,
     /// Takes what there is to say to people.
@@ -128,21 +135,24 @@ struct Shared {
 }
 
 impl Shared {
-    /// The program polls: the watchdog need not, and is not to be woken by what comes. True: it was elsewhere since it last polled; if it finds nothing, it is to be told to
+    /// The program polls: the watchdog need not, and is not to be woken by what comes. True: it was
+    /// elsewhere since it last polled; if it finds nothing, it is to be told to
     /// [`Shared::is_back`].
     #[inline]
     fn polled(&self, at: Time) -> bool {
         let last = self.last_poll.load(Ordering::Relaxed);
         self.last_poll.store(at.0, Ordering::Relaxed);
         self.sent_since_poll.store(false, Ordering::Relaxed);
-        // Where another thread sleeps until something comes, what comes is to wake it, whoever polls meanwhile.
+        // Where another thread sleeps until something comes, what comes is to wake it, whoever
+        // polls meanwhile.
         if self.watch.is_watched() && !self.armed.load(Ordering::Relaxed) {
             self.watch.program_is_back(self.look_time());
         }
         at.0.saturating_sub(last) > waiting::ELSEWHERE_NS
     }
 
-    /// What the program did elsewhere is no waiting: its patience begins anew. But where others had its core meanwhile, they would have it spin for nothing a time slice long.
+    /// What the program did elsewhere is no waiting: its patience begins anew. But where others had
+    /// its core meanwhile, they would have it spin for nothing a time slice long.
     fn is_back(&self, at: Time) {
         if !self.waiting.was_displaced() {
             self.last_found.store(at.0, Ordering::Relaxed);
@@ -155,10 +165,12 @@ impl Shared {
         self.group.get().filter(|group| group.has_others())
     }
 
-    /// The program sends, with the core locked: the answer is its to find, as a rule. But one that sends again without having polled may not poll for long, and leaves what comes to the
+    /// The program sends, with the core locked: the answer is its to find, as a rule. But one that
+    /// sends again without having polled may not poll for long, and leaves what comes to the
     /// watchdog; and so does one of whose threads another sleeps until something comes.
     fn sent(&self) {
-        // (Not swapped: with the core locked nobody else sets it, and an exchange costs as much as twenty loads.)
+        // (Not swapped: with the core locked nobody else sets it, and an exchange costs as much as
+        // twenty loads.)
         if !self.sent_since_poll.load(Ordering::Relaxed) {
             self.sent_since_poll.store(true, Ordering::Relaxed);
             if self.watch.is_watched() && !self.armed.load(Ordering::Relaxed) {
@@ -168,8 +180,9 @@ impl Shared {
         self.look_soon();
     }
 
-    /// With the core locked: what was just sent may be lost, what was held back must be sent, long before a watchdog that expected nothing looks again. Costs the look at one flag while
-    /// the program polls.
+    /// With the core locked: what was just sent may be lost, what was held back must be sent, long
+    /// before a watchdog that expected nothing looks again. Costs the look at one flag while the
+    /// program polls.
     fn look_soon(&self) {
         if self.watch.is_long() {
             self.watch.hurry(self.look_time().min(watch::UNSEEN_MAX));
@@ -194,7 +207,8 @@ impl Endpoint {
     /// Makes a peer known by its name; the same name gives the same index. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`EngineError::Name`] when the name cannot be used: not one, another version, another job key.
+    /// [`EngineError::Name`] when the name cannot be used: not one, another version, another job
+    /// key.
     pub fn insert_peer(&self, name: &[u8]) -> Result<u32, EngineError> {
         let bytes: &[u8; NAME_BYTES] = name
             .try_into()
@@ -213,10 +227,12 @@ impl Endpoint {
         core.st.messages.remove_peer(now(), peer);
     }
 
-    /// Ends what there is with a peer and forgets it, so that its place can be another's. It is told, and finds this endpoint closed to it. What waits for it here fails.
+    /// Ends what there is with a peer and forgets it, so that its place can be another's. It is
+    /// told, and finds this endpoint closed to it. What waits for it here fails.
     ///
     /// # Errors
-    /// [`EngineError::Again`] while something sent to it is on its way: make progress and repeat, or [`Endpoint::drop_peer`].
+    /// [`EngineError::Again`] while something sent to it is on its way: make progress and repeat,
+    /// or [`Endpoint::drop_peer`].
     pub fn forget_peer(&self, peer: u32) -> Result<(), EngineError> {
         let mut core = self.shared.enter()?;
         if core.st.messages.owes_peer(peer) {
@@ -240,8 +256,10 @@ impl Endpoint {
         self.wake_sleeper(core);
     }
 
-    /// Moves what is new of peers to `out`, oldest first: who came by itself, and who is gone. Nothing unless [`EngineConfig::strangers_max`] says that the face wants to know; then a
-    /// sleeper on [`Endpoint::notify_fd`] is woken by such news as by completions. What is new of a peer is here before completions that name it.
+    /// Moves what is new of peers to `out`, oldest first: who came by itself, and who is gone.
+    /// Nothing unless [`EngineConfig::strangers_max`] says that the face wants to know; then a
+    /// sleeper on [`Endpoint::notify_fd`] is woken by such news as by completions. What is new of a
+    /// peer is here before completions that name it.
     pub fn peer_events(&self, out: &mut Vec<PeerEvent>) {
         if let Ok(mut core) = self.shared.enter() {
             core.st.messages.take_news(out);
@@ -254,7 +272,8 @@ impl Endpoint {
         self.shared.enter().ok()?.st.messages.peer_name(peer)
     }
 
-    /// Whether shared memory carries what is sent to a peer: the system says at once that its program has ended, but nothing says that it stands still.
+    /// Whether shared memory carries what is sent to a peer: the system says at once that its
+    /// program has ended, but nothing says that it stands still.
     #[must_use]
     pub fn shares_memory_with(&self, peer: u32) -> bool {
         let Ok(core) = self.shared.enter() else { return false };
@@ -262,7 +281,8 @@ impl Endpoint {
         session.is_some_and(|s| s.is_up() && s.carrier() == weir_session::Carrier::Shm)
     }
 
-    /// Least round trip to a peer of late, as far as packets measured one: what the way takes where nothing waits.
+    /// Least round trip to a peer of late, as far as packets measured one: what the way takes where
+    /// nothing waits.
     #[must_use]
     pub fn least_round_trip(&self, peer: u32) -> Option<Duration> {
         let core = self.shared.enter().ok()?;
@@ -276,11 +296,14 @@ impl Endpoint {
         self.shared.enter().ok()?.st.proto().peer_address(weir_link::PeerId(peer))
     }
 
-    /// Asks who lives at these addresses of one host, for a caller that was not given a name. The answer comes as [`PeerEvent::Answer`], which wakes a sleeper as completions do: a name to be
-    /// inserted, or why there is none. Nothing is kept of it on the other side. Returns the ticket by which the answer is known.
+    /// Asks who lives at these addresses of one host, for a caller that was not given a name. The
+    /// answer comes as [`PeerEvent::Answer`], which wakes a sleeper as completions do: a name to be
+    /// inserted, or why there is none. Nothing is kept of it on the other side. Returns the ticket
+    /// by which the answer is known.
     ///
     /// # Errors
-    /// [`EngineError::Again`] when as many are asked as may be, [`EngineError::Invalid`] without an address, [`EngineError::Closed`].
+    /// [`EngineError::Again`] when as many are asked as may be, [`EngineError::Invalid`] without an
+    /// address, [`EngineError::Closed`].
     pub fn ask(&self, addresses: &[std::net::SocketAddr]) -> Result<u64, EngineError> {
         if addresses.is_empty() {
             return Err(EngineError::Invalid("no address to ask at"));
@@ -305,17 +328,20 @@ impl Endpoint {
     /// Posts a receive.
     ///
     /// # Errors
-    /// [`EngineError::Invalid`] for an unknown peer, [`EngineError::PeerDown`] for a directed receive that can never match.
+    /// [`EngineError::Invalid`] for an unknown peer, [`EngineError::PeerDown`] for a directed
+    /// receive that can never match.
     ///
     /// # Safety
-    /// The memory of `op.memory` is writable and not otherwise used until the completion (of a multi-receive: the one with `multi_done`).
+    /// The memory of `op.memory` is writable and not otherwise used until the completion (of a
+    /// multi-receive: the one with `multi_done`).
     pub unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
         check_iov(op.memory)?;
         let mut core = self.shared.enter()?;
         if core.st.closed {
             return Err(EngineError::Closed);
         }
-        // The time matters only if something that has arrived is matched; reading the clock costs as much as posting.
+        // The time matters only if something that has arrived is matched; reading the clock costs
+        // as much as posting.
         let at = if core.st.messages.unexpected_count() > 0 { now() } else { Time(0) };
         // SAFETY: passed on from the caller.
         core.st.messages.recv(at, op.with_memory(unsafe { Gather::new(op.memory) }))?;
@@ -330,8 +356,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Looks for a message that has arrived and that no receive has taken. Looks only: the poll that usually follows makes progress. (A library that asks several transports for a message
-    /// from anybody asks each once, then makes progress on all; one that ran ahead here would answer before the others had a chance, and the receive that follows might take theirs.)
+    /// Looks for a message that has arrived and that no receive has taken. Looks only: the poll
+    /// that usually follows makes progress. (A library that asks several transports for a message
+    /// from anybody asks each once, then makes progress on all; one that ran ahead here would
+    /// answer before the others had a chance, and the receive that follows might take theirs.)
     ///
     /// # Errors
     /// [`EngineError::Invalid`] when the context already holds a claim.
@@ -380,7 +408,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Cancels a receive to which no message is bound yet; its completion says so. False when there is none.
+    /// Cancels a receive to which no message is bound yet; its completion says so. False when there
+    /// is none.
     pub fn cancel(&self, context: usize) -> bool {
         let now = now();
         let Ok(mut core) = self.shared.enter() else { return false };
@@ -389,8 +418,10 @@ impl Endpoint {
         cancelled
     }
 
-    /// Cancels a send whose receiver has not asked for it yet; its completion says so, and its memory is the caller's again. False when there is none: what is on its way, or was copied, goes on to
-    /// its end, which a peer that lives makes soon, and the peer's death at the latest ([`Endpoint::drop_peer`]).
+    /// Cancels a send whose receiver has not asked for it yet; its completion says so, and its
+    /// memory is the caller's again. False when there is none: what is on its way, or was copied,
+    /// goes on to its end, which a peer that lives makes soon, and the peer's death at the latest
+    /// ([`Endpoint::drop_peer`]).
     pub fn cancel_send(&self, context: usize) -> bool {
         let Ok(mut core) = self.shared.enter() else { return false };
         let cancelled = core.st.messages.cancel_send(context);
@@ -398,9 +429,13 @@ impl Endpoint {
         cancelled
     }
 
-    /// A superstep begins, of which this is known: what comes is granted in the order given, ahead of being asked for, and what goes is paced (`spec/superstep.md`). It holds until the next call; an
-    /// empty one ends it. A face calls it when a reduction has told it the counts, before it posts receives and begins sends. It changes pace and order only: what is sent and received need not be
-    /// what was told, and a face that never calls it sees no difference. Shared memory, bulk TCP and what this endpoint sends to itself hold back by themselves and are as ever.
+    /// A superstep begins, of which this is known: what comes is granted in the order given, ahead
+    /// of being asked for, and what goes is paced (`spec/superstep.md`). It holds until the next
+    /// call; an empty one ends it. A face calls it when a reduction has told it the counts, before
+    /// it posts receives and begins sends. It changes pace and order only: what is sent and
+    /// received need not be what was told, and a face that never calls it sees no difference.
+    /// Shared memory, bulk TCP and what this endpoint sends to itself hold back by themselves and
+    /// are as ever.
     ///
     /// # Errors
     /// [`EngineError::Invalid`] when a peer is not known: then nothing has changed.
@@ -416,7 +451,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Lets peers reach memory under `key`. They address it from 0 on, or by its own addresses if `virtual_address`.
+    /// Lets peers reach memory under `key`. They address it from 0 on, or by its own addresses if
+    /// `virtual_address`.
     ///
     /// # Errors
     /// [`EngineError::Invalid`] when the key is in use.
@@ -436,7 +472,8 @@ impl Endpoint {
         Ok(self.shared.enter()?.st.messages.register(memory, base, access, key)?)
     }
 
-    /// Withdraws a region; false when there is none of this key. Reads and large writes of peers that are under way fail at these.
+    /// Withdraws a region; false when there is none of this key. Reads and large writes of peers
+    /// that are under way fail at these.
     pub fn unregister(&self, key: u64) -> bool {
         let now = now();
         let Ok(mut core) = self.shared.enter() else { return false };
@@ -490,7 +527,8 @@ impl Endpoint {
     /// As for [`Endpoint::send`].
     ///
     /// # Safety
-    /// The memory of `op.operand` and `op.compare` is readable until this returns; that of `op.result` is writable and not otherwise used until the completion.
+    /// The memory of `op.operand` and `op.compare` is readable until this returns; that of
+    /// `op.result` is writable and not otherwise used until the completion.
     pub unsafe fn atomic(&self, op: &AmoOp<'_>) -> Result<(), EngineError> {
         [op.operand, op.compare, op.result].into_iter().try_for_each(check_iov)?;
         let now = now();
@@ -531,7 +569,8 @@ impl Endpoint {
         }
     }
 
-    /// Packets that came so far and were dropped because they are not sealed with the job's key, or are damaged.
+    /// Packets that came so far and were dropped because they are not sealed with the job's key, or
+    /// are damaged.
     #[must_use]
     pub fn packets_refused(&self) -> u64 {
         self.shared.enter().map_or(0, |core| core.st.proto().counters().dropped_check)
@@ -544,10 +583,13 @@ impl Endpoint {
         numbers.map_or_else(|_| stat::broken().to_string(), |numbers| numbers.document().to_string())
     }
 
-    /// Closes: refuses new operations, lets what was sent arrive (for the linger time at most), then touches the caller's memory no more. Completions stay to be polled.
+    /// Closes: refuses new operations, lets what was sent arrive (for the linger time at most),
+    /// then touches the caller's memory no more. Completions stay to be polled.
     ///
-    /// The linger time is used up in full only when the peer lives and does not answer: stopped, cut off, or (in one process) an endpoint that nobody polls while its watchdog is off. A peer whose
-    /// process is gone is noticed within a fraction of a second. In a child made by fork(2) this does nothing: the association is its parent's.
+    /// The linger time is used up in full only when the peer lives and does not answer: stopped,
+    /// cut off, or (in one process) an endpoint that nobody polls while its watchdog is off. A peer
+    /// whose process is gone is noticed within a fraction of a second. In a child made by fork(2)
+    /// this does nothing: the association is its parent's.
     pub fn close(&self) {
         let shared = &*self.shared;
         if shared.pid != std::process::id() || std::mem::replace(&mut shared.core.lock().st.closed, true) {
@@ -577,7 +619,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether the endpoint is in order. To be asked by who waits and finds nothing: after a panic inside it nothing comes any more.
+    /// Whether the endpoint is in order. To be asked by who waits and finds nothing: after a panic
+    /// inside it nothing comes any more.
     ///
     /// # Errors
     /// [`EngineError::Broken`].
@@ -595,7 +638,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// First what was promised but waits for its peer to ask for it, then the protocol's own farewell.
+    /// First what was promised but waits for its peer to ask for it, then the protocol's own
+    /// farewell.
     fn farewell(&self) -> Result<(), EngineError> {
         let deadline = std::time::Instant::now() + self.shared.linger;
         self.progress_until(deadline, |core| core.st.messages.broken().is_some() || !core.st.messages.owes())?;
@@ -727,7 +771,8 @@ mod tests {
         send(&mut data).expect("accepted");
         // Something else of the process took the descriptor.
         let null = std::fs::File::open("/dev/null").expect("/dev/null");
-        // SAFETY: both descriptors are open; the transport still owns the number and closes it once.
+        // SAFETY: both descriptors are open; the transport still owns the number and closes it
+        // once.
         assert!(unsafe { libc::dup2(null.as_raw_fd(), ep.shared.sockets[0]) } >= 0);
         let (start, mut out) = (std::time::Instant::now(), Vec::new());
         while out.len() < 2 {

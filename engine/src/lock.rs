@@ -1,7 +1,8 @@
 //! The endpoint's lock: one atomic exchange when nobody else wants it, yielding when somebody does.
 //!
-//! The caller's thread holds it for the length of one call; the watchdog thread takes it only when the caller has been away. So contention is rare and short, except under
-//! many-threaded callers, for whom waiting yields the core rather than spins through a time slice.
+//! The caller's thread holds it for the length of one call; the watchdog thread takes it only when
+//! the caller has been away. So contention is rare and short, except under many-threaded callers,
+//! for whom waiting yields the core rather than spins through a time slice.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -16,19 +17,22 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through a guard, of which there is one at a time (`taken`, or the promise made to `assume`).
+// SAFETY: the value is reached only through a guard, of which there is one at a time (`taken`, or
+// the promise made to `assume`).
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 /// Exclusive access until dropped, by the thread that took it.
 ///
-/// It lends `&T`, so threads may share it only where they may share the value. What the compiler would conclude from the reference to the lock, `Sync` for whatever is `Send`, is a data race:
+/// It lends `&T`, so threads may share it only where they may share the value. What the compiler
+/// would conclude from the reference to the lock, `Sync` for whatever is `Send`, is a data race:
 ///
 /// ```compile_fail,E0277
 /// fn shared(_: impl Sync) {}
 /// shared(weir_engine::Lock::new(std::cell::Cell::new(0)).lock());
 /// ```
 ///
-/// It stays on its thread, for whether it is dropped by a panic is asked of the thread that drops it:
+/// It stays on its thread, for whether it is dropped by a panic is asked of the thread that drops
+/// it:
 ///
 /// ```compile_fail,E0277
 /// fn sent(_: impl Send) {}
@@ -45,7 +49,8 @@ pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
     /// Neither `Send` nor, by itself, `Sync`.
     here: PhantomData<*mut T>,
-    /// The thread was unwinding when it took the lock (a destructor does): that it still is when it lets go says nothing.
+    /// The thread was unwinding when it took the lock (a destructor does): that it still is when it
+    /// lets go says nothing.
     unwound: bool,
 }
 
@@ -99,8 +104,8 @@ impl<T> Lock<T> {
         Guard::new(self)
     }
 
-    /// Whether a panic has ended somebody's access before its end: from then on the value may be half changed, and is for looking at only. To be asked with the lock held, or to know
-    /// early.
+    /// Whether a panic has ended somebody's access before its end: from then on the value may be
+    /// half changed, and is for looking at only. To be asked with the lock held, or to know early.
     #[inline]
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
@@ -111,7 +116,8 @@ impl<T> Lock<T> {
     #[inline]
     #[must_use]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        // Not `then_some`: it would make (and drop, that is unlock) a guard even when the lock is another's.
+        // Not `then_some`: it would make (and drop, that is unlock) a guard even when the lock is
+        // another's.
         (!self.taken.swap(true, Ordering::Acquire)).then(|| Guard::new(self))
     }
 }
@@ -120,7 +126,8 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the only one (`taken` was false and is now true, or `assume`'s caller says so).
+        // SAFETY: this guard is the only one (`taken` was false and is now true, or `assume`'s
+        // caller says so).
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -128,7 +135,8 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this guard is the only one (`taken` was false and is now true, or `assume`'s caller says so).
+        // SAFETY: this guard is the only one (`taken` was false and is now true, or `assume`'s
+        // caller says so).
         unsafe { &mut *self.lock.value.get() }
     }
 }

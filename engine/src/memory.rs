@@ -1,7 +1,9 @@
 //! The caller's memory: gathered sources and scattered destinations, as raw pointers.
 //!
-//! All raw-pointer work on user memory is here. A face promises (by calling the `unsafe` operations of [`crate::Endpoint`]) that the memory stays valid until the operation's completion;
-//! [`weir_message::Messages`], to which it is a name ([`Memory`]), promises not to use it afterwards.
+//! All raw-pointer work on user memory is here. A face promises (by calling the `unsafe` operations
+//! of [`crate::Endpoint`]) that the memory stays valid until the operation's completion;
+//! [`weir_message::Messages`], to which it is a name ([`Memory`]), promises not to use it
+//! afterwards.
 
 use crate::api::Iov;
 use smallvec::SmallVec;
@@ -18,7 +20,8 @@ pub struct Gather {
 
 impl Gather {
     /// # Safety
-    /// Every piece stays valid (readable, or writable where [`Gather::write`] is used) as long as this value is used.
+    /// Every piece stays valid (readable, or writable where [`Gather::write`] is used) as long as
+    /// this value is used.
     #[inline]
     pub unsafe fn new(iov: &[Iov]) -> Gather {
         if let [piece] = iov
@@ -57,18 +60,21 @@ impl Gather {
     /// The pieces of `[offset, offset + len)`, to be copied by the transport.
     pub fn slices<'a>(&'a self, offset: u64, len: usize, out: &mut SmallVec<[IoSlice<'a>; 4]>) {
         self.for_pieces(offset, len, |from, n, _| {
-            // SAFETY: inside a piece the face declared valid until completion, which outlives the batch the slice is put into.
+            // SAFETY: inside a piece the face declared valid until completion, which outlives the
+            // batch the slice is put into.
             out.push(IoSlice::new(unsafe { std::slice::from_raw_parts(from, n) }));
         });
     }
 
-    /// Where the pieces of `[offset, offset + len)` lie, for the system to write to; what lies past the end is left out. No references: pieces may overlap, and those of a region are
-    /// the program's as well.
+    /// Where the pieces of `[offset, offset + len)` lie, for the system to write to; what lies past
+    /// the end is left out. No references: pieces may overlap, and those of a region are the
+    /// program's as well.
     pub fn places(&self, offset: u64, len: usize, out: &mut SmallVec<[libc::iovec; 4]>) {
         self.for_pieces(offset, len, |to, n, _| out.push(libc::iovec { iov_base: to.cast(), iov_len: n }));
     }
 
-    /// As [`Gather::write`], from memory that may be our own destination (a message to self): no reference to it must exist.
+    /// As [`Gather::write`], from memory that may be our own destination (a message to self): no
+    /// reference to it must exist.
     ///
     /// # Safety
     /// `src` is readable for `len` bytes.
@@ -77,13 +83,15 @@ impl Gather {
         if offset == 0
             && let Some(to) = self.whole(len)
         {
-            // SAFETY: a piece the face declared writable until completion; `src` has `len` bytes (caller).
+            // SAFETY: a piece the face declared writable until completion; `src` has `len` bytes
+            // (caller).
             unsafe { copy_bytes(src, to, len) };
             return len;
         }
         let mut written = 0;
         self.for_pieces(offset, len, |to, n, done| {
-            // SAFETY: `to` lies inside a piece the face declared writable until completion; `done + n <= len` (caller). `copy`, for the two may overlap.
+            // SAFETY: `to` lies inside a piece the face declared writable until completion;
+            // `done + n <= len` (caller). `copy`, for the two may overlap.
             unsafe { std::ptr::copy(src.add(done), to, n) };
             written = done + n;
         });
@@ -107,7 +115,9 @@ impl Memory for Gather {
             return unsafe { copy_bytes(from, target, dst.len()) };
         }
         self.for_pieces(offset, dst.len(), |from, n, done| {
-            // SAFETY: `for_pieces` stays inside a piece the face declared valid, and `done + n <= dst.len()`. Overlap: `copy` would be needed only if `dst` were user memory; it is the engine's.
+            // SAFETY: `for_pieces` stays inside a piece the face declared valid, and
+            // `done + n <= dst.len()`. Overlap: `copy` would be needed only if `dst` were user
+            // memory; it is the engine's.
             unsafe { std::ptr::copy_nonoverlapping(from, target.add(done), n) };
         });
     }
@@ -138,7 +148,8 @@ impl Memory for Gather {
         });
     }
 
-    /// By the processor's atomic instructions: the program's own on the same memory see each step whole.
+    /// By the processor's atomic instructions: the program's own on the same memory see each step
+    /// whole.
     fn update(&self, offset: u64, bytes: usize, mut change: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
         let mut place = None;
         self.for_pieces(offset, bytes, |base, n, _| {
@@ -149,8 +160,10 @@ impl Memory for Gather {
         let place = place.filter(|p| p.addr().is_multiple_of(bytes))?;
         macro_rules! update {
             ($atomic:ty, $number:ty) => {{
-                // SAFETY: inside a piece the face declared writable until it is withdrawn, aligned (checked), and used by nobody here but in this way meanwhile (the engine's lock). What the
-                // program does to it without atomic instructions is its own race, as with any memory that it lets peers at.
+                // SAFETY: inside a piece the face declared writable until it is withdrawn, aligned
+                // (checked), and used by nobody here but in this way meanwhile (the engine's lock).
+                // What the program does to it without atomic instructions is its own race, as with
+                // any memory that it lets peers at.
                 let word = unsafe { <$atomic>::from_ptr(place.cast()) };
                 let mut load = word.load(Ordering::SeqCst);
                 loop {
@@ -174,7 +187,8 @@ impl Memory for Gather {
     #[inline]
     fn crc32c(&self, offset: u64, len: usize, mut crc: u32) -> u32 {
         self.for_pieces(offset, len, |from, n, _| {
-            // SAFETY: inside a piece the face declared readable until completion; the reference ends with the call.
+            // SAFETY: inside a piece the face declared readable until completion; the reference
+            // ends with the call.
             crc = weir_wire::crc32c_append(crc, unsafe { std::slice::from_raw_parts(from, n) });
         });
         crc
@@ -192,7 +206,8 @@ impl Memory for Gather {
 /// `src` is readable and `dst` writable for `n` bytes.
 #[inline]
 unsafe fn copy_bytes(src: *const u8, dst: *mut u8, n: usize) {
-    // SAFETY: of 8 to 16 bytes the first eight and the last eight are all (caller); both are read before the first is written.
+    // SAFETY: of 8 to 16 bytes the first eight and the last eight are all (caller); both are read
+    // before the first is written.
     unsafe {
         if (8..=16).contains(&n) {
             let (first, last) = (src.cast::<u64>().read_unaligned(), src.add(n - 8).cast::<u64>().read_unaligned());
@@ -221,7 +236,8 @@ fn push_slice<'a>(src: &'a [u8], offset: u64, len: usize, out: &mut SmallVec<[Io
     }
 }
 
-/// Where `len` bytes of payload go that the system reads from a connection; none where nobody wants them.
+/// Where `len` bytes of payload go that the system reads from a connection; none where nobody wants
+/// them.
 pub fn places_of(room: Room<'_, Gather>, len: usize, out: &mut SmallVec<[libc::iovec; 4]>) {
     match room {
         Room::None => {}

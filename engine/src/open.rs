@@ -1,10 +1,10 @@
 //! Opening an endpoint: key, socket, addresses, protocol, threads.
 
+use crate::bulk_connections::BulkConnections;
 use crate::config::EngineConfig;
 use crate::core::{Core, State, now};
 use crate::diagnostics::{Diagnostic, Diagnostics, silent};
 use crate::files::own_file;
-use crate::lanes::Lanes;
 use crate::policy;
 use crate::shm::SharedMemory;
 use crate::telling::Telling;
@@ -20,7 +20,8 @@ use weir_shm::Shm;
 use weir_udp::{UdpConfig, UdpTransport};
 
 impl Endpoint {
-    /// Opens an endpoint with the job's key from the environment or the user's key file ([`job_key`]). What it has to say goes to `diagnostics`.
+    /// Opens an endpoint with the job's key from the environment or the user's key file
+    /// ([`job_key`]). What it has to say goes to `diagnostics`.
     ///
     /// # Errors
     /// One line with the cause: key, configuration, or the system's refusal of a socket or thread.
@@ -49,7 +50,7 @@ impl Endpoint {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
-        let (udp, lanes) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
+        let (udp, bulk_connections) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
         let (pair, no_xdp) = xdp::beside(udp, &cfg);
         if let Some(why) = &no_xdp {
             diagnostics(&Diagnostic::Notice(&format!("WEIR_XDP=on, but packets go by UDP alone: {why}")));
@@ -74,7 +75,7 @@ impl Endpoint {
         }
         let id = u64::from_le_bytes(id);
         let mut proto = proto_config(&cfg, device.rx_buffer_bytes(), device.max_datagram());
-        proto.lane.on = lanes.is_some();
+        proto.bulk.on = bulk_connections.is_some();
         let mut proto = weir_link::Endpoint::new(proto, job_key, id, device.local_addrs(), seed);
         proto.comes_in_parts();
         let name = proto.name().encode();
@@ -83,7 +84,7 @@ impl Endpoint {
         trace.opened(id, device.local_addrs());
         let messages =
             Messages::new(message_config(&cfg), proto, Telling::new(trace, cfg.clone(), diagnostics.clone()));
-        let lanes_fd = lanes.as_ref().map_or(-1, Lanes::fd);
+        let bulk_connections_fd = bulk_connections.as_ref().map_or(-1, BulkConnections::fd);
         let shm = shared_memory(&cfg, id, &job_key, name);
         let shm_fd = shm.as_ref().map_or(-1, SharedMemory::fd);
         let shared = Arc::new(Shared {
@@ -96,9 +97,9 @@ impl Endpoint {
             #[cfg(test)]
             watchdog_panics: AtomicBool::new(false),
             sockets: device.wake_sources(),
-            others: [lanes_fd, shm_fd],
+            others: [bulk_connections_fd, shm_fd],
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
-            watch: watch::Watch::new(device.wake_sources(), [lanes_fd, shm_fd])
+            watch: watch::Watch::new(device.wake_sources(), [bulk_connections_fd, shm_fd])
                 .map_err(io("making event descriptors"))?,
             waiting: waiting::Waiting::new(cfg.spin_us, cfg.poll_sleep_us, sharing(&cfg)),
             coalesce_ns: u64::from(cfg.coalesce_ns),
@@ -112,7 +113,7 @@ impl Endpoint {
             stats: cfg.stats.clone(),
             diagnostics,
             linger: cfg.linger,
-            core: lock::Lock::new(Core::new(device, lanes, shm, State::new(messages))),
+            core: lock::Lock::new(Core::new(device, bulk_connections, shm, State::new(messages))),
         });
         let thread = watchdog::start(&shared)?;
         stat::publish(Arc::downgrade(&shared));
@@ -120,7 +121,8 @@ impl Endpoint {
     }
 }
 
-/// Memory to be shared with peers of this host, if it is wanted and the system has what it takes; else why packets do.
+/// Memory to be shared with peers of this host, if it is wanted and the system has what it takes;
+/// else why packets do.
 fn shared_memory(
     cfg: &EngineConfig,
     id: u64,
@@ -135,32 +137,33 @@ fn shared_memory(
     Ok(SharedMemory::new(shm, name, terms, cfg.stream_bits.features()))
 }
 
-/// The datagram socket, and the listener for lanes at the same port. Of a port that the system chooses, or of a range, the other half may be taken: then another is tried.
-/// Where a firewall or TCP itself stands against it there are no lanes.
-fn sockets(cfg: &EngineConfig) -> std::io::Result<(UdpTransport, Option<Lanes>)> {
+/// The datagram socket, and the listener for bulk connections at the same port. Of a port that the
+/// system chooses, or of a range, the other half may be taken: then another is tried. Where a
+/// firewall or TCP itself stands against it there are no bulk connections.
+fn sockets(cfg: &EngineConfig) -> std::io::Result<(UdpTransport, Option<BulkConnections>)> {
     const TRIES: u16 = 8;
     let wanted = policy::takes_bulk(cfg);
     let mut udp = UdpTransport::bind(&udp_config(cfg))?;
     if !wanted {
         return Ok((udp, None));
     }
-    let mut lanes = Lanes::open(udp.local_addrs());
+    let mut bulk_connections = BulkConnections::open(udp.local_addrs());
     let mut ports = udp_config(cfg);
     for _ in 1..TRIES {
         let bound = udp.local_addrs().first().map_or(0, std::net::SocketAddr::port);
         let next = ports.port.checked_add(ports.port_span - 1).filter(|last| bound < *last);
-        if lanes.is_ok() || cfg.bind.is_some() || (cfg.port != 0 && next.is_none()) {
+        if bulk_connections.is_ok() || cfg.bind.is_some() || (cfg.port != 0 && next.is_none()) {
             break;
         }
         if let (Some(last), true) = (next, cfg.port != 0) {
             (ports.port, ports.port_span) = (bound + 1, last - bound);
         }
-        // One without lanes is better than none.
+        // One without bulk connections is better than none.
         let Ok(other) = UdpTransport::bind(&ports) else { break };
-        let there = Lanes::open(other.local_addrs());
-        (udp, lanes) = (other, there);
+        let there = BulkConnections::open(other.local_addrs());
+        (udp, bulk_connections) = (other, there);
     }
-    Ok((udp, lanes.ok()))
+    Ok((udp, bulk_connections.ok()))
 }
 
 /// The datagram socket alone, to try what can be had beside it.
@@ -200,12 +203,12 @@ fn udp_config(cfg: &EngineConfig) -> UdpConfig {
 
 pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_link::Config {
     let usual = weir_link::Config::default();
-    let mut lane = usual.lane.clone();
+    let mut bulk = usual.bulk.clone();
     if policy::bulk_always(cfg) {
-        (lane.rtt_max, lane.min_rate, lane.loss_max_ppm) = (std::time::Duration::MAX, 0, u32::MAX);
+        (bulk.rtt_max, bulk.min_rate, bulk.loss_max_ppm) = (std::time::Duration::MAX, 0, u32::MAX);
     }
     message_config(cfg).protocol(weir_link::Config {
-        lane,
+        bulk,
         level: cfg.level,
         congestion: cfg.congestion,
         ecn: cfg.ecn.is_on(),

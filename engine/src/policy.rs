@@ -5,12 +5,13 @@
 //! | this endpoint itself | none: its session is drained into its own arriving side (`weir_message`, `loopback`) | nothing has to travel |
 //! | of this host, user, job and network namespace | shared memory | a tenth of the time of packets over loopback; found by trying, which costs one refused connection where it is not so |
 //! | any other | packets | always there, and survive loss and links that fail |
-//! | the same, 8 KiB and more, where the network is at its best | a bulk TCP connection beside packets | a fifth of the processor time for a byte (`spec/lanes.md` 6) |
+//! | the same, 8 KiB and more, where the network is at its best | a bulk TCP connection beside packets | a fifth of the processor time for a byte (`spec/bulk.md` 6) |
 //!
-//! Shared memory that does not come up gives its session to packets, with all that waits. It is not tried again: what made it fail is likely to be there still.
-//! Chosen once for a peer, before the first thing is sent to it: a session that packets carry already stays with them.
+//! Shared memory that does not come up gives its session to packets, with all that waits. It is not
+//! tried again: what made it fail is likely to be there still. Chosen once for a peer, before the
+//! first thing is sent to it: a session that packets carry already stays with them.
 
-use crate::config::{CarrierUse, EngineConfig, LaneUse};
+use crate::config::{BulkUse, CarrierUse, EngineConfig};
 use crate::core::Core;
 use weir_link::PeerId;
 use weir_session::Carrier;
@@ -28,12 +29,12 @@ pub fn shares_memory(cfg: &EngineConfig) -> bool {
 /// Whether it takes bulk TCP connections: only at a level that TCP can keep.
 pub fn takes_bulk(cfg: &EngineConfig) -> bool {
     let limited = cfg.carrier == CarrierUse::Udp;
-    cfg.lanes != LaneUse::Off && !limited && cfg.level == weir_link::Level::Integrity
+    cfg.bulk_connections != BulkUse::Off && !limited && cfg.level == weir_link::Level::Integrity
 }
 
 /// Whether they are used whatever the network is like.
 pub fn bulk_always(cfg: &EngineConfig) -> bool {
-    cfg.carrier == CarrierUse::Tcp || cfg.lanes == LaneUse::Always
+    cfg.carrier == CarrierUse::Tcp || cfg.bulk_connections == BulkUse::Always
 }
 
 /// What carries what is sent to a peer, in a word, and why, for people.
@@ -53,7 +54,7 @@ pub fn told(core: &Core, peer: u32) -> (&'static str, String) {
             ("shm", format!("a process of this host and user; {large}"))
         }
         Carrier::Link => {
-            let word = if proto.has_lane(PeerId(peer)) { "udp+tcp" } else { "udp" };
+            let word = if proto.has_bulk(PeerId(peer)) { "udp+tcp" } else { "udp" };
             let why = match (shm, shm.and_then(|s| s.why(peer, proto.peer_endpoint_id(PeerId(peer))))) {
                 (_, Some(why)) => format!("no shared memory: {why}"),
                 (Some(_), None) => "it was there before shared memory was".to_owned(),

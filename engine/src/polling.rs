@@ -1,4 +1,5 @@
-//! How completions come to who asks for them, and what an endpoint does whose program finds nothing: it gives the core away, or sleeps ([`crate::waiting`]).
+//! How completions come to who asks for them, and what an endpoint does whose program finds
+//! nothing: it gives the core away, or sleeps ([`crate::waiting`]).
 
 use crate::core::now;
 use crate::group::{Group, Sleep};
@@ -11,13 +12,16 @@ use weir_link::Time;
 impl Endpoint {
     /// One pass of progress, and up to `max` completions of `queue`, oldest first.
     ///
-    /// Waits for nothing but the endpoint's lock. When polling has found nothing for a while it gives the core away for a turn of others (`sched_yield`), and where others want the core it
-    /// sleeps until something arrives, for [`EngineConfig::poll_sleep_us`] at the most: never, unless the face has set that.
+    /// Waits for nothing but the endpoint's lock. When polling has found nothing for a while it
+    /// gives the core away for a turn of others (`sched_yield`), and where others want the core it
+    /// sleeps until something arrives, for [`EngineConfig::poll_sleep_us`] at the most: never,
+    /// unless the face has set that.
     pub fn poll(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
         self.poll_each(queue, max, |c| out.push(*c))
     }
 
-    /// The same, up to `max` completions, shown to `each` where they lie. It may not call this endpoint.
+    /// The same, up to `max` completions, shown to `each` where they lie. It may not call this
+    /// endpoint.
     #[inline]
     pub fn poll_each(&self, queue: Queue, max: usize, mut each: impl FnMut(&Completion)) -> usize {
         let now = now();
@@ -43,7 +47,8 @@ impl Endpoint {
         if queue != Queue::Send && messages.wants_transmit() {
             core.transmit(now);
         }
-        // Asked for none (a face that has something of its own to hand out first), what is there counts as found.
+        // Asked for none (a face that has something of its own to hand out first), what is there
+        // counts as found.
         let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());
         if found {
             shared.last_found.store(now.0, Ordering::Relaxed);
@@ -61,7 +66,8 @@ impl Endpoint {
         0
     }
 
-    /// From now on polls of this endpoint look after those of the group too, and theirs after this one: who is not polled gets turns, and a poll that sleeps wakes for what comes for any of
+    /// From now on polls of this endpoint look after those of the group too, and theirs after this
+    /// one: who is not polled gets turns, and a poll that sleeps wakes for what comes for any of
     /// them. The first group counts.
     pub fn join(&self, group: &Group) {
         if self.shared.group.set(group.clone()).is_ok() {
@@ -69,7 +75,8 @@ impl Endpoint {
         }
     }
 
-    /// From now on empty polls give the core to others without sleeping: what the program waits for comes another way too, where nothing wakes who sleeps here.
+    /// From now on empty polls give the core to others without sleeping: what the program waits for
+    /// comes another way too, where nothing wakes who sleeps here.
     pub fn waits_elsewhere(&self) {
         self.shared.waiting.never_sleep();
     }
@@ -126,7 +133,8 @@ impl Endpoint {
         self.shared.look_soon();
         self.wake_sleeper(&core);
         if self.shared.armed.load(Ordering::Relaxed) && !core.prepare_sleep() {
-            // Another thread sleeps until something comes, and something has: it is the watchdog's to see to.
+            // Another thread sleeps until something comes, and something has: it is the watchdog's
+            // to see to.
             self.shared.watch.wake();
         }
         drop(core);
@@ -141,7 +149,8 @@ impl Endpoint {
         self.shared.notify.as_raw_fd()
     }
 
-    /// Prepares to sleep on [`Endpoint::notify_fd`]. False when completions are there already: do not sleep.
+    /// Prepares to sleep on [`Endpoint::notify_fd`]. False when completions are there already: do
+    /// not sleep.
     pub fn arm(&self) -> bool {
         let Ok(core) = self.shared.enter() else { return false };
         if core.st.messages.has_completions() {

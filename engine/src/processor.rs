@@ -1,6 +1,8 @@
-//! What the kernel says of this process's threads: how long they ran, and how long they waited for a processor although they could run.
+//! What the kernel says of this process's threads: how long they ran, and how long they waited for
+//! a processor although they could run.
 //!
-//! The first question about a run that was slow beside others. Ranks that wait for a processor look from outside as if they waited for messages (docs/lab/2026-11-26-sp-outliers.md).
+//! The first question about a run that was slow beside others. Ranks that wait for a processor look
+//! from outside as if they waited for messages (docs/lab/2026-11-26-sp-outliers.md).
 
 /// Of all threads that live, since each began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -13,7 +15,8 @@ pub struct Processor {
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// Of this process. None where the kernel does not count (without `CONFIG_SCHED_INFO`), or `/proc` is not there.
+/// Of this process. None where the kernel does not count (without `CONFIG_SCHED_INFO`), or `/proc`
+/// is not there.
 pub fn of_this_process() -> Option<Processor> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?.flatten();
     // (A thread may end between the two looks.)
@@ -52,7 +55,8 @@ mod tests {
     fn who_shares_a_processor_with_another_waits_for_it_and_who_sleeps_does_not() {
         let Some(before) = of_this_process() else { return eprintln!("the kernel does not count") };
         std::thread::sleep(Duration::from_millis(50));
-        // Two threads on the processor where this one is: what the one runs, the other waits for. (Other tests only add.)
+        // Two threads on the processor where this one is: what the one runs, the other waits for.
+        // (Other tests only add.)
         let here = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).expect("asked");
         let first = (0..nix::sched::CpuSet::count()).find(|&cpu| here.is_set(cpu).unwrap_or(false)).expect("one");
         let both = || {

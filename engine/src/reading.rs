@@ -1,5 +1,6 @@
-//! What a face needs of an endpoint whose peers it meets by memory that they share: reading the memory of a peer's program that has been lent, one copy from there to its place, without a message
-//! (`spec/shm.md` 6); and patience.
+//! What a face needs of an endpoint whose peers it meets by memory that they share: reading the
+//! memory of a peer's program that has been lent, one copy from there to its place, without a
+//! message (`spec/shm.md` 6); and patience.
 
 use crate::core::now;
 use crate::shm::SharedMemory;
@@ -12,7 +13,8 @@ use weir_shm::RemotePiece;
 const FEW: usize = 16;
 
 impl Endpoint {
-    /// The program begins to wait for something that comes by other means than messages, and will poll meanwhile: those polls are patient as if the last one had found something, and give the
+    /// The program begins to wait for something that comes by other means than messages, and will
+    /// poll meanwhile: those polls are patient as if the last one had found something, and give the
     /// core away only when they have been empty for a while.
     pub fn begin_wait(&self) {
         self.shared.is_back(now());
@@ -25,11 +27,15 @@ impl Endpoint {
         core.shm.as_ref().and_then(|shm| shm.pull(peer)).is_some_and(|pull| pull.is_ok())
     }
 
-    /// Reads memory of a peer's program: the remote pieces, in their order, fill the local ones, which are as long together. The peer has said where it is, and leaves it as it is until it
-    /// is told that it was read; both by means of the face. Addresses that lead nowhere are an error, and nobody's harm. The endpoint is locked meanwhile: who reads megabytes reads them in parts.
+    /// Reads memory of a peer's program: the remote pieces, in their order, fill the local ones,
+    /// which are as long together. The peer has said where it is, and leaves it as it is until it
+    /// is told that it was read; both by means of the face. Addresses that lead nowhere are an
+    /// error, and nobody's harm. The endpoint is locked meanwhile: who reads megabytes reads them
+    /// in parts.
     ///
     /// # Errors
-    /// [`EngineError::PeerDown`] if its program has ended, [`EngineError::Io`] if its memory is not there or cannot be read.
+    /// [`EngineError::PeerDown`] if its program has ended, [`EngineError::Io`] if its memory is not
+    /// there or cannot be read.
     ///
     /// # Safety
     /// The local memory is writable, and not otherwise used.

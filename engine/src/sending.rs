@@ -13,10 +13,12 @@ impl Endpoint {
     /// Starts a send.
     ///
     /// # Errors
-    /// [`EngineError::Again`] when a queue is full (make progress and repeat), [`EngineError::PeerDown`], [`EngineError::TooBig`], [`EngineError::Invalid`].
+    /// [`EngineError::Again`] when a queue is full (make progress and repeat),
+    /// [`EngineError::PeerDown`], [`EngineError::TooBig`], [`EngineError::Invalid`].
     ///
     /// # Safety
-    /// The memory of `op.memory` is readable, and stays so and unchanged until the completion (with [`SendMode::Inject`]: until this returns).
+    /// The memory of `op.memory` is readable, and stays so and unchanged until the completion (with
+    /// [`SendMode::Inject`]: until this returns).
     pub unsafe fn send(&self, op: &SendOp<'_>) -> Result<(), EngineError> {
         check_iov(op.memory)?;
         let mut core = self.shared.enter()?;
@@ -60,20 +62,24 @@ impl Endpoint {
     /// Whether a send of now belongs to a burst of sends to this peer.
     #[inline]
     fn is_burst(&self, core: &Core, at: Time, peer: u32) -> bool {
-        // From the end of the last send to the beginning of this one: what the program did between them.
+        // From the end of the last send to the beginning of this one: what the program did between
+        // them.
         let last = core.st.peers.get(peer as usize).map_or(Time::ZERO, |p| p.last_send);
         at.since_ns(last.max(core.batch_at)) < self.shared.coalesce_ns && self.shared.watchdog_ns > 0
     }
 
-    /// The caller was just handed several messages or completions, and so is likely to send several messages, to one peer or to many, and then to make progress.
-    /// Small ones that follow each other within [`EngineConfig::coalesce_ns`] then wait for that, the first of them too: they share packets, or at least a system call.
-    /// For faces whose programs test after they have posted; one whose programs compute meanwhile would hold up what could have left.
+    /// The caller was just handed several messages or completions, and so is likely to send several
+    /// messages, to one peer or to many, and then to make progress. Small ones that follow each
+    /// other within [`EngineConfig::coalesce_ns`] then wait for that, the first of them too: they
+    /// share packets, or at least a system call. For faces whose programs test after they have
+    /// posted; one whose programs compute meanwhile would hold up what could have left.
     pub fn expect_several(&self) {
         let Ok(mut core) = self.shared.enter() else { return };
         core.batch_at = now();
     }
 
-    /// Sends what was just queued, unless it is one of a burst of small ones that go to this peer in packets: then it waits for a full packet, the next poll, or the watchdog at the latest.
+    /// Sends what was just queued, unless it is one of a burst of small ones that go to this peer
+    /// in packets: then it waits for a full packet, the next poll, or the watchdog at the latest.
     #[inline]
     pub(crate) fn after_send(&self, core: &mut Core, at: Time, peer: u32, bytes: usize) {
         // Beside the payload: frame head and envelope.
@@ -106,7 +112,8 @@ impl Endpoint {
         self.wake_sleeper(core);
     }
 
-    /// What this thread did may have completed something (a message to self, one that had arrived): another that sleeps must know. Costs the look at one flag.
+    /// What this thread did may have completed something (a message to self, one that had arrived):
+    /// another that sleeps must know. Costs the look at one flag.
     pub(crate) fn wake_sleeper(&self, core: &Core) {
         let shared = &*self.shared;
         if shared.armed.load(Ordering::Relaxed)

@@ -1,7 +1,10 @@
-//! The carrier for peers of this host: what their sessions send goes as records through rings in shared memory (spec/shm.md 10).
+//! The carrier for peers of this host: what their sessions send goes as records through rings in
+//! shared memory (spec/shm.md 10).
 //!
-//! A ring is in order and loses nothing: what the peer has read has arrived. So a fragment is remembered by where its record ends in the ring, and its fate is known when the peer has read
-//! so far. Long payload is not put into the ring: the record says where it lies, and the peer reads it from there into its place, one copy in all.
+//! A ring is in order and loses nothing: what the peer has read has arrived. So a fragment is
+//! remembered by where its record ends in the ring, and its fate is known when the peer has read so
+//! far. Long payload is not put into the ring: the record says where it lies, and the peer reads it
+//! from there into its place, one copy in all.
 
 use crate::core::State;
 use records::{Given, HELLO_LEN, SMALL_MAX, Taken, kind};
@@ -21,12 +24,15 @@ const PEER_RECORDS: usize = 32;
 const RING_RECORDS: usize = weir_shm::RING_BYTES / 64;
 /// Fragments handed over whose fate nobody waits for are looked after when there are so many.
 const SETTLE_AT: usize = 64;
-/// While somebody sleeps who waits for a peer to read: it is looked after so often. (A peer wakes nobody for having read.)
+/// While somebody sleeps who waits for a peer to read: it is looked after so often. (A peer wakes
+/// nobody for having read.)
 const SETTLE_NS: u64 = 50_000;
 /// How often the timers of sessions are looked at, and what nobody waits for.
 const TIMERS_NS: u64 = 1_000_000;
-/// Passes that find records may leave all else to a later one: so many in a row, and while timers are not later than so. What comes is somebody's turn; the rest can wait until nothing has
-/// come. A program that polls seldom and finds something each time is to hear of a death no later than another.
+/// Passes that find records may leave all else to a later one: so many in a row, and while timers
+/// are not later than so. What comes is somebody's turn; the rest can wait until nothing has come.
+/// A program that polls seldom and finds something each time is to hear of a death no later than
+/// another.
 const FOUND_PASSES_MAX: u32 = 16;
 const FOUND_LATE_NS: u64 = 4_000_000;
 
@@ -46,7 +52,8 @@ struct Peer {
     awaited: bool,
     /// Something went straight into the ring.
     straight: bool,
-    /// It stands in the list of those that were handed something, and in that of those whose session has a timer.
+    /// It stands in the list of those that were handed something, and in that of those whose
+    /// session has a timer.
     is_handed: bool,
     is_timed: bool,
 }
@@ -57,7 +64,8 @@ fn carries(st: &State, p: &Peer) -> bool {
     session.is_some_and(|s| s.is_up() && s.carrier() == Carrier::Shm)
 }
 
-/// Whether a peer has not read all that was put into its ring. Of one that is over nothing is known, nor waited for.
+/// Whether a peer has not read all that was put into its ring. Of one that is over nothing is
+/// known, nor waited for.
 fn is_unread(shm: &mut Shm, ix: PeerIx) -> bool {
     let end = shm.tail(ix);
     end.is_ok_and(|end| shm.read_there(ix).is_ok_and(|read| read < end))
@@ -73,7 +81,8 @@ pub struct SharedMemory {
     /// How many there are in the table, and how many of them are up.
     known: usize,
     up: usize,
-    /// Who was handed what is not known to have been read, and who may have a timer: what is looked after, however many peers there are.
+    /// Who was handed what is not known to have been read, and who may have a timer: what is looked
+    /// after, however many peers there are.
     handed_to: Vec<PeerIx>,
     timed: Vec<PeerIx>,
     /// Who closes waits for something to be read.
@@ -85,7 +94,8 @@ pub struct SharedMemory {
     timers_at: Time,
     /// Passes in a row that found records and left all else to a later one.
     found_passes: u32,
-    /// Why a peer is reached otherwise, by index, for people; and which endpoint that was, for an index may be given to another.
+    /// Why a peer is reached otherwise, by index, for people; and which endpoint that was, for an
+    /// index may be given to another.
     why: Vec<Option<(u64, Why)>>,
     name: [u8; 48],
     terms: Terms,
@@ -140,7 +150,8 @@ impl SharedMemory {
 
     /// Somebody is about to sleep: peers are to wake it. False: there is something to do first.
     pub fn prepare_sleep(&mut self) -> bool {
-        // (What was found while a peer was looked for is not looked at before the next pass, and wakes nobody any more.)
+        // (What was found while a peer was looked for is not looked at before the next pass, and
+        // wakes nobody any more.)
         self.events.is_empty() && self.shm.prepare_sleep()
     }
 
@@ -336,7 +347,8 @@ impl SharedMemory {
 
     fn happened(&mut self, st: &mut State, now: Time, event: weir_shm::Event) {
         match event {
-            // An attempt of ours had failed, the peer's came up in the same look, and both went with the first event.
+            // An attempt of ours had failed, the peer's came up in the same look, and both went
+            // with the first event.
             weir_shm::Event::Up { peer: ix, .. } if self.shm.state(ix).is_none() => {}
             weir_shm::Event::Up { peer: ix, id } => {
                 self.up += 1;
@@ -357,7 +369,8 @@ impl SharedMemory {
                 let _ = self.shm.send(ix, kind::HELLO, &[IoSlice::new(&hello)]);
             }
             weir_shm::Event::Over { peer: ix, why } => {
-                // What it published before is still read, and no more than a ring holds: it may go on writing.
+                // What it published before is still read, and no more than a ring holds: it may go
+                // on writing.
                 self.read(st, now, ix, RING_RECORDS);
                 // And what it has read has arrived, though nobody looked since.
                 self.settle(st, now, false, true);
@@ -368,7 +381,8 @@ impl SharedMemory {
                     _ if p.bye => self.end(st, now, ix, DownReason::Closed),
                     Why::Died if p.up => self.end(st, now, ix, DownReason::Gone),
                     Why::Corrupt => self.end(st, now, ix, DownReason::Violation),
-                    // Not by packets: what was put into the ring straight, and not read, cannot be sent again.
+                    // Not by packets: what was put into the ring straight, and not read, cannot be
+                    // sent again.
                     Why::Closed if carries(st, p) => self.end(st, now, ix, DownReason::Closed),
                     _ if carries(st, p) => self.end(st, now, ix, DownReason::Unreachable),
                     _ => self.fall_back(st, now, ix, why),
@@ -419,7 +433,8 @@ impl SharedMemory {
 
     // What arrives.
 
-    /// Takes what has come; in a pass that finds nothing, and now and then, looks after peers, timers and what was handed over. Returns the records read.
+    /// Takes what has come; in a pass that finds nothing, and now and then, looks after peers,
+    /// timers and what was handed over. Returns the records read.
     pub fn progress(&mut self, st: &mut State, now: Time) -> usize {
         let may_leave = self.found_passes < FOUND_PASSES_MAX && now < self.timers_at.plus_ns(FOUND_LATE_NS);
         // (An event comes before the records of its peer.)
@@ -478,8 +493,9 @@ impl SharedMemory {
         read
     }
 
-    /// Lets go of those whose session has ended by the verdict of another carrier: a peer that sends by shared memory what it is sent in packets would never hear of it, and its place
-    /// may be another's soon.
+    /// Lets go of those whose session has ended by the verdict of another carrier: a peer that
+    /// sends by shared memory what it is sent in packets would never hear of it, and its place may
+    /// be another's soon.
     fn leave_ended(&mut self, st: &mut State) {
         let sessions = st.proto().sessions();
         if std::mem::replace(&mut self.ended, sessions.common().ended()) == sessions.common().ended() {
@@ -515,12 +531,14 @@ impl SharedMemory {
     /// Reads up to `most` records of a peer. Returns how many.
     fn read(&mut self, st: &mut State, now: Time, ix: PeerIx, most: usize) -> usize {
         let mut n = 0;
-        // An answer comes after its question was read: that is to end first, or a program hears of them the wrong way round. (The look for more comes first, and what the peer did before it wrote that
-        // is seen after it.)
+        // An answer comes after its question was read: that is to end first, or a program hears of
+        // them the wrong way round. (The look for more comes first, and what the peer did before it
+        // wrote that is seen after it.)
         if self.there(ix).is_some_and(|p| p.awaited) && self.shm.has_more(ix) {
             self.settle_with(st, now, ix);
         }
-        // (What was read is seen to by the look for more: who waits for room is woken. The first look is taken by who calls, or the reading itself.)
+        // (What was read is seen to by the look for more: who waits for room is woken. The first
+        // look is taken by who calls, or the reading itself.)
         while n < most && (n == 0 || self.shm.has_more(ix)) {
             let result = match self.take(st, now, ix) {
                 Taken::Nothing => break,
@@ -606,7 +624,8 @@ impl SharedMemory {
     /// True if something is left that had no room.
     fn offer_to(&mut self, st: &mut State, now: Time, peer: PeerId) -> bool {
         let Some(s) = st.proto().sessions().get(peer) else { return false };
-        // (Who was never sent anything, and sends in packets, is to be told of room for more all the same.)
+        // (Who was never sent anything, and sends in packets, is to be told of room for more all
+        // the same.)
         let wants = s.carrier() == Carrier::Shm && (s.has_open() || s.has_notices());
         let down = s.down().is_some();
         let timed = s.deadline().is_some();
@@ -678,7 +697,8 @@ mod tests {
     /// Nothing takes this long, however busy the machine, but what hangs.
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// An endpoint that nobody but the test makes progress with, and one that shares memory with it.
+    /// An endpoint that nobody but the test makes progress with, and one that shares memory with
+    /// it.
     fn shared() -> (Arc<Endpoint>, Shm, PeerIx) {
         let addrs = vec!["127.0.0.1".parse().expect("address")];
         let cfg = EngineConfig { addrs, carrier: CarrierUse::Shm, watchdog_us: 0, ..EngineConfig::default() };

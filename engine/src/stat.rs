@@ -1,4 +1,5 @@
-//! The counters as a JSON document: for `weir stat` (served on an abstract Unix socket), and dumped when an endpoint closes.
+//! The counters as a JSON document: for `weir stat` (served on an abstract Unix socket), and dumped
+//! when an endpoint closes.
 
 use crate::Shared;
 use crate::core::Core;
@@ -12,7 +13,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use weir_net::Datagrams;
 
-/// The numbers of one endpoint, copied while its lock is held; what becomes of them is nobody's wait.
+/// The numbers of one endpoint, copied while its lock is held; what becomes of them is nobody's
+/// wait.
 pub struct Numbers {
     own_name: [u8; 48],
     local: Vec<std::net::SocketAddr>,
@@ -54,7 +56,8 @@ pub fn numbers(core: &Core) -> Numbers {
 }
 
 impl Numbers {
-    /// As one document. Which of its numbers only grow, so that `weir stat --every` may subtract them, stands in `tools/cli/src/change.rs`.
+    /// As one document. Which of its numbers only grow, so that `weir stat --every` may subtract
+    /// them, stands in `tools/cli/src/change.rs`.
     pub fn document(&self) -> serde_json::Value {
         let m = &self.matcher;
         let peers: Vec<_> = self
@@ -66,7 +69,8 @@ impl Numbers {
                     o.insert("peer".into(), (*peer).into());
                     o.insert("carrier".into(), (*carrier).into());
                     o.insert("carrier_why".into(), why.clone().into());
-                    // Under their numbers, so that the difference of two documents is that of the same streams.
+                    // Under their numbers, so that the difference of two documents is that of the
+                    // same streams.
                     let streams: std::collections::BTreeMap<String, _> =
                         streams.used().map(|(i, s)| (i.to_string(), *s)).collect();
                     o.insert("streams".into(), serde_json::to_value(streams).unwrap_or_default());
@@ -87,9 +91,9 @@ impl Numbers {
             "local": self.local.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "engine": self.engine,
             "processor": crate::processor::of_this_process(),
-            "census": {
-                "expected_short": m.census.expected_short, "expected_long": m.census.expected_long,
-                "unexpected_short": m.census.unexpected_short, "unexpected_long": m.census.unexpected_long,
+            "queue_statistics": {
+                "expected_short": m.queue_statistics.expected_short, "expected_long": m.queue_statistics.expected_long,
+                "unexpected_short": m.queue_statistics.unexpected_short, "unexpected_long": m.queue_statistics.unexpected_long,
                 "posted": m.posted, "unexpected": m.unexpected, "behind_gap": m.behind_gap,
             },
             "protocol": self.protocol,
@@ -134,7 +138,8 @@ pub fn publish(shared: Weak<Shared>) {
     static SERVER: OnceLock<()> = OnceLock::new();
     live().push(shared);
     SERVER.get_or_init(|| {
-        // Without the socket (name taken by a process of the same id in another namespace, say) there is just no live view.
+        // Without the socket (name taken by a process of the same id in another namespace, say)
+        // there is just no live view.
         let address = SocketAddr::from_abstract_name(format!("weir-stat-{}", std::process::id()));
         if let Ok(listener) = address.and_then(|a| UnixListener::bind_addr(&a)) {
             let _ = std::thread::Builder::new().name("weir-stat".into()).spawn(move || serve(&listener));
@@ -161,7 +166,8 @@ fn serve(listener: &UnixListener) {
             let numbers = s.enter().map(|core| numbers(&core));
             numbers.map_or_else(|_| broken(), |numbers| numbers.document())
         };
-        // A panic here is one with an endpoint locked, which is told of and answers no more; the next question finds that.
+        // A panic here is one with an endpoint locked, which is told of and answers no more; the
+        // next question finds that.
         let endpoints = catch_unwind(AssertUnwindSafe(|| all().iter().map(document).collect::<Vec<_>>()));
         let endpoints = endpoints.unwrap_or_else(|payload| {
             crate::broken::tell_panic(&*payload);
@@ -173,7 +179,8 @@ fn serve(listener: &UnixListener) {
     }
 }
 
-/// Whether a user may see the counters, which name peers and addresses: their owner, and the superuser.
+/// Whether a user may see the counters, which name peers and addresses: their owner, and the
+/// superuser.
 fn may_read(uid: u32, own: u32) -> bool {
     uid == own || uid == 0
 }

@@ -1,10 +1,15 @@
-//! Processes that know each other by rank and do things together: messages between two of them that are over when a call returns, and so the collectives of `weir_collective`.
+//! Processes that know each other by rank and do things together: messages between two of them that
+//! are over when a call returns, and so the collectives of `weir_collective`.
 //!
-//! A face that needs a barrier, a broadcast or the sum of counts has it from here. A team's messages have a tag of their own, so they meet none of the face's; completions of the face's own
+//! A face that needs a barrier, a broadcast or the sum of counts has it from here. A team's
+//! messages have a tag of their own, so they meet none of the face's; completions of the face's own
 //! operations that a team's waiting comes across are kept for it ([`Team::take_others`]).
 //!
-//! A member that fails makes all of them fail: whoever finds out that one is gone, or that anything else went wrong, tells all others by their next message, and a team that has failed once refuses
-//! everything. So nobody waits for ever: who waits for a member that is gone hears it from the endpoint, within the peer timeout at most, and who waits for one that waits hears it from that one.
+//! A member that fails makes all of them fail: whoever finds out that one is gone, or that anything
+//! else went wrong, tells all others by their next message, and a team that has failed once refuses
+//! everything. So nobody waits for ever: who waits for a member that is gone hears it from the
+//! endpoint, within the peer timeout at most, and who waits for one that waits hears it from that
+//! one.
 
 use crate::{
     Class, Completion, DownReason, Endpoint, EngineError, Iov, MAX_INJECT_BYTES, OpError, OpKind, Queue, RecvOp,
@@ -14,7 +19,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use weir_collective::Group;
 
-/// What the immediate data of a message says: a member that failed, and that all have failed with it.
+/// What the immediate data of a message says: a member that failed, and that all have failed with
+/// it.
 const FAILED: u64 = 1;
 /// Completions taken at once.
 const AT_ONCE: usize = 64;
@@ -51,7 +57,8 @@ pub enum TeamError {
     Endpoint(String),
 }
 
-/// The processes of a job, as one of them sees them. Not to be shared between threads: its calls wait.
+/// The processes of a job, as one of them sees them. Not to be shared between threads: its calls
+/// wait.
 pub struct Team {
     endpoint: Arc<Endpoint>,
     /// By rank; nothing is sent to oneself.
@@ -92,8 +99,9 @@ impl Pending {
 }
 
 impl Team {
-    /// A team of these processes, by rank, of which this one is `own`. Its messages bear `tag`, which nobody else of the endpoint uses for tagged messages, nor matches by a wildcard; its completions `user`, which no
-    /// other operation of the endpoint has.
+    /// A team of these processes, by rank, of which this one is `own`. Its messages bear `tag`,
+    /// which nobody else of the endpoint uses for tagged messages, nor matches by a wildcard; its
+    /// completions `user`, which no other operation of the endpoint has.
     ///
     /// # Errors
     /// [`EngineError`] when a name cannot be used.
@@ -150,7 +158,8 @@ impl Team {
         }
     }
 
-    /// This member cannot go on: all others are told, by what they wait for next of this one. Every call fails from now on.
+    /// This member cannot go on: all others are told, by what they wait for next of this one. Every
+    /// call fails from now on.
     pub fn fail(&self, why: TeamError) -> TeamError {
         let before = self.broken.replace(Some(why.clone()));
         if before.is_none() {
@@ -163,7 +172,8 @@ impl Team {
         why
     }
 
-    /// Sends to one member and receives from another, each if wanted. When it returns, both are over, and the memory is the caller's again.
+    /// Sends to one member and receives from another, each if wanted. When it returns, both are
+    /// over, and the memory is the caller's again.
     fn exchange(&self, out: Option<(&[u8], usize)>, into: Option<(&mut [u8], usize)>) -> Result<(), TeamError> {
         if let Some(why) = &*self.broken.borrow() {
             return Err(why.clone());
@@ -176,7 +186,8 @@ impl Team {
         if let Some((data, to)) = out.filter(|_| !pending.has_failed()) {
             self.begin_send(data, to, None, &pending);
         }
-        // Whatever happens, the memory is the engine's until both have ended; and they do, for a peer that lives answers and one that does not is found to be gone.
+        // Whatever happens, the memory is the engine's until both have ended; and they do, for a
+        // peer that lives answers and one that does not is found to be gone.
         while !pending.is_over() && self.endpoint.check().is_ok() {
             if pending.has_failed() {
                 self.endpoint.cancel(self.receive());
@@ -193,7 +204,8 @@ impl Team {
         }
     }
 
-    /// The context of a receive, by which it is cancelled: an address in this team, that no other operation of the process has.
+    /// The context of a receive, by which it is cancelled: an address in this team, that no other
+    /// operation of the process has.
     fn receive(&self) -> usize {
         std::ptr::from_ref(&self.tag) as usize
     }
@@ -211,7 +223,8 @@ impl Team {
             context: self.receive(),
             user: self.user,
         };
-        // SAFETY: `into` is borrowed by `exchange`, which does not return before this receive has ended.
+        // SAFETY: `into` is borrowed by `exchange`, which does not return before this receive has
+        // ended.
         if self.accepted(from, pending, || unsafe { self.endpoint.recv(&op) }) {
             pending.receiving.set(true);
         }
@@ -233,7 +246,8 @@ impl Team {
             context: to << 1 | usize::from(copied),
             user: self.user,
         };
-        // SAFETY: copied, or borrowed by `exchange`, which does not return before this send has ended; the engine only reads it.
+        // SAFETY: copied, or borrowed by `exchange`, which does not return before this send has
+        // ended; the engine only reads it.
         if self.accepted(to, pending, || unsafe { self.endpoint.send(&op) }) && !copied {
             pending.sending.set(true);
         }

@@ -1,4 +1,5 @@
-//! Where the trace of messages and news for people go: the trace's file, and the sink that the endpoint was opened with.
+//! Where the trace of messages and news for people go: the trace's file, and the sink that the
+//! endpoint was opened with.
 
 use crate::EngineConfig;
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -67,7 +68,8 @@ fn text(notice: &Notice<'_>) -> Option<String> {
 const INTERFACES: &str =
     "; on hosts with many interfaces name the one that leads to the others by WEIR_IFACE (weir doctor lists them)";
 
-/// One line of a peer that went down. One that closed in good order, or that was closed here, is no news.
+/// One line of a peer that went down. One that closed in good order, or that was closed here, is no
+/// news.
 fn line(who: &str, reason: DownReason, cfg: &EngineConfig) -> Option<String> {
     Some(match reason {
         DownReason::Closed | DownReason::LocalClose | DownReason::Aborted => return None,

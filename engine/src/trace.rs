@@ -1,8 +1,9 @@
 //! A levelled trace of requests' lives, one line an event.
 //!
-//! Level 1: what goes wrong, and peers and lanes that come and go. Level 2: each request under a number of its own, with every stage of its life. Level 3: each packet too. Lines of requests and packets
-//! are written by `weir_message`.
-//! Off, each place costs one comparison. A full disk ends the trace with one warning, and its file behind the last whole line; traffic goes on.
+//! Level 1: what goes wrong, and peers and bulk connections that come and go. Level 2: each request
+//! under a number of its own, with every stage of its life. Level 3: each packet too. Lines of
+//! requests and packets are written by `weir_message`. Off, each place costs one comparison. A full
+//! disk ends the trace with one warning, and its file behind the last whole line; traffic goes on.
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::files::{own_file, with_pid};
@@ -15,7 +16,8 @@ use weir_capture::{RecordFile, create_unshared};
 enum To {
     /// Each line at once to the endpoint's sink.
     Sink,
-    /// With `buffered` not line by line: packets are too many for that. Requests are not, and a program which hangs or is killed has its last line there.
+    /// With `buffered` not line by line: packets are too many for that. Requests are not, and a
+    /// program which hangs or is killed has its last line there.
     File { file: RecordFile, buffered: bool },
 }
 
@@ -48,7 +50,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace to `path` (where `%p` becomes the process id), or to `diagnostics` (also by the name of `-`). One whose file another endpoint writes is off, with a warning.
+    /// A trace to `path` (where `%p` becomes the process id), or to `diagnostics` (also by the name
+    /// of `-`). One whose file another endpoint writes is off, with a warning.
     ///
     /// # Errors
     /// When the file cannot be made.
@@ -99,7 +102,8 @@ impl Trace {
         self.level = 0;
     }
 
-    /// The first line: whose trace this is, and when its time began, so that those of several ranks can be laid side by side.
+    /// The first line: whose trace this is, and when its time began, so that those of several ranks
+    /// can be laid side by side.
     pub fn opened(&mut self, endpoint: u64, addrs: &[SocketAddr]) {
         if self.on(1) {
             let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -113,10 +117,10 @@ impl Trace {
         }
     }
 
-    /// A lane came or went.
-    pub fn lane(&mut self, peer: u32, what: &str) {
+    /// A bulk connection came or went.
+    pub fn bulk(&mut self, peer: u32, what: &str) {
         if self.on(1) {
-            self.line(format_args!("lane {what} peer={peer}"));
+            self.line(format_args!("bulk connection {what} peer={peer}"));
         }
     }
 
@@ -127,12 +131,13 @@ impl Trace {
         }
     }
 
-    /// No TCP connection to a peer could be made for a lane; `why`: none, nobody answered.
+    /// No TCP connection to a peer could be made for a bulk connection; `why`: none, nobody
+    /// answered.
     pub fn no_tcp(&mut self, peer: u32, to: SocketAddr, why: Option<ErrorKind>) {
         if self.on(1) {
             let what = why.map_or_else(|| "was not answered".to_owned(), |e| format!("failed ({e})"));
             self.line(format_args!(
-                "lane not made peer={peer} TCP to {to} {what}: large messages go in packets; a firewall may drop TCP (not tried with WEIR_LANES=off)"
+                "bulk connection not made peer={peer} TCP to {to} {what}: large messages go in packets; a firewall may drop TCP (not tried with WEIR_BULK=off)"
             ));
         }
     }

@@ -1,4 +1,5 @@
-//! What this process's endpoints have carried, those that are closed included: so that who measures can say what took its messages, instead of what was asked for.
+//! What this process's endpoints have carried, those that are closed included: so that who measures
+//! can say what took its messages, instead of what was asked for.
 
 use crate::Shared;
 use crate::core::Core;
@@ -13,7 +14,8 @@ pub struct Traffic {
     pub messages: u64,
     /// Their payload, bytes (`payload_bytes` of the counters).
     pub payload_bytes: u64,
-    /// Bytes that went through shared memory: put into rings here, and read from the memory of peers.
+    /// Bytes that went through shared memory: put into rings here, and read from the memory of
+    /// peers.
     pub shm_bytes: u64,
     /// Bytes of datagrams sent, with heads, acknowledgements and repairs.
     pub udp_bytes: u64,
@@ -71,12 +73,13 @@ impl Traffic {
             payload_bytes: messages.payload_bytes,
             shm_bytes: shm,
             udp_bytes: protocol.bytes_sent,
-            tcp_bytes: protocol.lane.bytes_sent,
+            tcp_bytes: protocol.bulk.bytes_sent,
         }
     }
 }
 
-/// What endpoints that are closed carried. Locked before an endpoint where both are: else one that closes were counted twice, or not at all.
+/// What endpoints that are closed carried. Locked before an endpoint where both are: else one that
+/// closes were counted twice, or not at all.
 static CLOSED: Mutex<Traffic> =
     Mutex::new(Traffic { endpoints: 0, messages: 0, payload_bytes: 0, shm_bytes: 0, udp_bytes: 0, tcp_bytes: 0 });
 
@@ -84,7 +87,8 @@ fn closed() -> MutexGuard<'static, Traffic> {
     CLOSED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What the endpoints of this process have carried so far. One that a panic has broken is not counted.
+/// What the endpoints of this process have carried so far. One that a panic has broken is not
+/// counted.
 #[must_use]
 pub fn traffic() -> Traffic {
     let closed = closed();

@@ -1,14 +1,19 @@
-//! What a thread does that polls and finds nothing: it spins, then gives the core away, by yielding or, where the face allows it, by sleeping on the socket.
+//! What a thread does that polls and finds nothing: it spins, then gives the core away, by yielding
+//! or, where the face allows it, by sleeping on the socket.
 //!
-//! Yielding is the cheaper of the two where nobody else wants the core or the others yield too, and the dearer where one of them computes: the kernel runs that one for a whole time slice,
-//! and does not bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield is timed, and where one took a whole turn the thread sleeps
-//! (docs/lab/2026-11-23-yields.md).
+//! Yielding is the cheaper of the two where nobody else wants the core or the others yield too, and
+//! the dearer where one of them computes: the kernel runs that one for a whole time slice, and does
+//! not bring the yielder back when its datagram arrives. A sleeper it wakes at once. So each yield
+//! is timed, and where one took a whole turn the thread sleeps (docs/lab/2026-11-23-yields.md).
 //!
-//! Even a sleeper has to wait for its core: who runs there keeps it for the rest of its slice (some 3 ms), unless the one that wakes asks for shorter turns. So threads that sleep here do
+//! Even a sleeper has to wait for its core: who runs there keeps it for the rest of its slice (some
+//! 3 ms), unless the one that wakes asks for shorter turns. So threads that sleep here do
 //! (docs/lab/2026-11-23-atomics.md).
 //!
-//! A sleeper may hold a lock of its program's (an MPI's, around `fi_cq_read`), for which others wait who have something to send, and nothing wakes it for them. So a poll never sleeps
-//! unless its face says for how long it may, and where several threads poll in turn it sleeps for a quarter of that (docs/lab/2026-11-23-waiting.md).
+//! A sleeper may hold a lock of its program's (an MPI's, around `fi_cq_read`), for which others
+//! wait who have something to send, and nothing wakes it for them. So a poll never sleeps unless
+//! its face says for how long it may, and where several threads poll in turn it sleeps for a
+//! quarter of that (docs/lab/2026-11-23-waiting.md).
 
 use crate::core::now;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -22,24 +27,28 @@ use weir_net::WAKE_SOURCES;
 
 /// A yield that took longer than this let somebody else run.
 const LONG_YIELD_NS: u64 = 20_000;
-/// What a long yield adds to the contention, and its ceiling; each short yield and each sleep takes one off, so that the core is tried again now and then.
+/// What a long yield adds to the contention, and its ceiling; each short yield and each sleep takes
+/// one off, so that the core is tried again now and then.
 const CONTENDED: u32 = 16;
-/// A yield that took longer than this gave a whole turn to somebody who computes; who only polls, yields sooner.
+/// A yield that took longer than this gave a whole turn to somebody who computes; who only polls,
+/// yields sooner.
 const WHOLE_TURN_NS: u64 = 500_000;
 /// Where several threads poll in turn each sleeps for this part of the time at most.
 const SEVERAL_PART: u64 = 4;
 /// Threads that have polled in turn count as several for so long.
 const SEVERAL_NS: u64 = 1_000_000_000;
-/// Where others compute on the core, and a message is awaited here or on its way from here, a poll that has found nothing for some time sleeps for this part of that time, ...
+/// Where others compute on the core, and a message is awaited here or on its way from here, a poll
+/// that has found nothing for some time sleeps for this part of that time, ...
 const WAITED_PART: u64 = 4;
-/// ... but not for longer than so many times what the face says. Dozens of ranks that wait for one, and wake up every 200 us, leave it none of the core they wait for. (They need not be of
-/// one host: emulated hosts share their cores, and nobody tells them.)
-/// (docs/lab/2026-11-27-sleeps.md)
+/// ... but not for longer than so many times what the face says. Dozens of ranks that wait for one,
+/// and wake up every 200 us, leave it none of the core they wait for. (They need not be of one
+/// host: emulated hosts share their cores, and nobody tells them.) (docs/lab/2026-11-27-sleeps.md)
 const WAITED_MOST: u64 = 16;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
 
-/// The turn of a thread that sleeps here, where others want its core. The least that Linux grants; its share of the core stays what it was.
+/// The turn of a thread that sleeps here, where others want its core. The least that Linux grants;
+/// its share of the core stays what it was.
 const SHORT_TURN_NS: u64 = 100_000;
 
 /// Polls further apart than this had the program do something else between them.
@@ -103,9 +112,11 @@ impl Waiting {
         several_at != 0 && at.0.saturating_sub(several_at) < SEVERAL_NS
     }
 
-    /// How long this thread, which has polled in vain for `empty_ns`, sleeps at the most instead of yielding, nanoseconds; 0: it yields. Of several threads each sleeps as soon as yields are
-    /// long: the one that yields may hold a lock that the others wait for.
-    /// `awaits`: a message is awaited here, or on its way from here. Else the program may wait for what comes another way, of which nothing wakes it.
+    /// How long this thread, which has polled in vain for `empty_ns`, sleeps at the most instead of
+    /// yielding, nanoseconds; 0: it yields. Of several threads each sleeps as soon as yields are
+    /// long: the one that yields may hold a lock that the others wait for. `awaits`: a message is
+    /// awaited here, or on its way from here. Else the program may wait for what comes another way,
+    /// of which nothing wakes it.
     pub fn sleep_ns(&self, at: Time, empty_ns: u64, awaits: bool) -> u64 {
         let several = self.are_several(at);
         let wanted = if several { &self.contention } else { &self.starvation };
@@ -122,12 +133,14 @@ impl Waiting {
         }
     }
 
-    /// From now on empty polls yield, and do not sleep: what is waited for comes where nothing wakes a sleeper.
+    /// From now on empty polls yield, and do not sleep: what is waited for comes where nothing
+    /// wakes a sleeper.
     pub fn never_sleep(&self) {
         self.sleep_max_ns.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the kernel has run somebody else in this thread's place since it last asked. (Of several threads that take turns each one's count is another: then the answer is yes.)
+    /// Whether the kernel has run somebody else in this thread's place since it last asked. (Of
+    /// several threads that take turns each one's count is another: then the answer is yes.)
     pub fn was_displaced(&self) -> bool {
         let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return false };
         let switches = usage.involuntary_context_switches();
@@ -146,12 +159,14 @@ impl Waiting {
         self.contention.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether polls have been empty long enough to let others use the core: soon, where others want it.
+    /// Whether polls have been empty long enough to let others use the core: soon, where others
+    /// want it.
     pub fn is_over(&self, empty_ns: u64) -> bool {
         empty_ns >= if self.is_contended() { self.spin_ns / 8 } else { self.spin_ns }
     }
 
-    /// Lets others use the core, asleep for `sleep_ns` at the most if that is worth it; `timeout` is when the endpoint has something to do although nothing arrives, and room in a socket
+    /// Lets others use the core, asleep for `sleep_ns` at the most if that is worth it; `timeout`
+    /// is when the endpoint has something to do although nothing arrives, and room in a socket
     /// counts as well. `before_sleep` is told until when at most it will sleep.
     pub fn give_way(
         &self,
@@ -182,8 +197,10 @@ impl Waiting {
     }
 }
 
-/// From now on this thread's turns are short ones, so that what wakes it gets it its core at once, whoever is in the middle of a turn there (Linux 6.12 and later; others ignore it). Nothing
-/// else of its scheduling is changed, and nothing at all of who asked for turns of his own, or for another policy than the usual.
+/// From now on this thread's turns are short ones, so that what wakes it gets it its core at once,
+/// whoever is in the middle of a turn there (Linux 6.12 and later; others ignore it). Nothing else
+/// of its scheduling is changed, and nothing at all of who asked for turns of his own, or for
+/// another policy than the usual.
 pub fn take_short_turns() {
     thread_local! {
         static ASKED: Cell<bool> = const { Cell::new(false) };
@@ -194,7 +211,8 @@ pub fn take_short_turns() {
         && attr.sched_runtime > SHORT_TURN_NS
     {
         attr.sched_runtime = SHORT_TURN_NS;
-        // SAFETY: a valid structure that tells its size; 0 is the calling thread. Where it is refused all stays as it was.
+        // SAFETY: a valid structure that tells its size; 0 is the calling thread. Where it is
+        // refused all stays as it was.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     }
 }
@@ -208,7 +226,8 @@ fn scheduling() -> Option<libc::sched_attr> {
     (r == 0).then_some(attr)
 }
 
-/// What is waited for of an endpoint: the datagram sockets, the one of them that has no room, and the descriptors of lanes and of shared memory; -1 is none.
+/// What is waited for of an endpoint: the datagram sockets, the one of them that has no room, and
+/// the descriptors of bulk connections and of shared memory; -1 is none.
 pub type Descriptors = ([RawFd; WAKE_SOURCES], Option<RawFd>, [RawFd; 2]);
 
 /// Sleeps until one of them is readable, or has room again, or the time is over.
@@ -222,7 +241,8 @@ pub fn wait_ready(endpoints: &[Descriptors], time: Duration) {
         slots.extend(sockets.iter().chain(others).map(slot));
     }
     let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: as many entries as are said, a negative descriptor being none, a valid time, no signal mask. Interruption is as good as a time-out.
+    // SAFETY: as many entries as are said, a negative descriptor being none, a valid time, no
+    // signal mask. Interruption is as good as a time-out.
     unsafe { libc::ppoll(slots.as_mut_ptr(), slots.len() as libc::nfds_t, &raw const time, std::ptr::null()) };
 }
 
@@ -277,7 +297,8 @@ mod tests {
     /// Nothing to wait for.
     const NOTHING: Descriptors = ([-1; WAKE_SOURCES], None, [-1; 2]);
 
-    /// How long a thread that polls in vain after a yield of `yield_ns` says that it will sleep at the most; none: it does not.
+    /// How long a thread that polls in vain after a yield of `yield_ns` says that it will sleep at
+    /// the most; none: it does not.
     fn sleeps(waiting: &Waiting, at: Time, yield_ns: u64) -> Option<u64> {
         waiting.yielded(yield_ns);
         let mut until = None;

@@ -1,7 +1,10 @@
-//! Where the watchdog thread sleeps: on a timer, on being woken, and on the sockets while the program is away.
+//! Where the watchdog thread sleeps: on a timer, on being woken, and on the sockets while the
+//! program is away.
 //!
-//! A program that comes back takes the sockets out itself. Left in, the next datagram would wake the thread beside the program that waits for it, on its core and for its lock: three
-//! context switches on the path of the message (a broadcast of 8 bytes begun by the clock took 40 us instead of 12).
+//! A program that comes back takes the sockets out itself. Left in, the next datagram would wake
+//! the thread beside the program that waits for it, on its core and for its lock: three context
+//! switches on the path of the message (a broadcast of 8 bytes begun by the clock took 40 us
+//! instead of 12).
 
 use crate::EventFd;
 use nix::errno::Errno;
@@ -18,19 +21,23 @@ pub struct Watch {
     epoll: Epoll,
     timer: TimerFd,
     wake: EventFd,
-    /// Open as long as anybody sleeps or comes back here: the endpoint's core owns it, and outlives the thread.
+    /// Open as long as anybody sleeps or comes back here: the endpoint's core owns it, and outlives
+    /// the thread.
     sockets: [RawFd; WAKE_SOURCES],
-    /// The same of lanes and of shared memory. -1 is none.
+    /// The same of bulk connections and of shared memory. -1 is none.
     others: [RawFd; 2],
     /// The sockets are in the set, and the thread asleep or about to be.
     watched: AtomicBool,
-    /// The thread sleeps, or is about to, for longer than a program that is back may go unseen, and nobody has moved its timer. Set with the core locked.
+    /// The thread sleeps, or is about to, for longer than a program that is back may go unseen, and
+    /// nobody has moved its timer. Set with the core locked.
     long: AtomicBool,
-    /// The program has taken the sockets out, and the thread's timer is still the one of its absence.
+    /// The program has taken the sockets out, and the thread's timer is still the one of its
+    /// absence.
     look_owed: AtomicBool,
 }
 
-/// A program that came back and went away again, without having waited for anything, goes unseen for this long at the most.
+/// A program that came back and went away again, without having waited for anything, goes unseen
+/// for this long at the most.
 pub const UNSEEN_MAX: Duration = Duration::from_millis(10);
 
 impl Watch {
@@ -67,12 +74,14 @@ impl Watch {
         self.wait();
     }
 
-    /// The thread, with the core locked: it has found out that it can sleep for so long. If that is long, who does something that may be due earlier says so from now on ([`Watch::hurry`]).
+    /// The thread, with the core locked: it has found out that it can sleep for so long. If that is
+    /// long, who does something that may be due earlier says so from now on ([`Watch::hurry`]).
     pub fn has_looked(&self, time: Duration) {
         self.long.store(time > UNSEEN_MAX, Ordering::Relaxed);
     }
 
-    /// The thread, after [`Watch::has_looked`]: the same, or until a socket is readable, or the one that is `blocked` has room again.
+    /// The thread, after [`Watch::has_looked`]: the same, or until a socket is readable, or the one
+    /// that is `blocked` has room again.
     pub fn sleep_on_sockets(&self, blocked: Option<RawFd>, time: Duration) {
         self.set_timer(time);
         if time > UNSEEN_MAX && !self.long.load(Ordering::Acquire) {
@@ -83,7 +92,8 @@ impl Watch {
         for fd in self.descriptors() {
             let mut flags = EpollFlags::EPOLLIN;
             flags.set(EpollFlags::EPOLLOUT, blocked == Some(fd.as_raw_fd()));
-            // A program that came back while the thread woke for another reason has not got to taking it out yet.
+            // A program that came back while the thread woke for another reason has not got to
+            // taking it out yet.
             added |= matches!(self.epoll.add(fd, EpollEvent::new(flags, 0)), Ok(()) | Err(Errno::EEXIST));
         }
         if added {
@@ -94,8 +104,10 @@ impl Watch {
         self.forget_sockets();
     }
 
-    /// The program is back: what arrives is its own to find. The thread looks again when its time is over, or after what [`Watch::program_waits`] says; if its time is long, after
-    /// `look`. (To set a timer takes up to 8 us where the hypervisor has a hand in it, which is not for the path of a message but after a long absence.)
+    /// The program is back: what arrives is its own to find. The thread looks again when its time
+    /// is over, or after what [`Watch::program_waits`] says; if its time is long, after `look`. (To
+    /// set a timer takes up to 8 us where the hypervisor has a hand in it, which is not for the
+    /// path of a message but after a long absence.)
     pub fn program_is_back(&self, look: Duration) {
         if self.is_watched() && self.forget_sockets() && !self.hurry(look) {
             self.look_owed.store(true, Ordering::Relaxed);
@@ -114,7 +126,8 @@ impl Watch {
         self.long.load(Ordering::Relaxed)
     }
 
-    /// If the thread sleeps for long, it looks after this time. Whether it did: one system call for each long sleep, whoever asks for it how often.
+    /// If the thread sleeps for long, it looks after this time. Whether it did: one system call for
+    /// each long sleep, whoever asks for it how often.
     pub fn hurry(&self, look: Duration) -> bool {
         let mine = self.is_long() && self.long.swap(false, Ordering::AcqRel);
         if mine {
@@ -123,7 +136,8 @@ impl Watch {
         mine
     }
 
-    /// The program is back and has nothing better to do than to see to it that the thread looks again after this time.
+    /// The program is back and has nothing better to do than to see to it that the thread looks
+    /// again after this time.
     pub fn program_waits(&self, look: Duration) {
         if self.look_owed.load(Ordering::Relaxed) && self.look_owed.swap(false, Ordering::Relaxed) {
             self.set_timer(look);
@@ -141,7 +155,7 @@ impl Watch {
         is_mine
     }
 
-    /// The descriptors of sockets, lanes and shared memory, as far as there are.
+    /// The descriptors of sockets, bulk connections and shared memory, as far as there are.
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let all = self.sockets.into_iter().chain(self.others).filter(|&fd| fd >= 0);
         // SAFETY: open, as said at the field of the sockets.
@@ -156,7 +170,8 @@ impl Watch {
     }
 
     fn set_timer(&self, time: Duration) {
-        // Zero would turn the timer off. Setting it makes it unreadable until it is over. It cannot fail with these arguments.
+        // Zero would turn the timer off. Setting it makes it unreadable until it is over. It cannot
+        // fail with these arguments.
         let time = TimeSpec::from_duration(time.max(Duration::from_nanos(1)));
         let _ = self.timer.set(Expiration::OneShot(time), TimerSetTimeFlags::empty());
     }

@@ -1,7 +1,9 @@
 //! The thread that makes progress when the program does not, and the sleeping it needs.
 //!
-//! While the program polls, the thread only wakes now and then to see that it does. Once nobody has polled for the watchdog time it takes over: sleeps on the socket, answers what
-//! comes, runs timers; and goes back as soon as the program polls again. When the program itself wants to sleep (`armed`), the thread does all the progress.
+//! While the program polls, the thread only wakes now and then to see that it does. Once nobody has
+//! polled for the watchdog time it takes over: sleeps on the socket, answers what comes, runs
+//! timers; and goes back as soon as the program polls again. When the program itself wants to sleep
+//! (`armed`), the thread does all the progress.
 
 use crate::core::now;
 use crate::watch::UNSEEN_MAX;
@@ -12,13 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often the thread looks whether the program polls, in watchdog times: often enough for a rendezvous, seldom enough to cost little.
+/// How often the thread looks whether the program polls, in watchdog times: often enough for a
+/// rendezvous, seldom enough to cost little.
 const LOOK_EVERY: u32 = 2;
-/// Each look preempts the polling thread for some 10 us. While it finds the program polling it looks less and less often, down to a part of this ...
+/// Each look preempts the polling thread for some 10 us. While it finds the program polling it
+/// looks less and less often, down to a part of this ...
 const LOOK_LESS: u32 = 5;
-/// ... unless sends were held back so lately, which a program that went computing must not leave unsent.
+/// ... unless sends were held back so lately, which a program that went computing must not leave
+/// unsent.
 const HOLD_MEMORY_NS: u64 = 100_000_000;
-/// Where others want the program's core, its gaps between polls are turns of theirs: the thread steps in only after so many watchdog times, for it would take a turn of its own.
+/// Where others want the program's core, its gaps between polls are turns of theirs: the thread
+/// steps in only after so many watchdog times, for it would take a turn of its own.
 const CONTENDED_PATIENCE: u64 = 4;
 /// Longest sleep, so that stopping never waits long even if a wake-up is lost.
 const SLEEP_MAX_NS: u64 = 500_000_000;
@@ -39,7 +45,8 @@ impl Shared {
         Duration::from_nanos(ns)
     }
 
-    /// After how long the thread looks beside a program that sends and does not poll: at once where sends were held back lately.
+    /// After how long the thread looks beside a program that sends and does not poll: at once where
+    /// sends were held back lately.
     fn soon(&self) -> Duration {
         if self.has_held() { self.look_time().min(UNSEEN_MAX) } else { UNSEEN_MAX }
     }
@@ -55,7 +62,8 @@ impl Shared {
     }
 }
 
-/// Until the endpoint closes, or a panic has left it half changed: there is nothing to make progress with any more.
+/// Until the endpoint closes, or a panic has left it half changed: there is nothing to make
+/// progress with any more.
 fn run(shared: &Shared) {
     block_signals();
     waiting::take_short_turns();
@@ -80,7 +88,8 @@ fn passes(shared: &Shared) {
             continue;
         }
         let Some(Step { sleep, broken, blocked }) = step(shared, armed, away_ns) else {
-            // The program is inside the engine, in a long pass. To wait for the socket beside it would only take its core away.
+            // The program is inside the engine, in a long pass. To wait for the socket beside it
+            // would only take its core away.
             shared.watch.sleep(if armed { Duration::from_micros(50) } else { shared.look_time() });
             continue;
         };
@@ -92,12 +101,15 @@ fn passes(shared: &Shared) {
     }
 }
 
-/// For how long the thread can sleep after a pass; `timeout` is when the endpoint has something to do although nothing arrives.
+/// For how long the thread can sleep after a pass; `timeout` is when the endpoint has something to
+/// do although nothing arrives.
 fn sleep_time(shared: &Shared, armed: bool, away_ns: u64, timeout: Option<weir_link::Time>, sent: bool) -> Duration {
-    // A program that comes back need not say so: the longer it has been away, the later it is looked for.
+    // A program that comes back need not say so: the longer it has been away, the later it is
+    // looked for.
     let patience_ns = (away_ns / 2).max(shared.watchdog_ns * u64::from(LOOK_EVERY * LOOK_LESS)).min(SLEEP_MAX_NS);
     let patience_ns = if armed { SLEEP_MAX_NS } else { patience_ns };
-    // One that has sent will send again: cheaper to look for it than to have each of its sends set the timer.
+    // One that has sent will send again: cheaper to look for it than to have each of its sends set
+    // the timer.
     let patience_ns = if sent { patience_ns.min(shared.soon().as_nanos() as u64) } else { patience_ns };
     Duration::from_nanos(timeout.map_or(patience_ns, |t| t.0.saturating_sub(now().0)).min(patience_ns))
 }

@@ -68,7 +68,8 @@ pub struct Place {
     pub interface: String,
     /// Its queue; of a ring, which serves all queues, its number.
     pub queue: u32,
-    /// `ring`: received from a ring buffer, sent by UDP. Else AF_XDP: `generic`, `native`, or `zero-copy` where the frames are the network card's.
+    /// `ring`: received from a ring buffer, sent by UDP. Else AF_XDP: `generic`, `native`, or
+    /// `zero-copy` where the frames are the network card's.
     pub mode: &'static str,
     /// Whether it is in use still.
     pub in_use: bool,
@@ -83,7 +84,8 @@ pub fn told(device: &Device) -> Option<(XdpCounters, Place)> {
     Some((pair.counters()?, place))
 }
 
-/// What `weir doctor` says: at which interface and queue an endpoint of this process would have XDP with these settings.
+/// What `weir doctor` says: at which interface and queue an endpoint of this process would have XDP
+/// with these settings.
 ///
 /// # Errors
 /// Why it would not.

@@ -1,4 +1,5 @@
-//! Atomic operations on a peer's memory, over packets or (`WEIR_TEST_CARRIER=shm`) over shared memory.
+//! Atomic operations on a peer's memory, over packets or (`WEIR_TEST_CARRIER=shm`) over shared
+//! memory.
 
 mod common;
 

@@ -1,5 +1,6 @@
-//! What a bad day brings: stopped and killed processes, full disks, taken ports, no memory, no key, a broken socket. Each ends in bounded time, with one line that names the cause, and
-//! nothing that was acknowledged is lost.
+//! What a bad day brings: stopped and killed processes, full disks, taken ports, no memory, no key,
+//! a broken socket. Each ends in bounded time, with one line that names the cause, and nothing that
+//! was acknowledged is lost.
 
 mod common;
 
@@ -12,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_engine::{
-    CarrierUse, Completion, Endpoint, EngineConfig, EngineError, LaneUse, OpError, Queue, RecvOp, SendMode, SendOp,
+    BulkUse, CarrierUse, Completion, Endpoint, EngineConfig, EngineError, OpError, Queue, RecvOp, SendMode, SendOp,
 };
 
 fn wait(ep: &Endpoint, queue: Queue) -> Completion {
@@ -65,7 +66,8 @@ impl Other {
         assert!(pid > 0 && libc::WIFSTOPPED(status), "not stopped");
     }
 
-    /// Whether it is stopped still: somebody else on the machine may have let it go on (a debugger, a suspended machine).
+    /// Whether it is stopped still: somebody else on the machine may have let it go on (a debugger,
+    /// a suspended machine).
     fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
@@ -201,7 +203,8 @@ const ROOM_BYTES: u64 = 200_011;
 /// As a disk that is nearly full: what goes beyond is written in part, then refused.
 fn limit_files() {
     let limit = libc::rlimit { rlim_cur: ROOM_BYTES, rlim_max: ROOM_BYTES };
-    // SAFETY: a valid structure, and a signal that is ignored from now on; both concern this process only.
+    // SAFETY: a valid structure, and a signal that is ignored from now on; both concern this
+    // process only.
     unsafe {
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
@@ -209,7 +212,8 @@ fn limit_files() {
 }
 
 fn limit_memory() {
-    // What an endpoint, its threads (whose stacks and arenas are address space) and one peer's credit need.
+    // What an endpoint, its threads (whose stacks and arenas are address space) and one peer's
+    // credit need.
     limit_memory_to(128 << 20);
 }
 
@@ -335,7 +339,8 @@ fn a_process_stopped_for_longer_is_dead_for_both_sides() {
     // Sooner than one who was told of no such timeout.
     assert!(took < EngineConfig::packets().peer_timeout, "{took:?}");
     assert!(matches!(send(&ep, to, 1, &mut [0; 8], SendMode::Inject), Err(EngineError::PeerDown(_))));
-    // Awake again it learns that it was given up, and its own operations fail too: it comes to its end by itself.
+    // Awake again it learns that it was given up, and its own operations fail too: it comes to its
+    // end by itself.
     other.signal(libc::SIGCONT);
     let mut keep = Vec::new();
     let start = Instant::now();
@@ -467,7 +472,8 @@ fn a_process_short_of_memory_keeps_what_it_accepted() {
     let mut other = Other::start("limited", &[]);
     let (ep, to) = connect(&mut other, config());
     ask(&ep, to, 8, 1);
-    // Far more than the limit, unexpected: the credit slows the sender, the receiver never holds more.
+    // Far more than the limit, unexpected: the credit slows the sender, the receiver never holds
+    // more.
     let mut data = vec![5u8; 60_000];
     let mut out = Vec::new();
     for _ in 0..3000 {
@@ -536,8 +542,9 @@ fn a_taken_port_is_said_in_a_line() {
 
 #[test]
 fn endpoints_share_a_range_of_ports_until_it_is_full() {
-    // Below those that the system gives away by itself; where another program sits in the range there is less of it.
-    let range = EngineConfig { port: 23_457, port_span: 4, lanes: LaneUse::Auto, ..config() };
+    // Below those that the system gives away by itself; where another program sits in the range
+    // there is less of it.
+    let range = EngineConfig { port: 23_457, port_span: 4, bulk_connections: BulkUse::Auto, ..config() };
     let port_of = |ep: &Endpoint| u16::from_be_bytes([ep.name()[2], ep.name()[3]]);
     let mut open = Vec::new();
     let error = loop {
@@ -557,7 +564,8 @@ fn endpoints_share_a_range_of_ports_until_it_is_full() {
 #[test]
 fn an_address_nobody_answers_at_fails_its_operations_in_bounded_time() {
     let ep = open(EngineConfig { connect_timeout: Duration::from_millis(500), ..config() });
-    // A place for documentation only (RFC 5737); bound to the loop interface the kernel refuses it at once.
+    // A place for documentation only (RFC 5737); bound to the loop interface the kernel refuses it
+    // at once.
     let mut name = open(config()).name();
     name[16..21].copy_from_slice(&[4, 192, 0, 2, 1]);
     let to = ep.insert_peer(&name).expect("name");

@@ -1,4 +1,5 @@
-//! What an endpoint holds for others is bounded: copies of payloads, and messages nobody has asked for; and within the bounds no program is stopped.
+//! What an endpoint holds for others is bounded: copies of payloads, and messages nobody has asked
+//! for; and within the bounds no program is stopped.
 
 mod common;
 
@@ -24,7 +25,8 @@ fn completions(ep: &Endpoint, other: &Endpoint, queue: Queue, count: usize) -> V
     out
 }
 
-/// Progress of both for this time. What has come by then depends on the machine; only what must not come may be judged.
+/// Progress of both for this time. What has come by then depends on the machine; only what must not
+/// come may be judged.
 fn progress_for(p: &Pair, time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -42,7 +44,8 @@ fn progress_until(p: &Pair, what: &str, is: impl Fn() -> bool) {
     }
 }
 
-/// Sends `count` messages of tag 1 and then one of tag 2, asks for that one first, then for all others at once.
+/// Sends `count` messages of tag 1 and then one of tag 2, asks for that one first, then for all
+/// others at once.
 fn flood_then_ask_for_the_last(p: &Pair, count: usize, len: usize) {
     let (mut data, mut last) = (vec![1u8; len], vec![2u8; len]);
     let start = Instant::now();
@@ -109,7 +112,8 @@ fn beyond_the_memory_for_unexpected_messages_senders_wait_and_nothing_is_lost() 
     assert!(bufs.iter().all(|b| *b == data));
 }
 
-/// One step of a program that only sends to `to`, as an MPI does inside a send: whether the message was accepted.
+/// One step of a program that only sends to `to`, as an MPI does inside a send: whether the message
+/// was accepted.
 fn is_sent(ep: &Endpoint, to: u32, data: &mut [u8], mode: SendMode) -> bool {
     match send(ep, to, 1, data, mode) {
         Ok(()) => true,
@@ -121,7 +125,8 @@ fn is_sent(ep: &Endpoint, to: u32, data: &mut [u8], mode: SendMode) -> bool {
     }
 }
 
-/// Both send `count` messages of `len` bytes to each other, and neither asks for one before it has sent all; then they do.
+/// Both send `count` messages of `len` bytes to each other, and neither asks for one before it has
+/// sent all; then they do.
 fn both_flood_before_they_receive(p: &Pair, count: usize, len: usize, mode: SendMode) {
     let (mut data, start) = (vec![7u8; len], Instant::now());
     let (mut of_a, mut of_b) = (0, 0);
@@ -145,7 +150,8 @@ fn two_that_inject_more_than_the_copies_hold_before_they_receive_get_more_room()
     let small = [("WEIR_COPIED_BYTES", "1048576")];
     let p = pair_of(config(&small), config(&small));
     both_flood_before_they_receive(&p, 300, 16 << 10, SendMode::Inject);
-    // 300 of 16 KiB and an entry, less what was received of them before anybody asked: the credit of 1 MiB.
+    // 300 of 16 KiB and an entry, less what was received of them before anybody asked: the credit
+    // of 1 MiB.
     assert!((1..=3).contains(&counter(&p.a, "copied_bytes_raised")), "{}", p.a.counters_json());
     assert!(counter(&p.a, "copied_bytes_peak") <= 8 << 20);
 }
@@ -160,7 +166,9 @@ fn two_that_send_more_than_credit_and_queue_hold_before_they_receive_are_not_stu
     }
 }
 
-/// Sends that lend their memory ask for room for their entries only, whatever their length: those of a receiver that takes its time are refused for moments, and that is no wait that does not end.
+/// Sends that lend their memory ask for room for their entries only, whatever their length: those
+/// of a receiver that takes its time are refused for moments, and that is no wait that does not
+/// end.
 #[test]
 fn a_slow_receiver_that_lives_does_not_cost_its_sender_more_room() {
     let narrow = [("WEIR_CREDIT_MSGS", "16"), ("WEIR_UNEXPECTED_BYTES", "65536"), ("WEIR_COPIED_BYTES", "1048576")];
@@ -174,7 +182,8 @@ fn a_slow_receiver_that_lives_does_not_cost_its_sender_more_room() {
             assert!(start.elapsed() < LIMIT, "never full: {}", p.a.counters_json());
         }
     };
-    // The queue alone, until to wait for it has not helped; then 2048 beyond its depth, which take room. What is received first took none.
+    // The queue alone, until to wait for it has not helped; then 2048 beyond its depth, which take
+    // room. What is received first took none.
     let start = Instant::now();
     while counter(&p.a, "copied_bytes") == 0 {
         fill(&mut data);
@@ -316,7 +325,8 @@ fn injected_writes_share_the_budget_of_copies() {
 fn messages_to_self_stay_within_the_credit_and_the_budget_of_copies_as_others_do() {
     const COUNT: usize = 200;
     const LEN: usize = 64 << 10;
-    // The credit of a peer lets in 1 MiB of payload; half of the copies may be of what could be lent.
+    // The credit of a peer lets in 1 MiB of payload; half of the copies may be of what could be
+    // lent.
     const DONE_MAX: usize = (1 << 20) / LEN + (2 << 20) / LEN;
     let a = open(config(&[("WEIR_COPIED_BYTES", "4194304")]));
     let to = a.insert_peer(&a.name()).expect("name");

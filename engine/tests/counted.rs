@@ -6,9 +6,9 @@ use common::{LIMIT, iov, open, packets, recv_op, send_op, send_when_accepted};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
-use weir_engine::{Endpoint, EngineConfig, LaneUse, Queue, RecvOp, SendMode, SendOp};
+use weir_engine::{BulkUse, Endpoint, EngineConfig, Queue, RecvOp, SendMode, SendOp};
 
-/// 64 KiB is short in the census, and long is one byte more.
+/// 64 KiB is short in the queue statistics, and long is one byte more.
 const SIZES: [usize; 5] = [8, 3000, 64 << 10, (64 << 10) + 1, 200_000];
 /// Counters of a peer of which the endpoint's are the sum.
 const SUMS: [&str; 15] = [
@@ -46,7 +46,8 @@ fn of_streams(document: &Value, name: &str) -> u64 {
     streams.map(|s| s[name].as_u64().unwrap_or_else(|| panic!("no {name} in {s}"))).sum()
 }
 
-/// Each of three sends `count` messages to both others; half of the receives are posted before anything is sent.
+/// Each of three sends `count` messages to both others; half of the receives are posted before
+/// anything is sent.
 fn all_to_all(eps: &[Arc<Endpoint>; 3], peers: &[[u32; 3]; 3], count: usize) {
     let mut data: Vec<Vec<u8>> = SIZES.iter().map(|n| vec![7; *n]).collect();
     let mut bufs = vec![vec![0u8; SIZES[4]]; 3 * 2 * count];
@@ -91,7 +92,7 @@ fn three(cfg: &EngineConfig) -> ([Arc<Endpoint>; 3], [[u32; 3]; 3]) {
 #[test]
 fn what_is_counted_of_peers_adds_up_to_the_endpoints_counters_under_loss() {
     let faults = Some("loss=5%,jitter=100us,seed=7".into());
-    let (eps, peers) = three(&EngineConfig { faults, lanes: LaneUse::Off, ..packets() });
+    let (eps, peers) = three(&EngineConfig { faults, bulk_connections: BulkUse::Off, ..packets() });
     all_to_all(&eps, &peers, 60);
     for ep in &eps {
         let document = document(ep);
@@ -112,7 +113,7 @@ fn what_is_counted_of_peers_adds_up_to_the_endpoints_counters_under_loss() {
 }
 
 #[test]
-fn the_census_of_streams_adds_up_to_the_endpoints() {
+fn the_queue_statistics_of_streams_adds_up_to_the_endpoints() {
     let (eps, peers) = three(&packets());
     all_to_all(&eps, &peers, 40);
     for ep in &eps {
@@ -120,7 +121,7 @@ fn the_census_of_streams_adds_up_to_the_endpoints() {
         let kinds = ["expected_short", "expected_long", "unexpected_short", "unexpected_long"];
         let of_kinds = kinds.map(|name| of_streams(&document, name));
         for (name, streams) in kinds.into_iter().zip(of_kinds) {
-            assert_eq!(Some(streams), document["census"][name].as_u64(), "{name}: {document}");
+            assert_eq!(Some(streams), document["queue_statistics"][name].as_u64(), "{name}: {document}");
         }
         assert_eq!(of_kinds.iter().sum::<u64>(), of_streams(&document, "messages_in"));
         assert_eq!(of_kinds[1] + of_kinds[3], 2 * 40 * 2 / 5, "long: {document}");
@@ -143,11 +144,11 @@ fn the_counters_tell_how_long_the_process_had_a_processor() {
 }
 
 #[test]
-fn a_peer_with_a_lane_is_told_apart() {
-    let (eps, peers) = three(&EngineConfig { lanes: LaneUse::Always, ..packets() });
+fn a_peer_with_a_bulk_connection_is_told_apart() {
+    let (eps, peers) = three(&EngineConfig { bulk_connections: BulkUse::Always, ..packets() });
     let start = Instant::now();
-    assert_eq!(of_peers(&document(&eps[0]), "lanes_open"), 0);
-    while of_peers(&document(&eps[0]), "lanes_open") < 2 {
+    assert_eq!(of_peers(&document(&eps[0]), "bulk_connections_open"), 0);
+    while of_peers(&document(&eps[0]), "bulk_connections_open") < 2 {
         all_to_all(&eps, &peers, 10);
         assert!(start.elapsed() < LIMIT, "{}", eps[0].counters_json());
     }

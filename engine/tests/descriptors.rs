@@ -5,17 +5,19 @@ mod common;
 use common::{LIMIT, counter, open, packets, pattern, post, send};
 use std::sync::Arc;
 use std::time::Instant;
-use weir_engine::{Endpoint, EngineConfig, LaneUse, Queue, SendMode};
+use weir_engine::{BulkUse, Endpoint, EngineConfig, Queue, SendMode};
 
 const OTHERS: usize = 50;
-/// Without peers: sockets, epoll, timers and what wakes threads. No endpoint needs more, on a host with one address.
+/// Without peers: sockets, epoll, timers and what wakes threads. No endpoint needs more, on a host
+/// with one address.
 const ALONE_MAX: usize = 16;
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("proc").count()
 }
 
-/// A large message each way between `hub` and one other, and their memory until both have gone through.
+/// A large message each way between `hub` and one other, and their memory until both have gone
+/// through.
 fn exchange(hub: &Endpoint, to_other: u32, other: &Endpoint, to_hub: u32, len: usize) {
     let (mut there, mut back) = (pattern(len, 1), pattern(len, 2));
     let (mut got, mut got_back) = (vec![0; len], vec![0; len]);
@@ -43,9 +45,10 @@ fn with_peers(hub: &Endpoint, cfg: &EngineConfig) -> Vec<(Arc<Endpoint>, u32, u3
     (0..OTHERS).map(other).collect()
 }
 
-/// Without lanes a peer costs no descriptor: one socket is for all, and a second one for one of them.
-fn without_lanes_a_peer_takes_none() {
-    let cfg = EngineConfig { lanes: LaneUse::Off, ..packets() };
+/// Without bulk connections a peer costs no descriptor: one socket is for all, and a second one for
+/// one of them.
+fn without_bulk_connections_a_peer_takes_none() {
+    let cfg = EngineConfig { bulk_connections: BulkUse::Off, ..packets() };
     let before = descriptors();
     let hub = open(cfg.clone());
     let alone = descriptors() - before;
@@ -69,8 +72,8 @@ fn without_lanes_a_peer_takes_none() {
 fn an_endpoint_holds_one_descriptor_a_peer_at_most_and_none_after_its_end() {
     // What a process has once, whatever becomes of its endpoints, is there from now on.
     drop(open(packets()));
-    without_lanes_a_peer_takes_none();
-    let cfg = EngineConfig { lanes: LaneUse::Always, ..packets() };
+    without_bulk_connections_a_peer_takes_none();
+    let cfg = EngineConfig { bulk_connections: BulkUse::Always, ..packets() };
     // What a process has once, whatever becomes of its endpoints, is there from now on.
     drop(open(cfg.clone()));
     let before = descriptors();
@@ -80,21 +83,22 @@ fn an_endpoint_holds_one_descriptor_a_peer_at_most_and_none_after_its_end() {
     let others = with_peers(&hub, &cfg);
     assert_eq!(descriptors() - before, alone * (1 + OTHERS), "each like the first");
     let start = Instant::now();
-    // Until each has a lane: the first message of some size only has it made.
-    while others.iter().any(|(other, ..)| counter(other, "lanes_opened") == 0) {
+    // Until each has a bulk connection: the first message of some size only has it made.
+    while others.iter().any(|(other, ..)| counter(other, "bulk_connections_opened") == 0) {
         for (other, to_hub, to_other) in &others {
             exchange(&hub, *to_other, other, *to_hub, 150_000);
         }
-        assert!(start.elapsed() < LIMIT, "no lanes: {}", hub.counters_json());
+        assert!(start.elapsed() < LIMIT, "no bulk connections: {}", hub.counters_json());
     }
     for (other, to_hub, to_other) in &others {
         exchange(&hub, *to_other, other, *to_hub, 300_000);
     }
-    // Both ends of each lane are in this process, and each endpoint may have a second socket, for one peer of all.
+    // Both ends of each bulk connection are in this process, and each endpoint may have a second
+    // socket, for one peer of all.
     let most = before + alone * (1 + OTHERS) + 2 * OTHERS + (1 + OTHERS);
     assert!(descriptors() <= most, "{} descriptors, not {most}", descriptors());
-    let lanes = counter(&hub, "lanes_opened");
-    assert!(lanes >= OTHERS as u64, "{lanes} lanes");
+    let bulk_connections = counter(&hub, "bulk_connections_opened");
+    assert!(bulk_connections >= OTHERS as u64, "{bulk_connections} bulk connections");
     for (other, ..) in others {
         other.close();
         drop(other);

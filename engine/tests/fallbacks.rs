@@ -1,5 +1,7 @@
-//! Where shared memory cannot be had, or only in part, messages go another way, and `weir stat` says why. Each trial makes the other process live under a condition of its own:
-//! another user, a container's namespaces, a filter of system calls. What a machine does not permit is reported as ignored, not as passed.
+//! Where shared memory cannot be had, or only in part, messages go another way, and `weir stat`
+//! says why. Each trial makes the other process live under a condition of its own: another user, a
+//! container's namespaces, a filter of system calls. What a machine does not permit is reported as
+//! ignored, not as passed.
 
 mod common;
 
@@ -36,7 +38,8 @@ struct Case {
 
 const ONCE: (&str, &str) = ("shm", "large messages are read from the sender's memory");
 
-/// What is sent from here goes by memory made here, one way packets, the other way records: unless the other's packets were here before anything was sent.
+/// What is sent from here goes by memory made here, one way packets, the other way records: unless
+/// the other's packets were here before anything was sent.
 const EITHER: (&str, &str) = ("", "memory");
 
 const CASES: [Case; 9] = [
@@ -163,7 +166,8 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // It ends when there is nothing to read any more: killed, it might leave a child of its own.
+        // It ends when there is nothing to read any more: killed, it might leave a child of its
+        // own.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -253,7 +257,8 @@ fn other(case: &Case) {
     ep.close();
 }
 
-/// Makes this process, which has one thread, live under it; with another pid namespace a child of it goes on.
+/// Makes this process, which has one thread, live under it; with another pid namespace a child of
+/// it goes on.
 fn live_under(condition: Condition) -> Result<(), String> {
     match condition {
         Condition::OtherUser => become_nobody(),

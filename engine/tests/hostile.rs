@@ -116,7 +116,7 @@ impl Member {
     fn step(&mut self) {
         let mut datagram = vec![0; 65536];
         while let Ok((n, remote)) = self.socket.recv_from(&mut datagram) {
-            let meta = RxMeta { remote, local: None, slack_ns: 0, ecn: 0 };
+            let meta = RxMeta { remote, local: None, receiver_delay_ns: 0, ecn: 0 };
             let now = self.now();
             self.ep.handle(now, meta, &mut datagram[..n], &mut self.events);
         }
@@ -236,7 +236,8 @@ fn peers_that_are_gone_and_that_nobody_knows_are_forgotten() {
         let mut data = [round; 100];
         send(&client, to, 1, &mut data, SendMode::Delivery).expect("send");
         assert_eq!(wait(&client, &server, Queue::Send).result, Ok(()));
-        // Some are never known, some known and forgotten, some leave a message that nobody has received yet.
+        // Some are never known, some known and forgotten, some leave a message that nobody has
+        // received yet.
         let known = (round % 2 == 0).then(|| server.insert_peer(&client.name()).expect("name"));
         if round % 10 != 0 {
             let mut buf = [0; 100];
@@ -363,7 +364,7 @@ fn a_member_that_floods_with_reads_it_never_lets_through_is_refused() {
             begun += u64::from(tell(
                 &mut member,
                 peer,
-                &Envelope::Read { key, addr: 0, len: 8, body: begun + 1, granted: 0 },
+                &Envelope::Read { key, addr: 0, len: 8, rndv: begun + 1, granted: 0 },
             ));
         }
         if begun.is_multiple_of(64) || begun == 5 * HELD {
@@ -372,7 +373,7 @@ fn a_member_that_floods_with_reads_it_never_lets_through_is_refused() {
         }
         assert!(start.elapsed() < LIMIT, "{}", b.counters_json());
     }
-    assert_eq!((counter(&b, "bodies_open"), counter(&b, "access_errors")), (HELD, 4 * HELD));
+    assert_eq!((counter(&b, "rndvs_open"), counter(&b, "access_errors")), (HELD, 4 * HELD));
     // Others read, and the region can be withdrawn.
     let mut got = [0u8; 64];
     // SAFETY: `got` lives to the end of the test.
@@ -380,7 +381,7 @@ fn a_member_that_floods_with_reads_it_never_lets_through_is_refused() {
     assert_eq!(wait(&a, &b, Queue::Send).result, Ok(()));
     assert_eq!(got, memory);
     assert!(b.unregister(key));
-    assert_eq!(counter(&b, "bodies_open"), 0);
+    assert_eq!(counter(&b, "rndvs_open"), 0);
 }
 
 #[test]
@@ -403,21 +404,21 @@ fn a_member_that_begins_writes_and_ends_none_is_refused() {
         }
         assert!(start.elapsed() < LIMIT, "{}", b.counters_json());
     }
-    assert_eq!((counter(&b, "bodies_in"), counter(&b, "access_errors")), (HELD, 4 * HELD));
+    assert_eq!((counter(&b, "rndvs_in"), counter(&b, "access_errors")), (HELD, 4 * HELD));
     assert!(b.unregister(key));
-    assert_eq!(counter(&b, "bodies_in"), 0);
+    assert_eq!(counter(&b, "rndvs_in"), 0);
 }
 
 #[test]
-fn who_asks_for_the_body_of_a_send_that_is_over_is_told() {
+fn who_asks_for_the_rendezvous_of_a_send_that_is_over_is_told() {
     let b = open(config());
     let mut member = Member::new(99);
     let peer = member.ep.peer(&EndpointName::decode(&b.name()).expect("name")).expect("usable");
-    let opened = member.ep.open_body(member.now(), peer, 1000).expect("opened");
-    let envelope = Envelope::Cts { op: 77 << 32, body: opened.handle, len: 1000, granted: opened.granted };
+    let opened = member.ep.open_rndv(member.now(), peer, 1000).expect("opened");
+    let envelope = Envelope::Cts { op: 77 << 32, rndv: opened.handle, len: 1000, granted: opened.granted };
     assert!(tell(&mut member, peer, &envelope));
     let start = Instant::now();
-    while !member.events.iter().any(|e| matches!(e, Event::BodyAborted { handle, .. } if *handle == opened.handle)) {
+    while !member.events.iter().any(|e| matches!(e, Event::RndvAborted { handle, .. } if *handle == opened.handle)) {
         member.step();
         b.progress();
         assert!(start.elapsed() < LIMIT, "{}", b.counters_json());

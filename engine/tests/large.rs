@@ -1,10 +1,11 @@
-//! Messages of 100 MiB, by both ways that payload goes; what lies beyond 4 GiB is counted in `core/link/tests/beyond.rs`, which needs no memory for it.
+//! Messages of 100 MiB, by both ways that payload goes; what lies beyond 4 GiB is counted in
+//! `core/link/tests/beyond.rs`, which needs no memory for it.
 
 mod common;
 
 use common::{LIMIT, about_packets, config, counter, pair_with, post, send};
 use std::time::Instant;
-use weir_engine::{EngineConfig, LaneUse, Queue, SendMode};
+use weir_engine::{BulkUse, EngineConfig, Queue, SendMode};
 
 const LEN: usize = 100 << 20;
 
@@ -13,10 +14,10 @@ fn word(i: usize) -> [u8; 8] {
     (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
 }
 
-fn whole(lanes: LaneUse) {
+fn whole(bulk_connections: BulkUse) {
     // Somewhat more than a round number, and not on a boundary of anything.
     const ODD: usize = 13;
-    let p = pair_with(EngineConfig { lanes, ..config() });
+    let p = pair_with(EngineConfig { bulk_connections, ..config() });
     let mut data = vec![0xAA; LEN + ODD];
     data.chunks_exact_mut(8).enumerate().for_each(|(i, w)| w.copy_from_slice(&word(i)));
     let mut buf = vec![0u8; data.len() + 1];
@@ -33,22 +34,22 @@ fn whole(lanes: LaneUse) {
     assert_eq!((sent[0].result, received[0].result, received[0].len), (Ok(()), Ok(()), len));
     assert!(buf[..len] == data[..], "payload differs");
     assert_eq!(buf[len], 0, "written behind the receive");
-    let by_lane = counter(&p.b, "lane_bytes_received");
-    match lanes {
-        LaneUse::Off => assert_eq!(by_lane, 0),
-        _ => assert!(by_lane > 0, "no lane: {}", p.a.counters_json()),
+    let by_bulk = counter(&p.b, "bulk_bytes_received");
+    match bulk_connections {
+        BulkUse::Off => assert_eq!(by_bulk, 0),
+        _ => assert!(by_bulk > 0, "no bulk connection: {}", p.a.counters_json()),
     }
 }
 
 #[test]
 fn a_hundred_mebibytes_go_in_packets() {
-    whole(LaneUse::Off);
+    whole(BulkUse::Off);
 }
 
 #[test]
-fn a_hundred_mebibytes_go_by_a_lane() {
-    if about_packets("Over shared memory no lane is made") {
+fn a_hundred_mebibytes_go_by_a_bulk_connection() {
+    if about_packets("Over shared memory no bulk connection is made") {
         return;
     }
-    whole(LaneUse::Always);
+    whole(BulkUse::Always);
 }

@@ -1,4 +1,5 @@
-//! Protection levels between whole endpoints: what is asked for is what is used, everything arrives under each, and each does what it is for.
+//! Protection levels between whole endpoints: what is asked for is what is used, everything arrives
+//! under each, and each does what it is for.
 
 mod common;
 
@@ -6,7 +7,7 @@ use common::{
     Pair, counter, iov, packets, pair_of, pair_with, pattern, post, register, rma_op, send, send_op,
     send_when_accepted, wait,
 };
-use weir_engine::{EngineConfig, LaneUse, Level, Queue, SendMode};
+use weir_engine::{BulkUse, EngineConfig, Level, Queue, SendMode};
 
 /// Each level and the number by which the counters tell it.
 const LEVELS: [(Level, u64); 3] = [(Level::Integrity, 0), (Level::Auth, 1), (Level::Encrypt, 2)];
@@ -42,9 +43,10 @@ fn agreed(p: &Pair) -> (u64, u64) {
 #[test]
 fn messages_and_remote_memory_of_all_sizes_are_whole_at_each_level() {
     for (level, number) in LEVELS {
-        // Where a lane may not carry what is to be protected, it must not, however much lanes are wanted.
-        for lanes in [LaneUse::Off, LaneUse::Always] {
-            let p = pair_with(EngineConfig { lanes, ..at(level) });
+        // Where a bulk connection may not carry what is to be protected, it must not, however much
+        // bulk connections are wanted.
+        for bulk_connections in [BulkUse::Off, BulkUse::Always] {
+            let p = pair_with(EngineConfig { bulk_connections, ..at(level) });
             for (i, len) in [0, 1, 8, 1300, 1473, 30_000, 65_536, 131_073, 300_000, 2 << 20].into_iter().enumerate() {
                 exchange(&p, i as u64, len);
             }
@@ -61,8 +63,11 @@ fn messages_and_remote_memory_of_all_sizes_are_whole_at_each_level() {
             assert!(memory == data && back == data);
             assert_eq!(agreed(&p), (number, number), "{level:?}");
             assert_eq!(counter(&p.b, "dropped_check") + counter(&p.b, "dropped_malformed"), 0);
-            let opened = counter(&p.a, "lanes_opened");
-            assert!(opened == 0 || (level == Level::Integrity && lanes == LaneUse::Always), "{level:?} by a lane");
+            let opened = counter(&p.a, "bulk_connections_opened");
+            assert!(
+                opened == 0 || (level == Level::Integrity && bulk_connections == BulkUse::Always),
+                "{level:?} by a bulk connection"
+            );
         }
     }
 }
@@ -84,9 +89,9 @@ fn two_sides_that_ask_for_different_levels_use_the_higher() {
 #[test]
 fn what_is_damaged_on_its_way_is_dropped_and_repeated_at_each_level() {
     for (level, _) in LEVELS {
-        // Lanes are TCP's, and the faults are made behind our own socket only.
+        // Bulk connections are TCP's, and the faults are made behind our own socket only.
         let faults = Some("corrupt=3%,rx_corrupt=3%,seed=5".to_owned());
-        let p = pair_with(EngineConfig { faults, lanes: LaneUse::Off, ..at(level) });
+        let p = pair_with(EngineConfig { faults, bulk_connections: BulkUse::Off, ..at(level) });
         let mut rounds = 0;
         while counter(&p.a, "dropped_check") == 0 || counter(&p.b, "dropped_check") == 0 {
             exchange(&p, 1, 300_000);
@@ -107,7 +112,7 @@ fn encrypted_payload_and_tags_are_on_no_wire_and_others_are() {
     for (level, number) in LEVELS {
         let file = folder.join(format!("{number}.pcapng"));
         let capture = Some(file.display().to_string());
-        let p = pair_of(EngineConfig { capture, lanes: LaneUse::Off, ..at(level) }, at(level));
+        let p = pair_of(EngineConfig { capture, bulk_connections: BulkUse::Off, ..at(level) }, at(level));
         for len in [SECRET.len(), 200 * SECRET.len(), 10_000 * SECRET.len()] {
             let mut data = SECRET.repeat(len / SECRET.len());
             let mut buf = vec![0; len];

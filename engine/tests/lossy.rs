@@ -1,4 +1,5 @@
-//! Two endpoints over a lossy loopback: mixed sizes in flight both ways, every byte checked, guards around every buffer.
+//! Two endpoints over a lossy loopback: mixed sizes in flight both ways, every byte checked, guards
+//! around every buffer.
 
 mod common;
 
@@ -59,7 +60,8 @@ fn poll(sides: &mut [Side; 2], seed: u64) {
         side.ep.poll(Queue::Send, &mut out, 16);
         for c in out.drain(..) {
             assert_eq!(c.result, Ok(()));
-            // The memory is ours again: whatever still reads it sends garbage, which the receiver sees.
+            // The memory is ours again: whatever still reads it sends garbage, which the receiver
+            // sees.
             let mut data = side.sends[c.context].take().expect("sent once");
             data.fill(0xDD);
             side.sent += 1;
@@ -102,14 +104,16 @@ fn mixed_messages_arrive_intact_through_loss_delay_and_duplicates() {
 
 #[test]
 fn what_parity_restores_is_right_where_fragments_were_cut_anew() {
-    // A long lossy path: parity is sent, and what is sent again shares its packets with other frames, so that holes begin anywhere.
+    // A long lossy path: parity is sent, and what is sent again shares its packets with other
+    // frames, so that holes begin anywhere.
     for seed in 0..4 {
         exchange("loss=12%,delay=2ms,seed=SEED", 60, seed);
         exchange("loss=6%,delay=1ms,jitter=1ms,seed=SEED", 60, seed);
     }
 }
 
-/// Of one peer the messages in multi-receives are reported as they were sent, however the network delays parts of them: MPICH's active messages need it.
+/// Of one peer the messages in multi-receives are reported as they were sent, however the network
+/// delays parts of them: MPICH's active messages need it.
 #[test]
 fn messages_in_multi_receives_are_reported_in_order() {
     const LENS: [usize; 6] = [30_000, 8, 200_000, 8, 1000, 64_000];

@@ -1,4 +1,5 @@
-//! Memory that a peer costs an endpoint, all layers together, once it is idle: on the heap, and shared with it.
+//! Memory that a peer costs an endpoint, all layers together, once it is idle: on the heap, and
+//! shared with it.
 
 mod common;
 #[path = "../../core/link/tests/counting/mod.rs"]
@@ -7,14 +8,15 @@ mod counting;
 use common::{LIMIT, config, open, post, send};
 use counting::held;
 use std::time::{Duration, Instant};
-use weir_engine::{CarrierUse, EngineConfig, LaneUse, Queue, SendMode};
+use weir_engine::{BulkUse, CarrierUse, EngineConfig, Queue, SendMode};
 
 const LARGE_BYTES: usize = 65_536;
 
 /// A ring that is not used gives its pages back after a second (spec/shm.md 8).
 const IDLE: Duration = Duration::from_millis(3500);
 
-/// Bytes of rings that this process has touched. Both ends of each are here: what a page costs is told half by each of its two mappings.
+/// Bytes of rings that this process has touched. Both ends of each are here: what a page costs is
+/// told half by each of its two mappings.
 fn shared_bytes() -> i64 {
     let smaps = std::fs::read_to_string("/proc/self/smaps").expect("procfs");
     let (mut sum, mut of_ring) = (0, false);
@@ -29,11 +31,12 @@ fn shared_bytes() -> i64 {
     sum
 }
 
-/// Bytes on the heap, and shared, of `n` endpoints that all have spoken with each other, and are idle, for each endpoint.
+/// Bytes on the heap, and shared, of `n` endpoints that all have spoken with each other, and are
+/// idle, for each endpoint.
 fn of_an_endpoint(n: usize, carrier: CarrierUse) -> (i64, i64) {
     let before = held();
-    // (A lane that is open has buffers of its own; few peers have one.)
-    let cfg = EngineConfig { lanes: LaneUse::Off, carrier, ..config() };
+    // (A bulk connection that is open has buffers of its own; few peers have one.)
+    let cfg = EngineConfig { bulk_connections: BulkUse::Off, carrier, ..config() };
     let all: Vec<_> = (0..n).map(|_| open(cfg.clone())).collect();
     let mut small = [1u8; 100];
     let mut large = vec![2u8; LARGE_BYTES];

@@ -1,4 +1,5 @@
-//! What the engine offers to faces that are not MPI's: peers that come by themselves, endpoints that give each other turns, collectives.
+//! What the engine offers to faces that are not MPI's: peers that come by themselves, endpoints
+//! that give each other turns, collectives.
 
 mod common;
 
@@ -37,7 +38,8 @@ fn completion(ep: &Endpoint, other: &Endpoint) -> Completion {
     wait(ep, other, Queue::Both)
 }
 
-/// A client asks a server that does not know it, and is answered; the request's sender as the server knows it.
+/// A client asks a server that does not know it, and is answered; the request's sender as the
+/// server knows it.
 fn asks(client: &Endpoint, to: u32, server: &Endpoint, n: u8) -> u32 {
     let (mut question, mut answer, mut heard, mut said) = ([n; 8], [0; 8], [0; 8], [n + 1; 8]);
     let (q, a, h, s) = (iov(&mut question), iov(&mut answer), iov(&mut heard), iov(&mut said));
@@ -238,7 +240,8 @@ fn endpoints_whose_tags_mean_other_things_refuse_each_other() {
     }
 }
 
-/// `peer` sends to `idle`, whose program polls `polled` only. Whether it has arrived after so many polls.
+/// `peer` sends to `idle`, whose program polls `polled` only. Whether it has arrived after so many
+/// polls.
 fn arrives(polled: &Endpoint, idle: &Endpoint, peer: &Endpoint, polls: usize) -> bool {
     let to = peer.insert_peer(&idle.name()).expect("name");
     // Long enough to need answers of the other side, and to be under way when it is given up.

@@ -1,11 +1,12 @@
-//! Short messages of another tag pass a large one that is under way. Judged by how much of the large one comes between
-//! the sending of a short one and its arrival, not by time: the machine may be busy.
+//! Short messages of another tag pass a large one that is under way. Judged by how much of the
+//! large one comes between the sending of a short one and its arrival, not by time: the machine may
+//! be busy.
 
 mod common;
 
 use common::{LIMIT, Pair, counter, packets, pair_with, post, send};
 use std::time::Instant;
-use weir_engine::{Completion, EngineConfig, LaneUse, Queue, SendMode};
+use weir_engine::{BulkUse, Completion, EngineConfig, Queue, SendMode};
 
 const LEN: usize = 100 << 20;
 const LARGE: u64 = 1;
@@ -13,7 +14,7 @@ const SHORT: u64 = 2;
 
 /// Bytes that have arrived at `b`: those of the large message, and a little around them.
 fn arrived(p: &Pair) -> u64 {
-    counter(&p.b, "bytes_received") + counter(&p.b, "lane_bytes_received")
+    counter(&p.b, "bytes_received") + counter(&p.b, "bulk_bytes_received")
 }
 
 /// Progress of both until `done`; what was received is added.
@@ -26,8 +27,8 @@ fn poll_until(p: &Pair, received: &mut Vec<Completion>, mut done: impl FnMut(&[C
     }
 }
 
-fn short_ones_pass(lanes: LaneUse) {
-    let p = pair_with(EngineConfig { lanes, ..packets() });
+fn short_ones_pass(bulk_connections: BulkUse) {
+    let p = pair_with(EngineConfig { bulk_connections, ..packets() });
     let (mut data, mut buf) = (vec![0xAA; LEN], vec![0u8; LEN]);
     post(&p.b, Some(p.to_a), LARGE, &mut buf);
     send(&p.a, p.to_b, LARGE, &mut data, SendMode::Transmit).expect("send");
@@ -51,7 +52,10 @@ fn short_ones_pass(lanes: LaneUse) {
     assert!(arrived(&p) >= LEN as u64);
     between.sort_unstable();
     let (count, middle) = (between.len(), between.get(between.len() / 2).copied().unwrap_or(u64::MAX));
-    println!("{lanes:?}: {count} passed; {middle} bytes of the large one came meanwhile, {:?} at most", between.last());
+    println!(
+        "{bulk_connections:?}: {count} passed; {middle} bytes of the large one came meanwhile, {:?} at most",
+        between.last()
+    );
     assert!(count >= 16, "only {count} short messages passed: {between:?}");
     assert!(middle <= 8 << 20, "a short message waits for {middle} bytes of the large one");
     let mut sent = Vec::new();
@@ -61,10 +65,10 @@ fn short_ones_pass(lanes: LaneUse) {
 
 #[test]
 fn short_messages_pass_a_hundred_mebibytes_in_packets() {
-    short_ones_pass(LaneUse::Off);
+    short_ones_pass(BulkUse::Off);
 }
 
 #[test]
-fn short_messages_pass_a_hundred_mebibytes_on_a_lane() {
-    short_ones_pass(LaneUse::Always);
+fn short_messages_pass_a_hundred_mebibytes_on_a_bulk_connection() {
+    short_ones_pass(BulkUse::Always);
 }

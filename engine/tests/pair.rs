@@ -8,7 +8,7 @@ use common::{
 };
 use std::time::{Duration, Instant};
 use weir_engine::{
-    Class, Endpoint, EngineConfig, EngineError, LaneUse, OpError, OpKind, PeekOp, Queue, RecvOp, SendMode, SendOp,
+    BulkUse, Class, Endpoint, EngineConfig, EngineError, OpError, OpKind, PeekOp, Queue, RecvOp, SendMode, SendOp,
 };
 
 /// A message whose data is its tag plus one.
@@ -68,7 +68,7 @@ fn bytes_sent(ep: &Endpoint) -> u64 {
 
 #[test]
 fn of_a_message_beyond_the_eager_limit_no_payload_leaves_before_its_match() {
-    let p = pair_with(EngineConfig { lanes: LaneUse::Off, ..packets() });
+    let p = pair_with(EngineConfig { bulk_connections: BulkUse::Off, ..packets() });
     let limit = EngineConfig::default().eager_bytes as usize;
     for (len, asks) in [(8, false), (30_000, false), (limit + 65_536, true), (1 << 20, true)] {
         let (mut data, mut buf) = (pattern(len, 7), vec![0; len]);
@@ -94,7 +94,8 @@ fn of_a_message_beyond_the_eager_limit_no_payload_leaves_before_its_match() {
     }
 }
 
-/// What `ep` tells of the streams of its only peer, added up: messages and bytes out, messages and bytes in; and how many were used.
+/// What `ep` tells of the streams of its only peer, added up: messages and bytes out, messages and
+/// bytes in; and how many were used.
 fn streams(ep: &Endpoint) -> ([u64; 4], usize) {
     let document: serde_json::Value = serde_json::from_str(&ep.counters_json()).expect("JSON");
     let used = document["peers"][0]["streams"].as_object().expect("streams");
@@ -421,7 +422,8 @@ fn a_peer_that_dies_in_the_middle_of_a_rendezvous_fails_its_receive() {
         ..config()
     };
     let p = pair_with(cfg);
-    // Far more than the first grant: with nobody polling on either side it cannot be through when the sender closes.
+    // Far more than the first grant: with nobody polling on either side it cannot be through when
+    // the sender closes.
     let (mut data, mut buf) = (vec![1; 200 << 20], vec![0; 200 << 20]);
     post(&p.b, Some(p.to_a), 1, 0, &mut buf, 2);
     send_mode(&p.a, p.to_b, 1, &mut data, SendMode::Transmit, 1);
@@ -645,8 +647,8 @@ fn small_sends_in_a_burst_share_packets_and_leave_although_nobody_polls() {
     if about_packets("In shared memory each message is a record of its own") {
         return;
     }
-    // Two sends that the machine lets happen a millisecond apart share no packet; where none ever does, each has its own
-    // each time.
+    // Two sends that the machine lets happen a millisecond apart share no packet; where none ever
+    // does, each has its own each time.
     let start = Instant::now();
     loop {
         let shared = datagrams_of_a_burst(EngineConfig { coalesce_ns: 1_000_000, ..config() }, 100);
@@ -675,7 +677,8 @@ fn sends_that_are_expected_wait_for_each_other_the_first_too() {
     assert!(datagrams_of(alone, 2, true) > 1, "without a thread that looks after them none may be held back");
 }
 
-/// Whoever drops it has its memory back: nothing of what the endpoint had with itself is carried any more.
+/// Whoever drops it has its memory back: nothing of what the endpoint had with itself is carried
+/// any more.
 #[test]
 fn what_an_endpoint_has_with_itself_ends_when_it_drops_itself() {
     let (ep, _) = open_keeping(config());

@@ -1,4 +1,5 @@
-//! Two sides that send to each other under one tag faster than they may, and one that is late: in order, whole, and without an end to waiting.
+//! Two sides that send to each other under one tag faster than they may, and one that is late: in
+//! order, whole, and without an end to waiting.
 
 mod common;
 

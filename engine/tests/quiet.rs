@@ -9,7 +9,8 @@ use weir_engine::{Endpoint, EngineConfig, Group, Queue, SendMode};
 /// Between two looks at the sockets of a quiet endpoint, microseconds.
 const GAP_US: u64 = 30;
 
-/// Polls of `polled`: how many looks at the sockets of `quiet` they cost beyond what their time allows.
+/// Polls of `polled`: how many looks at the sockets of `quiet` they cost beyond what their time
+/// allows.
 fn looks_too_many(quiet: &Endpoint, polled: &Endpoint) -> i64 {
     let mut none = Vec::new();
     let mut poll = |times| {

@@ -78,7 +78,7 @@ fn read_until_refused(p: &Pair, key: u64, buf: &mut [u8]) -> usize {
 }
 
 #[test]
-fn any_number_of_reads_leaves_room_for_the_bodies_of_messages() {
+fn any_number_of_reads_leaves_room_for_the_rendezvous_of_messages() {
     let p = pair_with(EngineConfig { watchdog_us: 0, credit_msgs: 16, eager_bytes: 16, ..config() });
     let mut memory = pattern(16 << 10, 3);
     let key = register_with(&p.b, &mut memory, Access { remote_read: true, remote_write: false });
@@ -176,7 +176,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping made by `new`, and no reference to it is left. It stays reserved, so that nothing else of the process comes to lie there.
+        // SAFETY: the mapping made by `new`, and no reference to it is left. It stays reserved, so
+        // that nothing else of the process comes to lie there.
         unsafe { libc::mprotect(self.0[0].base.cast(), self.0[0].len, libc::PROT_NONE) };
     }
 }
@@ -262,7 +263,8 @@ fn a_read_from_a_region_withdrawn_meanwhile_fails_and_brings_no_zeros() {
 
 #[test]
 fn a_large_write_to_a_region_withdrawn_meanwhile_fails() {
-    // Without watchdogs: nothing goes on while this test, begun to be written to, waits for a processor.
+    // Without watchdogs: nothing goes on while this test, begun to be written to, waits for a
+    // processor.
     let p = pair_with(EngineConfig { watchdog_us: 0, ..config() });
     let mut data = vec![9u8; LARGE];
     let mut failed = 0;
@@ -280,7 +282,7 @@ fn a_large_write_to_a_region_withdrawn_meanwhile_fails() {
     assert_eq!(failed, 8);
     let mut out = Vec::new();
     assert_eq!(p.b.poll(Queue::Recv, &mut out, 1), 0, "a notice of a write that failed");
-    assert!(!p.b.counters_json().contains("\"bodies_in\":1"), "{}", p.b.counters_json());
+    assert!(!p.b.counters_json().contains("\"rndvs_in\":1"), "{}", p.b.counters_json());
 }
 
 #[test]

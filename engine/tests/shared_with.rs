@@ -1,4 +1,5 @@
-//! Members of the job that share memory with an endpoint and write into it what an endpoint of this version would not.
+//! Members of the job that share memory with an endpoint and write into it what an endpoint of this
+//! version would not.
 
 mod common;
 
@@ -108,7 +109,8 @@ fn a_message_without_bytes_whose_record_names_no_memory_is_received_once() {
     }
 }
 
-/// What is sent to it goes by packets, for there was no memory to share then, and packets find that nobody is there. What it sends goes by memory.
+/// What is sent to it goes by packets, for there was no memory to share then, and packets find that
+/// nobody is there. What it sends goes by memory.
 #[test]
 fn who_was_given_up_is_told_so_by_shared_memory_too() {
     let (ep, socket) = (open(by_memory()), UdpSocket::bind("127.0.0.1:0").expect("socket"));

@@ -1,4 +1,5 @@
-//! What is particular to shared memory. (The other suites run over it with `WEIR_TEST_CARRIER=shm`.)
+//! What is particular to shared memory. (The other suites run over it with
+//! `WEIR_TEST_CARRIER=shm`.)
 
 mod common;
 
@@ -6,7 +7,8 @@ use common::{LIMIT, pair_of, pair_with, post, send, wait};
 use std::time::Instant;
 use weir_engine::{CarrierUse, EngineConfig, OpKind, Queue, SendMode};
 
-/// The peer reads long payload from the sender's memory: until it has, the send must not be complete.
+/// The peer reads long payload from the sender's memory: until it has, the send must not be
+/// complete.
 #[test]
 fn a_sender_may_change_its_memory_as_soon_as_its_send_is_complete() {
     let addrs = vec!["127.0.0.1".parse().expect("address")];
@@ -61,7 +63,8 @@ fn a_peer_that_shares_no_memory_is_reached_by_packets() {
     }
 }
 
-/// Who only receives never finds out whether it shares memory with who sends. It tells all the same that there is room for more.
+/// Who only receives never finds out whether it shares memory with who sends. It tells all the same
+/// that there is room for more.
 #[test]
 fn a_peer_that_is_never_sent_anything_may_send_on_in_packets() {
     let config = |carrier| EngineConfig {
@@ -81,7 +84,8 @@ fn a_peer_that_is_never_sent_anything_may_send_on_in_packets() {
     }
 }
 
-/// A send that ends when the peer has read it ends before the peer's answer arrives, for whoever reads one queue.
+/// A send that ends when the peer has read it ends before the peer's answer arrives, for whoever
+/// reads one queue.
 #[test]
 fn a_question_that_waits_to_be_read_ends_before_its_answer() {
     let config = || EngineConfig { carrier: CarrierUse::Shm, ..EngineConfig::default() };
@@ -138,8 +142,9 @@ fn exchange(a: &weir_engine::Endpoint, to: u32, other: &weir_engine::Endpoint, b
     }
 }
 
-/// A member of the job writes anything into all that it shares with another: what that one has with it ends, and what it has with a third goes on. In a process of its own, for no
-/// other test's rings are to be met.
+/// A member of the job writes anything into all that it shares with another: what that one has with
+/// it ends, and what it has with a third goes on. In a process of its own, for no other test's
+/// rings are to be met.
 #[test]
 fn who_scribbles_into_what_it_shares_ends_that_and_nothing_else() {
     if std::env::var_os(ALONE).is_some() {
@@ -175,7 +180,8 @@ fn scribble(round: u64) {
     let from = [from, from + 4096][(round % 2) as usize];
     for word in (from..to).step_by(8) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // SAFETY: memory that both sides read and write as atomic words at any time, mapped until this thread looks at it through an endpoint.
+        // SAFETY: memory that both sides read and write as atomic words at any time, mapped until
+        // this thread looks at it through an endpoint.
         let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(word as *mut u64) };
         word.store(random | 1, std::sync::atomic::Ordering::Relaxed);
     }
@@ -189,7 +195,8 @@ fn scribble(round: u64) {
     }
 }
 
-/// Short messages that go straight into the ring, and others that take their way through the tables, come in the order in which they were sent: also when the ring is full, and when the
+/// Short messages that go straight into the ring, and others that take their way through the
+/// tables, come in the order in which they were sent: also when the ring is full, and when the
 /// sender closes as soon as it has sent the last.
 #[test]
 fn short_messages_keep_their_order_among_long_ones_and_arrive_though_their_sender_closes() {
@@ -266,7 +273,8 @@ fn who_closes_waits_for_what_the_peer_has_not_read() {
     });
 }
 
-/// A peer that closes while its ring is full has no room for its farewell: what it put there still comes, and then it is closed, at once and not after packets have been tried in vain.
+/// A peer that closes while its ring is full has no room for its farewell: what it put there still
+/// comes, and then it is closed, at once and not after packets have been tried in vain.
 #[test]
 fn a_peer_that_closes_with_a_full_ring_is_closed() {
     let addrs = vec!["127.0.0.1".parse().expect("address")];
@@ -298,7 +306,8 @@ fn a_peer_that_closes_with_a_full_ring_is_closed() {
     assert_eq!(reason, weir_engine::DownReason::Closed);
 }
 
-/// A sender that has not looked since hears of the peer's end and of what it had read in one go: what was read has arrived.
+/// A sender that has not looked since hears of the peer's end and of what it had read in one go:
+/// what was read has arrived.
 #[test]
 fn what_a_peer_has_read_before_it_closed_has_arrived() {
     let addrs = vec!["127.0.0.1".parse().expect("address")];
@@ -321,7 +330,8 @@ fn what_a_peer_has_read_before_it_closed_has_arrived() {
     assert_eq!(out[0].result, Ok(()));
 }
 
-/// One that was here before, left, and comes again may be slow between the handshake and its first record, as on a busy machine.
+/// One that was here before, left, and comes again may be slow between the handshake and its first
+/// record, as on a busy machine.
 #[test]
 fn who_comes_again_may_take_its_time_to_say_hello() {
     let addrs = vec!["127.0.0.1".parse().expect("address")];

@@ -1,4 +1,5 @@
-//! A thread that sleeps on the notify descriptor learns of completions that another thread's calls make.
+//! A thread that sleeps on the notify descriptor learns of completions that another thread's calls
+//! make.
 
 mod common;
 
@@ -28,7 +29,8 @@ fn fall_asleep(ep: &Endpoint, name: &str) {
     std::thread::sleep(Duration::from_millis(30));
 }
 
-/// Arms, lets the watchdog thread fall asleep (it would notice in the end, up to half a second late), does `what`, and expects the descriptor readable at its return.
+/// Arms, lets the watchdog thread fall asleep (it would notice in the end, up to half a second
+/// late), does `what`, and expects the descriptor readable at its return.
 fn wakes(ep: &Endpoint, name: &str, what: impl FnOnce()) {
     fall_asleep(ep, name);
     assert!(!is_readable(ep), "{name}: woken for nothing");
@@ -65,7 +67,8 @@ fn every_call_that_completes_something_wakes_the_sleeper() {
 
 #[test]
 fn a_program_that_was_elsewhere_is_as_patient_as_one_that_begins_to_wait() {
-    // Less than a busy machine lets a program run without taking its core away: who comes back from that was elsewhere too.
+    // Less than a busy machine lets a program run without taking its core away: who comes back from
+    // that was elsewhere too.
     let ep = open(EngineConfig { spin_us: 1000, ..config() });
     let yields = || counter(&ep, "yields");
     let mut none = Vec::new();
@@ -117,7 +120,8 @@ fn what_comes_to_a_program_that_only_sends_is_looked_at() {
     }
 }
 
-/// What a busy machine may spoil now and then has to be so this often in a row: each time it is by chance once in ten at most.
+/// What a busy machine may spoil now and then has to be so this often in a row: each time it is by
+/// chance once in ten at most.
 const IN_A_ROW: u32 = 8;
 
 /// Lets `is_so` be asked until it was so [`IN_A_ROW`] times.
@@ -129,7 +133,8 @@ fn often_in_a_row(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Less than a tenth of the time that a watchdog sleeps beside a program which is away for long, and far more than it takes to look soon.
+/// Less than a tenth of the time that a watchdog sleeps beside a program which is away for long,
+/// and far more than it takes to look soon.
 const SOON: Duration = Duration::from_millis(40);
 
 #[test]

@@ -1,5 +1,6 @@
-//! A socket whose send buffer stays full: the endpoint waits for room, asleep, and queues nothing of its own. Needs a network namespace with a slow link; where that is missing the
-//! test is reported as ignored, not as passed.
+//! A socket whose send buffer stays full: the endpoint waits for room, asleep, and queues nothing
+//! of its own. Needs a network namespace with a slow link; where that is missing the test is
+//! reported as ignored, not as passed.
 
 mod common;
 #[path = "../../transports/udp/tests/common/slow_link.rs"]
@@ -26,7 +27,8 @@ fn shrink_send_buffers() {
     for fd in 3..100 {
         let (mut kind, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
         let least = 1i32;
-        // SAFETY: pointers to live integers of the lengths given; whatever the descriptor is, the calls only fail.
+        // SAFETY: pointers to live integers of the lengths given; whatever the descriptor is, the
+        // calls only fail.
         unsafe {
             let r = libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut len);
             if r == 0 && kind == libc::SOCK_DGRAM {
@@ -55,6 +57,7 @@ fn a_full_send_buffer_is_waited_for() {
     assert_eq!(data, buf);
     let (tried, sent) = (counter(&p.a, "tx_blocked"), counter(&p.a, "tx_datagrams"));
     assert!(tried > 0, "the link was not slow enough for this test");
-    // Who is told of room sends at least one datagram before it is full again; polled, it was tried twice for each.
+    // Who is told of room sends at least one datagram before it is full again; polled, it was tried
+    // twice for each.
     assert!(tried < sent, "a full socket was tried {tried} times for {sent} datagrams");
 }

@@ -1,4 +1,5 @@
-//! A start in which every rank opens to every other at once, of endpoints that get little of a processor: real sockets, one thread for all of them.
+//! A start in which every rank opens to every other at once, of endpoints that get little of a
+//! processor: real sockets, one thread for all of them.
 
 mod common;
 
@@ -18,7 +19,8 @@ fn counted(ep: &Endpoint, name: &str) -> u64 {
     document["protocol"][name].as_u64().expect("a number")
 }
 
-/// A turn of each takes a quarter of a second, and an opening several: a peer has to answer within three seconds, and sockets hold the packets of 40 openings.
+/// A turn of each takes a quarter of a second, and an opening several: a peer has to answer within
+/// three seconds, and sockets hold the packets of 40 openings.
 #[test]
 fn all_open_to_all_though_none_has_a_processor_to_itself() {
     if common::about_packets("openings are made by packets") {
@@ -61,6 +63,7 @@ fn all_open_to_all_though_none_has_a_processor_to_itself() {
         packets as f64 / pairs as f64,
         repeated as f64 / pairs as f64
     );
-    // (Most others are first messages whose acknowledgements come after a turn of everybody, and what keeps alive.)
+    // (Most others are first messages whose acknowledgements come after a turn of everybody, and
+    // what keeps alive.)
     assert!(repeated < 8 * pairs, "{repeated} repetitions for {pairs} pairs, {packets} packets");
 }

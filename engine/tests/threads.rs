@@ -1,4 +1,5 @@
-//! Many threads on one endpoint: sends, receives, cancellations, polls and sleeps at once. Who polls takes whatever has ended, so each thread's operations end wherever they end.
+//! Many threads on one endpoint: sends, receives, cancellations, polls and sleeps at once. Who
+//! polls takes whatever has ended, so each thread's operations end wherever they end.
 
 mod common;
 
@@ -6,7 +7,7 @@ use common::{LIMIT, config, counter, iov, open, pattern, recv_op, send_op};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use weir_engine::{Completion, Endpoint, EngineConfig, EngineError, LaneUse, OpError, Queue, RecvOp, SendMode, SendOp};
+use weir_engine::{BulkUse, Completion, Endpoint, EngineConfig, EngineError, OpError, Queue, RecvOp, SendMode, SendOp};
 
 const THREADS: usize = 4;
 const MESSAGES: usize = 200;
@@ -192,10 +193,10 @@ fn both(cfg: &EngineConfig) {
 
 #[test]
 fn threads_of_one_endpoint_send_receive_and_poll_at_once_in_packets() {
-    both(&EngineConfig { lanes: LaneUse::Off, ..config() });
+    both(&EngineConfig { bulk_connections: BulkUse::Off, ..config() });
 }
 
 #[test]
-fn threads_of_one_endpoint_send_receive_and_poll_at_once_with_lanes() {
-    both(&EngineConfig { lanes: LaneUse::Always, ..config() });
+fn threads_of_one_endpoint_send_receive_and_poll_at_once_with_bulk_connections() {
+    both(&EngineConfig { bulk_connections: BulkUse::Always, ..config() });
 }

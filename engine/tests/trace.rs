@@ -7,7 +7,7 @@ use common::{
 };
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use weir_engine::{Endpoint, EngineConfig, LaneUse, Level, OpError, PeekOp, Queue, SendMode};
+use weir_engine::{BulkUse, Endpoint, EngineConfig, Level, OpError, PeekOp, Queue, SendMode};
 
 /// A folder of this test's, gone when it is over.
 struct Folder(PathBuf);
@@ -31,7 +31,7 @@ impl Drop for Folder {
 }
 
 fn traced(level: u8, to: PathBuf) -> EngineConfig {
-    EngineConfig { trace: level, trace_file: Some(to), lanes: LaneUse::Off, ..packets() }
+    EngineConfig { trace: level, trace_file: Some(to), bulk_connections: BulkUse::Off, ..packets() }
 }
 
 fn lines(file: &Path) -> Vec<String> {
@@ -188,20 +188,20 @@ fn each_request_can_be_followed_from_its_beginning_to_its_end() {
     let rendezvous = [
         "posted",
         "announced by packets",
-        "asked for body=",
+        "asked for rendezvous transfer=",
         "first piece sent by packets",
         "last piece sent",
         "completed",
     ];
-    let body = [
+    let rndv = [
         "recv posted",
         "matched",
-        "asks for body=",
+        "asks for rendezvous transfer=",
         "first piece came by packets",
         "last piece came, all by packets len=600000",
         "completed len=600000",
     ];
-    assert_connected(&a, &b, 0x13, &rendezvous, &["announced by packets"], &body);
+    assert_connected(&a, &b, 0x13, &rendezvous, &["announced by packets"], &rndv);
     assert_connected(
         &a,
         &b,
@@ -227,7 +227,7 @@ fn each_request_can_be_followed_from_its_beginning_to_its_end() {
         &["first piece came", "message last piece came", "matched"],
         &["posted", "matched", "completed"],
     );
-    assert_connected(&a, &b, 0x23, &rendezvous, &["announced by packets", "matched"], &body);
+    assert_connected(&a, &b, 0x23, &rendezvous, &["announced by packets", "matched"], &rndv);
     for (tag, how) in
         [(0x11, "expected"), (0x13, "expected"), (0x21, "unexpected"), (0x22, "unexpected"), (0x23, "unexpected")]
     {
@@ -273,13 +273,16 @@ fn remote_writes_and_reads_can_be_followed_on_both_sides() {
     assert_stages(&of(9000, "write"), &["first piece sent by packets", "last piece sent by packets", "completed"]);
     assert_stages(
         &of(600_000, "write"),
-        &["announced", "asked for body=", "first piece sent", "last piece sent", "completed"],
+        &["announced", "asked for rendezvous transfer=", "first piece sent", "last piece sent", "completed"],
     );
-    assert_stages(&of(500_000, "read"), &["asks for body=", "first piece came", "last piece came", "completed"]);
+    assert_stages(
+        &of(500_000, "read"),
+        &["asks for rendezvous transfer=", "first piece came", "last piece came", "completed"],
+    );
     assert_stages(&life(&a, number(&a, "read posted to=0 key=0x2")), &["failed"]);
     assert_stages(
         &life(&b, number(&b, "target announced from=0 key=0x1 len=600000")),
-        &["asks for body=", "first piece came", "last piece came"],
+        &["asks for rendezvous transfer=", "first piece came", "last piece came"],
     );
     assert_stages(
         &life(&b, number(&b, "answer posted to=0 key=0x1 len=500000")),
@@ -289,22 +292,23 @@ fn remote_writes_and_reads_can_be_followed_on_both_sides() {
 }
 
 #[test]
-fn what_goes_by_a_lane_says_so() {
-    let folder = Folder::new("lanes");
+fn what_goes_by_a_bulk_connection_says_so() {
+    let folder = Folder::new("bulk_connections");
     let (a, b) = (folder.file("a"), folder.file("b"));
     {
-        let lanes = |file: &PathBuf| EngineConfig { lanes: LaneUse::Always, ..traced(2, file.clone()) };
-        let p = pair_of(lanes(&a), lanes(&b));
+        let bulk_connections =
+            |file: &PathBuf| EngineConfig { bulk_connections: BulkUse::Always, ..traced(2, file.clone()) };
+        let p = pair_of(bulk_connections(&a), bulk_connections(&b));
         let wanted = [
-            (&a, "lane up peer=0"),
-            (&b, "lane up peer=0"),
-            (&a, "send sent whole by lane len=100000"),
-            (&b, "recv last piece came by lane len=100000"),
-            (&a, " by lane len=600000"),
-            (&b, "last piece came, all by lane len=600000"),
+            (&a, "bulk connection up peer=0"),
+            (&b, "bulk connection up peer=0"),
+            (&a, "send sent whole by bulk connection len=100000"),
+            (&b, "recv last piece came by bulk connection len=100000"),
+            (&a, " by bulk connection len=600000"),
+            (&b, "last piece came, all by bulk connection len=600000"),
         ];
         let start = Instant::now();
-        // The first go in packets, until the lane is up.
+        // The first go in packets, until the bulk connection is up.
         for tag in 0x100.. {
             expected(&p, 2 * tag, 100_000, SendMode::Delivery);
             expected(&p, 2 * tag + 1, 600_000, SendMode::Delivery);
@@ -384,8 +388,8 @@ fn the_third_level_has_each_packet_at_every_level_of_protection() {
             (&a, "packet out to=0 127.0.0.1:"),
             (&b, "packet in from=0 127.0.0.1:"),
             (&a, ": ack "),
-            (&a, " body 0x1"),
-            (&b, " body 0x1"),
+            (&a, " rendezvous transfer 0x1"),
+            (&b, " rendezvous transfer 0x1"),
             (&b, "packet in from=- 127.0.0.1:"),
             (&b, "dropped (malformed)"),
             (&a, "#1 send posted"),

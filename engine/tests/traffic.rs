@@ -1,4 +1,5 @@
-//! What the endpoints of a process carried, as who measures is told it. Alone in its process: the sums are of all its endpoints.
+//! What the endpoints of a process carried, as who measures is told it. Alone in its process: the
+//! sums are of all its endpoints.
 
 mod common;
 
@@ -32,7 +33,8 @@ fn payload_of_all_endpoints_is_counted_those_that_are_closed_included() {
     let sum: u64 = SIZES.iter().map(|size| *size as u64).sum();
     let open = traffic();
     assert_eq!((open.endpoints, open.messages, open.payload_bytes), (2, 3, sum));
-    // The longest may go by a bulk TCP connection, of which is counted what the peer has told that it read.
+    // The longest may go by a bulk TCP connection, of which is counted what the peer has told that
+    // it read.
     let by = if over_shared_memory() { open.shm_bytes >= sum } else { open.udp_bytes >= 3008 };
     assert!(by, "{open:?}");
     from.close();

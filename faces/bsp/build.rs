@@ -1,4 +1,5 @@
-//! The library's name in programs: the file is packaged as `libweir-bsp.so`, whatever Cargo calls it.
+//! The library's name in programs: the file is packaged as `libweir-bsp.so`, whatever Cargo calls
+//! it.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,4 +1,5 @@
-//! Any text as C to be annotated: no panic, what stood there still stands there, brackets of directives pair.
+//! Any text as C to be annotated: no panic, what stood there still stands there, brackets of
+//! directives pair.
 
 use weir_annotate::{Options, annotate, measure};
 

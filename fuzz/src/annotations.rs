@@ -1,4 +1,5 @@
-//! Any text as a program with directives: no panic; what is read becomes a model whose jumps stay in its code.
+//! Any text as a program with directives: no panic; what is read becomes a model whose jumps stay
+//! in its code.
 
 use weir_annotations::OpKind::{Choose, Jump, JumpUnless, LoopBegin, LoopEnd};
 use weir_annotations::{Setting, Source, parse};

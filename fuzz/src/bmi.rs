@@ -1,4 +1,5 @@
-//! What BMI reads: headers of the TCP wires in a stream that is cut anywhere, addresses, method lists.
+//! What BMI reads: headers of the TCP wires in a stream that is cut anywhere, addresses, method
+//! lists.
 
 use weir_bmi::addresses::{Url, agrees};
 use weir_bmi::bare::{self, Lookup, Word, wanted};
@@ -112,7 +113,8 @@ fn by_hand(bytes: &[u8], known: Option<Wire>) -> (Vec<(i32, u64, u32, u8)>, bool
     }
 }
 
-/// The codec: what is found in a stream is the same however it is cut, and the same as what is read by hand. How many messages.
+/// The codec: what is found in a stream is the same however it is cut, and the same as what is read
+/// by hand. How many messages.
 pub fn stream(input: &Bytes) -> u64 {
     let mut bytes = Vec::new();
     input.parts.0.iter().for_each(|part| part.write(&mut bytes));
@@ -165,7 +167,8 @@ fn told(why: Refused) -> String {
     line
 }
 
-/// Any text: as a URL, as a list of addresses that a server and a client look up, as a method list, as a range.
+/// Any text: as a URL, as a list of addresses that a server and a client look up, as a method list,
+/// as a range.
 pub fn text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(url) = Url::parse(text) {

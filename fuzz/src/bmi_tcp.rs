@@ -1,8 +1,11 @@
-//! A server of `bmi_tcp` and its connections, real ones over loopback: the input says what comes on each, in which pieces, what the program posts, cancels and drops, and what the
-//! library dials. Some connections are honest, some say anything.
+//! A server of `bmi_tcp` and its connections, real ones over loopback: the input says what comes on
+//! each, in which pieces, what the program posts, cancels and drops, and what the library dials.
+//! Some connections are honest, some say anything.
 //!
-//! The books: every operation ends exactly once; what a receive gets of an honest connection is what was sent under its tag, in order; no byte is written beside a receive's memory; what is
-//! held stays in its budgets; whoever breaks the rules of the wire loses its connection and nobody else does; when all have gone nothing is left.
+//! The books: every operation ends exactly once; what a receive gets of an honest connection is
+//! what was sent under its tag, in order; no byte is written beside a receive's memory; what is
+//! held stays in its budgets; whoever breaks the rules of the wire loses its connection and nobody
+//! else does; when all have gone nothing is left.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
@@ -112,7 +115,8 @@ struct Conn {
     /// Good messages that nobody has received yet, by tag; and unexpected ones.
     sent: HashMap<i32, VecDeque<Vec<u8>>>,
     unexpected: VecDeque<(i32, u8, Vec<u8>)>,
-    /// Receives of a tag that were too short, or were cancelled with one: each may have taken a message.
+    /// Receives of a tag that were too short, or were cancelled with one: each may have taken a
+    /// message.
     lost: HashMap<i32, usize>,
     number: u8,
 }
@@ -407,7 +411,8 @@ impl World {
                     && let Ok((stream, _)) = self.listener.accept()
                 {
                     self.add(stream, self.dialled, false);
-                    // What it says is read as the library's own wire has it; nobody vouches for more.
+                    // What it says is read as the library's own wire has it; nobody vouches for
+                    // more.
                     self.conns.last_mut().expect("just added").honest = false;
                 }
             }

@@ -1,7 +1,10 @@
-//! A server of `bmi_weir` and a member of its job that is no BMI: over real packets it sends messages of any class, tag, immediate data and length, and receives what it likes.
+//! A server of `bmi_weir` and a member of its job that is no BMI: over real packets it sends
+//! messages of any class, tag, immediate data and length, and receives what it likes.
 //!
-//! The books: what is handed out as an unexpected message was sent as one (V2), of a class that was asked for, whole and in order; a receive gets what was sent under its tag and no other; every
-//! operation ends once; what no face would send is thrown away and disturbs nobody; when the peer is dropped nothing of it is left.
+//! The books: what is handed out as an unexpected message was sent as one (V2), of a class that was
+//! asked for, whole and in order; a receive gets what was sent under its tag and no other; every
+//! operation ends once; what no face would send is thrown away and disturbs nobody; when the peer
+//! is dropped nothing of it is left.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -369,7 +372,8 @@ pub fn run(input: &Input) -> u64 {
             world.step(step);
             world.pump();
         }
-        // Nobody harms the next who asks, whatever he sent: but credit may be used up by what nobody takes, which only he suffers from.
+        // Nobody harms the next who asks, whatever he sent: but credit may be used up by what
+        // nobody takes, which only he suffers from.
         (0..4).for_each(|class| world.collect_unexpected(class));
         let addr = world.addr.expect("it was told");
         let _ = bare::drop_addr(&mut world.pair.server, addr);

@@ -1,4 +1,5 @@
-//! What arrives of a process at the end of a superstep: heads, rounds of heads, runs, messages, places, calls that all make alike.
+//! What arrives of a process at the end of a superstep: heads, rounds of heads, runs, messages,
+//! places, calls that all make alike.
 
 use weir_bsp::conflicts::{Access, Places, find};
 use weir_bsp::counts::{Common, Counts, ROUND_HEAD_BYTES, RoundHead};
@@ -6,7 +7,8 @@ use weir_bsp::head::{Ends, HEAD_BYTES, Head};
 use weir_bsp::packing::{Runs, letter};
 use weir_bsp::registry::{EVENT_BYTES, Event, Registry};
 
-/// A superstep message: no panic, what is read lies within what came, and a head writes back as the same.
+/// A superstep message: no panic, what is read lies within what came, and a head writes back as the
+/// same.
 pub fn message(data: &[u8]) {
     let Ok(head) = Head::decode(data) else { return };
     assert_eq!(head.encode()[..], data[..HEAD_BYTES]);

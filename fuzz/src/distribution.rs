@@ -1,5 +1,6 @@
-//! Runs from hostile hands: the text of a `run.json`, a journal of cells, and samples files, made of nothing or of a good one with edits. No panic, memory
-//! bounded by the file's length, and what reads as a run writes back as the same run.
+//! Runs from hostile hands: the text of a `run.json`, a journal of cells, and samples files, made
+//! of nothing or of a good one with edits. No panic, memory bounded by the file's length, and what
+//! reads as a run writes back as the same run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! One side of a fuzzed pair: `weir_message` with the memory of its operations in guarded pages. Datagrams, time and operations go in, datagrams and completions come out.
+//! One side of a fuzzed pair: `weir_message` with the memory of its operations in guarded pages.
+//! Datagrams, time and operations go in, datagrams and completions come out.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -131,7 +132,8 @@ impl<H: Host> Driver<H> {
         self.host.messages_mut().insert_peer(&decoded).expect("a usable name")
     }
 
-    /// The context of the operation begun, if it was accepted; its memory ends with its completion, or at once if it is copied or refused.
+    /// The context of the operation begun, if it was accepted; its memory ends with its completion,
+    /// or at once if it is copied or refused.
     fn keep(
         &mut self,
         pages: Rc<Pages>,
@@ -323,7 +325,7 @@ impl<H: Host> Driver<H> {
 
     /// A datagram arrives.
     pub fn datagram(&mut self, now: Time, remote: SocketAddr, datagram: &mut [u8]) {
-        self.host.messages_mut().datagram(now, RxMeta { remote, local: None, slack_ns: 0, ecn: 0 }, datagram);
+        self.host.messages_mut().datagram(now, RxMeta { remote, local: None, receiver_delay_ns: 0, ecn: 0 }, datagram);
     }
 
     /// When [`Driver::timeouts`] wants to be called at the latest.
@@ -337,7 +339,8 @@ impl<H: Host> Driver<H> {
         self.host.messages_mut().timeouts(now);
     }
 
-    /// The next datagram to be sent, its payload taken from the memory of its operation as the transport would.
+    /// The next datagram to be sent, its payload taken from the memory of its operation as the
+    /// transport would.
     pub fn transmit(&mut self, now: Time) -> Option<(SocketAddr, Vec<u8>)> {
         let t = self.host.messages_mut().poll_transmit(now, &mut self.out)?;
         let mut bytes = self.out.head.clone();
@@ -371,7 +374,7 @@ impl<H: Host> Driver<H> {
         self.host.messages().down(peer).is_some()
     }
 
-    /// What waits in the tables: operations, receives, messages, bodies.
+    /// What waits in the tables: operations, receives, messages, rendezvous transfers.
     #[must_use]
     pub fn held(&self) -> [usize; 4] {
         self.host.messages().held()

@@ -1,7 +1,9 @@
-//! The messages of two endpoints over a network that does what the input says: matching, placing, parity, remote memory and completions, in memory that may
-//! not be touched a byte too far nor a moment too long. Afterwards the network heals and everything must come to its end.
+//! The messages of two endpoints over a network that does what the input says: matching, placing,
+//! parity, remote memory and completions, in memory that may not be touched a byte too far nor a
+//! moment too long. Afterwards the network heals and everything must come to its end.
 //!
-//! Byte `i` of operation `id` is [`byte_of`]`(id, i)`; the immediate data of every message and write names the operation.
+//! Byte `i` of operation `id` is [`byte_of`]`(id, i)`; the immediate data of every message and
+//! write names the operation.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -203,7 +205,8 @@ enum What {
     },
 }
 
-/// A counter of a region: the additions begun, those that are done, and what it held before some of them.
+/// A counter of a region: the additions begun, those that are done, and what it held before some of
+/// them.
 #[derive(Debug, Default)]
 struct Counter {
     begun: u64,
@@ -244,7 +247,8 @@ pub(crate) struct Net<H> {
     noticed: BTreeSet<u64>,
     next_id: u64,
     pub(crate) ended: u64,
-    /// A side has given the other up, after too many lost packets: only memory is watched from now on.
+    /// A side has given the other up, after too many lost packets: only memory is watched from now
+    /// on.
     down: bool,
 }
 
@@ -696,7 +700,7 @@ impl<H: Host> Net<H> {
                     }
                 }
             }
-            self.turn_lanes();
+            self.turn_bulk_connections();
             self.settle();
             let over = self.messages.values().all(|m| m.received)
                 && self.ops.values().all(|w| matches!(w, What::Recv { .. }))
@@ -722,8 +726,8 @@ impl<H: Host> Net<H> {
         panic!("open after the network healed: {:?}\n{open:?}", self.ops);
     }
 
-    /// Both sides read and write what they can by lanes.
-    pub(crate) fn turn_lanes(&mut self) {
+    /// Both sides read and write what they can by bulk connections.
+    pub(crate) fn turn_bulk_connections(&mut self) {
         for s in &mut self.sides {
             s.host.turn(self.now);
         }
@@ -742,7 +746,7 @@ impl<H: Host> Net<H> {
         }
         self.settle();
         for (i, s) in self.sides.iter().enumerate() {
-            assert_eq!(s.held(), [0; 4], "side {i} still holds operations, receives, messages, bodies");
+            assert_eq!(s.held(), [0; 4], "side {i} still holds operations, receives, messages, rendezvous transfers");
         }
         let gone = |id: &u64| !self.regions[self.writes[id].region].live;
         assert!(self.noticed.iter().all(gone), "notices that never came: {:?}", self.noticed);

@@ -1,21 +1,23 @@
-//! Greetings and units made with the job's key, which gives the keys of an association to who sees its handshake.
+//! Greetings and records made with the job's key, which gives the keys of an association to who
+//! sees its handshake.
 
 use arbitrary::Arbitrary;
-use weir_link::{GREETING_LEN, UnitHead};
+use weir_link::{GREETING_LEN, RecordHead};
 use weir_wire::frame::Credit;
 use weir_wire::handshake::{Handshake, Opening};
-use weir_wire::lane::{Greeting, UnitKind};
+use weir_wire::bulk::{Greeting, RecordKind};
 use weir_wire::seal::Role;
 use weir_wire::{HandshakeKey, MAX_ENVELOPE_LEN, SessionKeys};
 
 use crate::pair::{KEY, Net};
 
-/// Longest payload that is written in full; of a longer one what follows on the connection is the rest.
+/// Longest payload that is written in full; of a longer one what follows on the connection is the
+/// rest.
 const PAYLOAD_MAX: usize = 64 << 10;
 /// Openings remembered: nobody opens so often in a run.
 const OPENINGS_MAX: usize = 64;
 
-/// A unit that need not make sense.
+/// A record that need not make sense.
 #[derive(Arbitrary, Clone, Debug)]
 #[expect(missing_docs, reason = "plain")]
 pub enum Lie {
@@ -35,13 +37,13 @@ pub enum Lie {
         len: u32,
         envelope: u8,
     },
-    /// Of a body that the reader has open.
+    /// Of a rendezvous transfer that the reader has open.
     Open {
         which: u8,
         offset: u32,
         len: u16,
     },
-    Body {
+    Rndv {
         handle: u64,
         offset: u64,
         len: u32,
@@ -100,20 +102,20 @@ impl Snoop {
     }
 
     /// A good greeting for `side`.
-    pub(crate) fn greeting(&self, side: usize, lane: u32) -> Option<[u8; GREETING_LEN]> {
+    pub(crate) fn greeting(&self, side: usize, bulk: u32) -> Option<[u8; GREETING_LEN]> {
         let (keys, _, ids) = self.known.as_ref()?;
-        Some(Greeting { lane, association: ids[side] }.write(&keys.lane))
+        Some(Greeting { bulk, association: ids[side] }.write(&keys.bulk))
     }
 
-    /// A unit for side `to` with a good head, and how long that is.
-    pub(crate) fn unit(&self, net: &Net, to: usize, lie: &Lie, credit: Credit, read: u64) -> Option<(Vec<u8>, usize)> {
+    /// A record for side `to` with a good head, and how long that is.
+    pub(crate) fn record(&self, net: &Net, to: usize, lie: &Lie, credit: Credit, read: u64) -> Option<(Vec<u8>, usize)> {
         let (keys, opener, _) = self.known.as_ref()?;
         let handles: Vec<u64> = net.sides[to].open_handles().collect();
-        let (kind, offset, len, envelope) = unit_of(lie, &handles);
+        let (kind, offset, len, envelope) = record_of(lie, &handles);
         let tell = read.is_multiple_of(2);
-        let head = UnitHead { kind, offset, len, credit, read, tell };
+        let head = RecordHead { kind, offset, len, credit, read, tell };
         let crc = |a: &[u8], b: &[u8]| {
-            if to == *opener { keys.recv.unit_crc(a, b) } else { keys.send.unit_crc(a, b) }
+            if to == *opener { keys.recv.record_crc(a, b) } else { keys.send.record_crc(a, b) }
         };
         let mut bytes = Vec::new();
         head.write(&[0xf1; MAX_ENVELOPE_LEN][..envelope], crc, &mut bytes);
@@ -124,25 +126,25 @@ impl Snoop {
 }
 
 /// Kind, offset, length of payload and of the envelope.
-fn unit_of(lie: &Lie, handles: &[u64]) -> (UnitKind, u64, u32, usize) {
+fn record_of(lie: &Lie, handles: &[u64]) -> (RecordKind, u64, u32, usize) {
     match *lie {
         Lie::Near { mseq, total, offset, len } => {
             let len = u32::from(len % 2048).max(1);
             let total_len = u64::from(total % 4096).max(len.into());
             let offset = u64::from(offset) % (total_len - u64::from(len) + 1);
             let (sseq, mseq) = (u32::from(mseq % 16), u64::from(mseq % 16));
-            (UnitKind::Message { stream: 1, sseq, mseq, total_len }, offset, len, 16)
+            (RecordKind::Message { stream: 1, sseq, mseq, total_len }, offset, len, 16)
         }
         Lie::Message { stream, sseq, mseq, total, offset, len, envelope } => {
             // Mostly one that is not malformed.
             let mseq = if stream < 32 { mseq % 2000 } else { mseq };
-            let kind = UnitKind::Message { stream: stream % 80, sseq, mseq, total_len: total };
+            let kind = RecordKind::Message { stream: stream % 80, sseq, mseq, total_len: total };
             (kind, offset, len, usize::from(envelope % 49))
         }
         Lie::Open { which, offset, len } => {
             let handle = handles.get(usize::from(which) % handles.len().max(1)).copied().unwrap_or(0);
-            (UnitKind::Body(handle), u64::from(offset % (2 << 20)), u32::from(len).max(1), 0)
+            (RecordKind::Rndv(handle), u64::from(offset % (2 << 20)), u32::from(len).max(1), 0)
         }
-        Lie::Body { handle, offset, len } => (UnitKind::Body(handle), offset, len, 0),
+        Lie::Rndv { handle, offset, len } => (RecordKind::Rndv(handle), offset, len, 0),
     }
 }

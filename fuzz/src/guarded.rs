@@ -1,5 +1,6 @@
-//! Memory that is watched: each operation's in pages of its own that end with it and cannot be touched any more once the operation has completed. Whatever reads or writes past the end, or after the
-//! end of the operation, is a fault at that very place.
+//! Memory that is watched: each operation's in pages of its own that end with it and cannot be
+//! touched any more once the operation has completed. Whatever reads or writes past the end, or
+//! after the end of the operation, is a fault at that very place.
 #![allow(unsafe_code, reason = "pages are given and taken back by system calls")]
 
 use std::rc::Rc;
@@ -31,7 +32,8 @@ impl Pages {
         // SAFETY: a new mapping at an address of the system's choice.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), mapped, rights, kind, -1, 0) }.cast::<u8>();
         assert!(!base.is_null() && base.cast() != libc::MAP_FAILED, "no memory");
-        // SAFETY: the first `data` bytes of the new mapping, which nobody else knows; then its last page.
+        // SAFETY: the first `data` bytes of the new mapping, which nobody else knows; then its last
+        // page.
         unsafe {
             std::ptr::write_bytes(base, GUARD, data - bytes.len());
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(data - bytes.len()), bytes.len());
@@ -49,7 +51,8 @@ impl Pages {
         unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
     }
 
-    /// As one piece, or as three (an empty one among them) where several may be seen: first byte and length of each.
+    /// As one piece, or as three (an empty one among them) where several may be seen: first byte
+    /// and length of each.
     #[must_use]
     pub fn pieces(&self, split: bool) -> Vec<(*mut u8, usize)> {
         let base = self.base.wrapping_add(self.data_at());
@@ -66,7 +69,8 @@ impl Pages {
     /// If bytes before it were written.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
-        // SAFETY: the mapping is readable up to its last page as long as this value has not been `spent`, and nobody writes meanwhile: all is one thread.
+        // SAFETY: the mapping is readable up to its last page as long as this value has not been
+        // `spent`, and nobody writes meanwhile: all is one thread.
         let all = unsafe { std::slice::from_raw_parts(self.base, self.data_at() + self.len) };
         let (guard, data) = all.split_at(self.data_at());
         assert!(guard.iter().all(|b| *b == GUARD), "bytes before the memory of an operation were written");
@@ -87,7 +91,8 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the whole mapping of this value, which goes away after all that could use it (`Driver::spent`, and the names, which count).
+        // SAFETY: the whole mapping of this value, which goes away after all that could use it
+        // (`Driver::spent`, and the names, which count).
         unsafe { libc::munmap(self.base.cast(), self.mapped) };
     }
 }
@@ -127,7 +132,8 @@ impl Memory for Guarded {
 
     fn read(&self, offset: u64, dst: &mut [u8]) {
         self.each(offset, dst.len(), |from, n, done| {
-            // SAFETY: inside the pages, which live as long as this name, and in `dst`; where they may not be touched any more, this is the fault that is looked for.
+            // SAFETY: inside the pages, which live as long as this name, and in `dst`; where they
+            // may not be touched any more, this is the fault that is looked for.
             unsafe { std::ptr::copy(from, dst[done..].as_mut_ptr(), n) };
         });
     }

@@ -1,11 +1,11 @@
-//! An endpoint against a member of the job that lies: it holds the key, makes genuine packets, and fills them with
-//! whatever the input says. Only its own association may suffer.
+//! An endpoint against a member of the job that lies: it holds the key, makes genuine packets, and
+//! fills them with whatever the input says. Only its own association may suffer.
 
 use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use weir_link::{BodyKey, Config, Endpoint, LaneConfig, Level, PeerId, Time};
-use weir_wire::frame::{self, AckTimes, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
+use weir_link::{RndvKey, Config, Endpoint, BulkConfig, Level, PeerId, Time};
+use weir_wire::frame::{self, AckTimes, RndvAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::number::truncate;
 use weir_wire::seal::{MAC_LEN, Role};
@@ -50,7 +50,7 @@ pub enum Lie {
     Ack {
         back: u8,
         delay_ns: u32,
-        slack_us: u16,
+        receiver_delay_us: u16,
         read_us: u32,
         first: u8,
         more: Few<(u8, u8), 40>,
@@ -86,12 +86,12 @@ pub enum Lie {
         offset: u16,
         len: u8,
     },
-    Body {
+    Rndv {
         handle: Handle,
         offset: u64,
         len: u8,
     },
-    BodyNear {
+    RndvNear {
         handle: Handle,
         offset: u16,
         len: u8,
@@ -119,8 +119,8 @@ pub enum Lie {
         path: u8,
         count: u32,
     },
-    Lane {
-        lane: u8,
+    BulkConnection {
+        bulk: u8,
         read: u32,
         over: bool,
     },
@@ -194,16 +194,16 @@ pub enum Step {
         len: u16,
         patient: bool,
     },
-    OpenBody {
+    OpenRndv {
         len: u32,
     },
-    SendBody {
+    SendRndv {
         handle: Handle,
         granted: u32,
         len: u32,
     },
-    CloseBody(u8),
-    AbortBody(Handle),
+    CloseRndv(u8),
+    AbortRndv(Handle),
     Consume,
     /// The honest upper layer is wrong about what it consumed.
     ConsumeTooMuch(u16),
@@ -228,7 +228,8 @@ struct Liar {
     params: Params,
     /// The endpoint's own opening, when it opens.
     its_opening: Option<Opening>,
-    /// What an ACCEPT out of turn said, which counts if the one in turn was refused for its features.
+    /// What an ACCEPT out of turn said, which counts if the one in turn was refused for its
+    /// features.
     lied_association: u64,
     /// How often we came again.
     incarnations: u64,
@@ -253,7 +254,7 @@ fn lying_params(lie: LyingParams) -> Params {
         rx_buffer_bytes: rx,
         ack_delay_max_us: delay,
         peer_timeout_ms: timeout,
-        lanes: 1,
+        bulk_connections: 1,
         ecn: true,
         addresses: (0..lie.addresses % 9).map(addr).collect::<AddrList>(),
     }
@@ -262,8 +263,8 @@ fn lying_params(lie: LyingParams) -> Params {
 /// Runs the input; returns how many packets of ours found an association.
 pub fn run(input: &Input) -> u64 {
     let level = [Level::Integrity, Level::Integrity, Level::Auth, Level::Encrypt][usize::from(input.level % 4)];
-    // No lane comes of it, but they are asked for and spoken of.
-    let config = Config { level, ecn: true, lane: LaneConfig { on: true, min_rate: 0, ..LaneConfig::default() }, ..Config::default() };
+    // No bulk connection comes of it, but they are asked for and spoken of.
+    let config = Config { level, ecn: true, bulk: BulkConfig { on: true, min_rate: 0, ..BulkConfig::default() }, ..Config::default() };
     let ep = Endpoint::new(config, KEY, ITS_ID, &[its_addr()], [3; 32]);
     let opening = Opening {
         level,
@@ -323,10 +324,10 @@ impl Liar {
 
     /// Reads what the endpoint sends and answers handshake packets as an honest peer would.
     fn collect(&mut self, features: u16) {
-        if let Some(news) = self.it.ep.take_lane_news()
-            && let Some((lane, _)) = self.it.ep.lane_greeting(news.peer)
+        if let Some(news) = self.it.ep.take_bulk_news()
+            && let Some((bulk, _)) = self.it.ep.bulk_greeting(news.peer)
         {
-            self.it.ep.lane_over(self.now, news.peer, lane);
+            self.it.ep.bulk_over(self.now, news.peer, bulk);
         }
         for _ in 0..10 {
             let sent = self.it.transmit(self.now);
@@ -530,21 +531,21 @@ impl Liar {
                 let stream = if *control { 0 } else { u16::from(stream % 4) };
                 let _ = self.it.send(now, peer, *control, stream, 20, u32::from(*len), *patient);
             }
-            Step::OpenBody { len } => {
-                if let Ok(opened) = self.it.open_body(now, peer, u64::from(*len % (1 << 20)), None) {
+            Step::OpenRndv { len } => {
+                if let Ok(opened) = self.it.open_rndv(now, peer, u64::from(*len % (1 << 20)), None) {
                     self.handles.push(opened.handle);
                 }
             }
-            Step::SendBody { handle, granted, len } => {
+            Step::SendRndv { handle, granted, len } => {
                 let (handle, len) = (self.handle(*handle), u64::from(*len % (1 << 20)));
-                let _ = self.it.send_body(now, peer, handle, u64::from(*granted).min(len), len);
+                let _ = self.it.send_rndv(now, peer, handle, u64::from(*granted).min(len), len);
             }
-            Step::CloseBody(i) => {
-                self.it.close_body((*i).into());
+            Step::CloseRndv(i) => {
+                self.it.close_rndv((*i).into());
             }
-            Step::AbortBody(h) => {
+            Step::AbortRndv(h) => {
                 let handle = self.handle(*h);
-                self.it.abort_body(now, peer, handle, 3);
+                self.it.abort_rndv(now, peer, handle, 3);
             }
             Step::Consume => self.it.consume(),
             Step::ConsumeTooMuch(n) => self.it.ep.consume(peer, u32::from(*n), u64::from(*n) << 8),
@@ -582,7 +583,7 @@ impl Liar {
     fn write(&self, lie: &Lie, out: &mut Vec<u8>) {
         let filling = [0xf1; 256];
         let key = |message: bool, h: Handle| {
-            if message { BodyKey::Message(self.handle(h)) } else { BodyKey::Body(self.handle(h)) }
+            if message { RndvKey::Message(self.handle(h)) } else { RndvKey::Rndv(self.handle(h)) }
         };
         match lie {
             Lie::Ping => frame::write_ping(out),
@@ -591,8 +592,8 @@ impl Liar {
                     frame::write_ack([0..=largest], AckTimes::default(), 1000, out);
                 }
             }
-            Lie::Ack { back, delay_ns, slack_us, read_us, first, more } => {
-                let times = AckTimes { delay_ns: *delay_ns, slack_us: *slack_us, read_us: *read_us };
+            Lie::Ack { back, delay_ns, receiver_delay_us, read_us, first, more } => {
+                let times = AckTimes { delay_ns: *delay_ns, receiver_delay_us: *receiver_delay_us, read_us: *read_us };
                 self.write_ack(*back, times, *first, &more.0, out);
             }
             Lie::AckRaw { sure: 5.., .. } => {}
@@ -639,17 +640,17 @@ impl Liar {
                 frame::write_msg_head(&head, &filling[..20], out);
                 out.extend_from_slice(&filling[..usize::from(len)]);
             }
-            Lie::Body { handle, offset, len } => {
+            Lie::Rndv { handle, offset, len } => {
                 let offset = (*offset).min(u64::MAX - 256);
-                frame::write_body_head(self.handle(*handle), offset, u16::from(*len), out);
+                frame::write_rndv_head(self.handle(*handle), offset, u16::from(*len), out);
                 out.extend_from_slice(&filling[..usize::from(*len)]);
             }
-            Lie::BodyNear { handle, offset, len } => {
-                frame::write_body_head(self.handle(*handle), u64::from(*offset), u16::from(*len), out);
+            Lie::RndvNear { handle, offset, len } => {
+                frame::write_rndv_head(self.handle(*handle), u64::from(*offset), u16::from(*len), out);
                 out.extend_from_slice(&filling[..usize::from(*len)]);
             }
             Lie::Abort { handle, code } => {
-                frame::write_body_abort(&BodyAbort { handle: self.handle(*handle), code: *code }, out);
+                frame::write_rndv_abort(&RndvAbort { handle: self.handle(*handle), code: *code }, out);
             }
             Lie::Challenge(data) => frame::write_path_challenge(*data, out),
             Lie::Response(data) => frame::write_path_response(*data, out),
@@ -668,9 +669,9 @@ impl Liar {
             Lie::Marked { path, count } => {
                 frame::write_marked(&frame::Marked { path: path % 8, count: *count }, out);
             }
-            Lie::Lane { lane, read, over } => {
-                let (lane, over) = (u32::from(*lane), *over && *lane != 0);
-                frame::write_lane(&frame::Lane { lane, read: u64::from(*read), over }, out);
+            Lie::BulkConnection { bulk, read, over } => {
+                let (bulk, over) = (u32::from(*bulk), *over && *bulk != 0);
+                frame::write_bulk(&frame::BulkConnection { bulk, read: u64::from(*read), over }, out);
             }
             Lie::Recovered { message, handle, offset, len } => {
                 let r = Recovered { key: key(*message, *handle), offset: u64::from(*offset), len: (*len).max(1) };

@@ -1,4 +1,5 @@
-//! Lists for inputs. The ones of `arbitrary` toss a coin for every further element, which makes nearly all of them short.
+//! Lists for inputs. The ones of `arbitrary` toss a coin for every further element, which makes
+//! nearly all of them short.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 

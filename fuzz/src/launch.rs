@@ -1,4 +1,5 @@
-//! What launchers and ranks say to each other: frames of the local launcher, commands of PMI, the launcher's books.
+//! What launchers and ranks say to each other: frames of the local launcher, commands of PMI, the
+//! launcher's books.
 
 use arbitrary::{Arbitrary, Unstructured};
 use weir_job::launch::local::frame::{HEAD_BYTES, REPLY_MAX_BYTES, REQUEST_MAX_BYTES, Reply, Request, split};
@@ -20,7 +21,8 @@ pub fn parsers(data: &[u8]) {
     for version in [Version::V1, Version::V2] {
         let Ok(Some((command, used))) = Command::take(data, version) else { continue };
         assert!(used <= data.len() && !command.name.is_empty());
-        // An empty value reads back as a flag without one, which is the same; blanks in front are not kept.
+        // An empty value reads back as a flag without one, which is the same; blanks in front are
+        // not kept.
         let again = Command::take(&command.to_bytes(version), version);
         assert_eq!(again.map(|found| found.map(|(command, _)| command)), Ok(Some(command)));
     }
@@ -43,8 +45,8 @@ enum Step {
     Ended,
 }
 
-/// Runs until the books end the job or the steps are over; returns how many rounds were completed. Of a completed round each rank gets
-/// what each gave; nobody is answered who did not ask.
+/// Runs until the books end the job or the steps are over; returns how many rounds were completed.
+/// Of a completed round each rank gets what each gave; nobody is answered who did not ask.
 pub fn books(asked: &Asked) -> u64 {
     let size = u32::from(asked.ranks % 8) + 1;
     let mut hub = Hub::new("job".into(), [1; 32], size);

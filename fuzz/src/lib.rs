@@ -1,5 +1,5 @@
-//! What the fuzz targets do, apart from the engine that feeds them, so that the same code also runs as ordinary tests on
-//! random inputs (`tests/random.rs`).
+//! What the fuzz targets do, apart from the engine that feeds them, so that the same code also runs
+//! as ordinary tests on random inputs (`tests/random.rs`).
 
 extern crate alloc;
 
@@ -13,12 +13,12 @@ pub mod bsp_files;
 pub mod distribution;
 pub mod driver;
 pub mod engine;
-pub mod engine_lanes;
+pub mod engine_bulk;
 pub mod forge;
 pub mod guarded;
 pub mod hostile;
 pub mod input;
-pub mod lane;
+pub mod bulk;
 pub mod launch;
 pub mod matching;
 pub mod pair;

@@ -1,5 +1,5 @@
-//! Two honest endpoints and a network that does what the input says; afterwards the network heals and everything must
-//! come to an end.
+//! Two honest endpoints and a network that does what the input says; afterwards the network heals
+//! and everything must come to an end.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -39,8 +39,8 @@ pub enum Step {
         side: bool,
         len: u32,
     },
-    /// A body from `side` to the other.
-    Body {
+    /// A rendezvous transfer from `side` to the other.
+    Rndv {
         side: bool,
         len: u32,
     },
@@ -87,11 +87,11 @@ pub enum Step {
     Consume {
         side: bool,
     },
-    CloseBody {
+    CloseRndv {
         side: bool,
         which: u8,
     },
-    AbortBody {
+    AbortRndv {
         side: bool,
         which: u8,
     },
@@ -113,8 +113,8 @@ pub(crate) struct Net {
     /// Packets on their way to each side.
     pub(crate) flying: [VecDeque<Vec<u8>>; 2],
     arrived: [Vec<Vec<u8>>; 2],
-    /// Bodies under way: sending side, handle.
-    bodies: Vec<(usize, u64)>,
+    /// Rendezvous transfers under way: sending side, handle.
+    rndvs: Vec<(usize, u64)>,
     closing: bool,
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn config(options: u16) -> Config {
     if bit(7) {
         cfg.session.send_queue_msgs = 8;
         cfg.session.control_window = 4;
-        cfg.session.bodies_max = 2;
+        cfg.session.rndvs_max = 2;
     }
     if bit(8) {
         cfg.session.grant_budget = 1 << 14;
@@ -199,7 +199,7 @@ impl Net {
             sides,
             flying: Default::default(),
             arrived: Default::default(),
-            bodies: Vec::new(),
+            rndvs: Vec::new(),
             closing: false,
         }
     }
@@ -257,7 +257,7 @@ impl Net {
             Step::SendBig { side, len } => {
                 let _ = self.sides[usize::from(side)].send(now, PEER, false, 1, 20, len % (600 << 10), false);
             }
-            Step::Body { side, len } => self.body(usize::from(side), u64::from(len % (2 << 20))),
+            Step::Rndv { side, len } => self.rndv(usize::from(side), u64::from(len % (2 << 20))),
             Step::Deliver { side, skip, count } => {
                 let (to, at) = (usize::from(side), self.pick(usize::from(side), skip));
                 for _ in 0..=count {
@@ -310,18 +310,18 @@ impl Net {
                 }
             }
             Step::Consume { side } => self.sides[usize::from(side)].consume(),
-            Step::CloseBody { side, which } => {
+            Step::CloseRndv { side, which } => {
                 // The receiver gives up and, as the engine would, tells the sender by other means.
-                if let Some((_, handle)) = self.sides[usize::from(side)].close_body(which.into()) {
-                    self.sides[usize::from(!side)].abort_body(now, PEER, handle, 1);
+                if let Some((_, handle)) = self.sides[usize::from(side)].close_rndv(which.into()) {
+                    self.sides[usize::from(!side)].abort_rndv(now, PEER, handle, 1);
                 }
             }
-            Step::AbortBody { side, which } => {
-                let i = usize::from(which) % self.bodies.len().max(1);
-                if let Some(&(from, handle)) = self.bodies.get(i)
+            Step::AbortRndv { side, which } => {
+                let i = usize::from(which) % self.rndvs.len().max(1);
+                if let Some(&(from, handle)) = self.rndvs.get(i)
                     && from == usize::from(side)
                 {
-                    self.sides[from].abort_body(now, PEER, handle, 2);
+                    self.sides[from].abort_rndv(now, PEER, handle, 2);
                 }
             }
             Step::Forget { side } => {
@@ -335,14 +335,14 @@ impl Net {
         }
     }
 
-    fn body(&mut self, from: usize, len: u64) {
+    fn rndv(&mut self, from: usize, len: u64) {
         let to = 1 - from;
         let token = self.sides[from].next_token();
-        let Ok(opened) = self.sides[to].open_body(self.now, PEER, len, Some(token)) else { return };
-        match self.sides[from].send_body(self.now, PEER, opened.handle, opened.granted, len) {
-            Ok(_) => self.bodies.push((from, opened.handle)),
+        let Ok(opened) = self.sides[to].open_rndv(self.now, PEER, len, Some(token)) else { return };
+        match self.sides[from].send_rndv(self.now, PEER, opened.handle, opened.granted, len) {
+            Ok(_) => self.rndvs.push((from, opened.handle)),
             Err(_) => {
-                self.sides[to].ep.close_body(PEER, opened.handle);
+                self.sides[to].ep.close_rndv(PEER, opened.handle);
             }
         }
     }
@@ -357,7 +357,8 @@ impl Net {
         }
     }
 
-    /// From now on every packet arrives, in order, after `delay_ns`, and everything received is consumed.
+    /// From now on every packet arrives, in order, after `delay_ns`, and everything received is
+    /// consumed.
     pub(crate) fn heal(&mut self, delay_ns: u64, mut besides: impl FnMut(&mut Net) -> Besides) {
         let limit = self.now.plus_ns(HEALED_S * 1_000_000_000);
         for _ in 0..HEALED_ROUNDS {
@@ -394,7 +395,7 @@ impl Net {
     /// What is reported as sent has arrived.
     fn check(&self) {
         for i in 0..2 {
-            let aborted_may_be_sent = !self.bodies.is_empty();
+            let aborted_may_be_sent = !self.rndvs.is_empty();
             for token in &self.sides[i].sent {
                 let arrived = self.sides[1 - i].received.contains(token);
                 assert!(arrived || aborted_may_be_sent, "{token} was reported as sent and has not arrived");

@@ -1,5 +1,5 @@
-//! Every parser on arbitrary bytes: no panic, ranges within the datagram, and what was read writes back to something that
-//! reads the same.
+//! Every parser on arbitrary bytes: no panic, ranges within the datagram, and what was read writes
+//! back to something that reads the same.
 
 use std::ops::Range;
 
@@ -68,23 +68,23 @@ fn write(f: &Frame<'_>, d: &[u8], end: usize, out: &mut Vec<u8>) {
             frame::write_msg_head(&m.head, &d[m.envelope.clone()], out);
             out.extend_from_slice(&d[m.payload.clone()]);
         }
-        Frame::Body(b) => {
+        Frame::Rndv(b) => {
             assert!(b.payload.end <= end);
             let len = u16::try_from(b.payload.len()).expect("its field has 16 bits");
-            frame::write_body_head(b.handle, b.offset, len, out);
+            frame::write_rndv_head(b.handle, b.offset, len, out);
             out.extend_from_slice(&d[b.payload.clone()]);
         }
         Frame::PathChallenge(data) => frame::write_path_challenge(*data, out),
         Frame::PathResponse(data) => frame::write_path_response(*data, out),
         Frame::Close(c) => frame::write_close(c.code, c.reason, out),
-        Frame::BodyAbort(b) => frame::write_body_abort(b, out),
+        Frame::RndvAbort(b) => frame::write_rndv_abort(b, out),
         Frame::Parity(p) => {
             assert!(p.payload.end <= end);
             frame::write_parity_head(&p.head, out);
             out.extend_from_slice(&d[p.payload.clone()]);
         }
         Frame::Recovered(r) => frame::write_recovered(r, out),
-        Frame::Lane(l) => frame::write_lane(l, out),
+        Frame::BulkConnection(l) => frame::write_bulk(l, out),
         Frame::Marked(m) => frame::write_marked(m, out),
     }
 }
@@ -115,13 +115,14 @@ fn same(a: &Frame<'_>, d: &[u8], b: &Frame<'_>, e: &[u8]) -> bool {
                 && d[a.envelope.clone()] == e[b.envelope.clone()]
                 && d[a.payload.clone()] == e[b.payload.clone()]
         }
-        (Frame::Body(a), Frame::Body(b)) => {
+        (Frame::Rndv(a), Frame::Rndv(b)) => {
             (a.handle, a.offset) == (b.handle, b.offset) && d[a.payload.clone()] == e[b.payload.clone()]
         }
         (Frame::Parity(a), Frame::Parity(b)) => a.head == b.head && d[a.payload.clone()] == e[b.payload.clone()],
         (Frame::Ack(a), Frame::Ack(b)) => {
             let (a_ranges, b_ranges) = (joined(a), joined(b));
-            // Odd but valid entries (runs of zeros) may take more room when we write them: then the tail is cut.
+            // Odd but valid entries (runs of zeros) may take more room when we write them: then the
+            // tail is cut.
             (a.largest, a.times) == (b.largest, b.times)
                 && b_ranges.len() <= a_ranges.len()
                 && a_ranges.iter().zip(&b_ranges).all(|(x, y)| x.end() == y.end() && x.start() <= y.start())

@@ -1,4 +1,5 @@
-//! Patterns of messages (`spec/pattern-format.md`): any text is read or refused, and of one that is read every message has both its ends.
+//! Patterns of messages (`spec/pattern-format.md`): any text is read or refused, and of one that is
+//! read every message has both its ends.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +42,8 @@ const WORDS: [&str; 32] = [
     " ",
 ];
 
-/// Reads bytes as a text, and as the words of one; whether the latter was a pattern for some number of ranks.
+/// Reads bytes as a text, and as the words of one; whether the latter was a pattern for some number
+/// of ranks.
 pub fn run(data: &[u8]) -> bool {
     planned(&String::from_utf8_lossy(data));
     let words: String = data.iter().map(|byte| WORDS[usize::from(byte % 32)]).collect();

@@ -1,5 +1,5 @@
-//! The virtual machine on models that no compiler would make: whatever they say, the run ends, and its account of time is
-//! without rest. Beside it, descriptions of machines.
+//! The virtual machine on models that no compiler would make: whatever they say, the run ends, and
+//! its account of time is without rest. Beside it, descriptions of machines.
 
 use arbitrary::Arbitrary;
 use weir_annotations::expr::{Binary, Expr, NUMPROCS, PROCNUM, Slot, Value};

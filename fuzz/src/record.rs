@@ -1,4 +1,5 @@
-//! Recordings of MPI calls: any bytes read or are refused; a run made from them becomes a model that repeats it.
+//! Recordings of MPI calls: any bytes read or are refused; a run made from them becomes a model
+//! that repeats it.
 
 use weir_record::cli::of;
 use weir_record::log::{Call, Event, Got, MAGIC, Recording};

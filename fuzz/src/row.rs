@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use weir_link::LaneUnit;
+use weir_link::BulkRecord;
 
 use crate::upper::byte_of;
 
-/// Units kept to be repeated, and the longest payload of one.
+/// Records kept to be repeated, and the longest payload of one.
 const PAST_MAX: usize = 32;
 const PAST_BYTES: u32 = 64 << 10;
 
@@ -51,14 +51,14 @@ impl Row {
     }
 
     /// A head of so many bytes is to follow.
-    pub(crate) fn note_unit(&mut self, head_len: usize) {
+    pub(crate) fn note_record(&mut self, head_len: usize) {
         let at = self.taken + self.bytes.len() as u64;
         self.heads.push_back(Head { at, len: head_len as u64, altered: false });
     }
 
-    /// A unit, or a greeting, in one piece.
-    pub(crate) fn push_unit(&mut self, bytes: &[u8], head_len: usize) {
-        self.note_unit(head_len);
+    /// A record, or a greeting, in one piece.
+    pub(crate) fn push_record(&mut self, bytes: &[u8], head_len: usize) {
+        self.note_record(head_len);
         self.push(bytes);
     }
 
@@ -76,7 +76,8 @@ impl Row {
         self.bytes.truncate(n);
     }
 
-    /// Changes byte `at` of one of the heads under way, once at most, and not if it has been read already.
+    /// Changes byte `at` of one of the heads under way, once at most, and not if it has been read
+    /// already.
     pub(crate) fn alter(&mut self, which: usize, at: usize, mask: u8) {
         let n = self.heads.len().max(1);
         let Some(h) = self.heads.get_mut(which % n).filter(|h| !h.altered) else { return };
@@ -95,17 +96,17 @@ impl Row {
     }
 }
 
-/// A unit that was sent: its head, and what its payload is made of.
+/// A record that was sent: its head, and what its payload is made of.
 pub(crate) struct Past {
     head: Vec<u8>,
-    unit: LaneUnit,
+    record: BulkRecord,
 }
 
 impl Past {
-    /// Keeps a unit, if it is not too long and there are not too many.
-    pub(crate) fn keep(all: &mut Vec<Past>, head: &[u8], unit: &LaneUnit) {
-        if all.len() < PAST_MAX && unit.len <= PAST_BYTES {
-            all.push(Past { head: head.to_vec(), unit: *unit });
+    /// Keeps a record, if it is not too long and there are not too many.
+    pub(crate) fn keep(all: &mut Vec<Past>, head: &[u8], record: &BulkRecord) {
+        if all.len() < PAST_MAX && record.len <= PAST_BYTES {
+            all.push(Past { head: head.to_vec(), record: *record });
         }
     }
 
@@ -114,7 +115,7 @@ impl Past {
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let LaneUnit { token, offset, len } = self.unit;
+        let BulkRecord { token, offset, len } = self.record;
         self.head.iter().copied().chain((0..u64::from(len)).map(|i| byte_of(token, offset + i))).collect()
     }
 }

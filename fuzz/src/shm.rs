@@ -1,4 +1,5 @@
-//! Shared memory: a ring whose contents a broken peer writes, and a handshake whose messages are meddled with (spec/shm.md).
+//! Shared memory: a ring whose contents a broken peer writes, and a handshake whose messages are
+//! meddled with (spec/shm.md).
 
 use crate::input::Rest;
 use arbitrary::Arbitrary;

@@ -1,15 +1,16 @@
-//! An upper layer that believes nothing: it sits on one endpoint, keeps its own books, and checks every event.
+//! An upper layer that believes nothing: it sits on one endpoint, keeps its own books, and checks
+//! every event.
 //!
-//! It knows every payload: byte `i` of operation `token` is [`byte_of`], and the first 8 bytes of an envelope name the
-//! token, so an honest peer's messages can be checked to the last byte.
+//! It knows every payload: byte `i` of operation `token` is [`byte_of`], and the first 8 bytes of
+//! an envelope name the token, so an honest peer's messages can be checked to the last byte.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use weir_link::{
-    BodyKey, BodyOpened, Config, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time,
-    UnitIn,
+    RndvKey, RndvOpened, Config, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time,
+    RecordIn,
 };
 
 /// Byte `i` of the payload of operation `token`.
@@ -88,7 +89,8 @@ struct Incoming {
     /// The sender's operation, if the peer is honest.
     token: Option<u64>,
     reported: Cover,
-    /// Restored from parity; the endpoint may still report such bytes when they were in the same packet.
+    /// Restored from parity; the endpoint may still report such bytes when they were in the same
+    /// packet.
     restored: Cover,
     complete: bool,
     closed: bool,
@@ -134,11 +136,12 @@ pub struct Upper {
     outgoing: Outgoing,
     next_token: u64,
     messages: BTreeMap<(PeerId, bool, u64), Incoming>,
-    bodies: BTreeMap<(PeerId, u64), Incoming>,
+    rndvs: BTreeMap<(PeerId, u64), Incoming>,
     /// Matched messages of honest peers by their number within the stream.
     numbers: BTreeMap<(PeerId, u16, u32), u64>,
     unconsumed: BTreeMap<PeerId, (u32, u64)>,
-    /// Matched messages and their bytes: those that came or begin to come, and those that were consumed.
+    /// Matched messages and their bytes: those that came or begin to come, and those that were
+    /// consumed.
     announced: BTreeMap<PeerId, (u64, u64)>,
     consumed: BTreeMap<PeerId, (u64, u64)>,
     /// Peers that are down.
@@ -165,7 +168,7 @@ impl Upper {
             outgoing: Outgoing(BTreeMap::new()),
             next_token: first_token,
             messages: BTreeMap::new(),
-            bodies: BTreeMap::new(),
+            rndvs: BTreeMap::new(),
             numbers: BTreeMap::new(),
             unconsumed: BTreeMap::new(),
             announced: BTreeMap::new(),
@@ -186,7 +189,8 @@ impl Upper {
         self.outgoing.0.len()
     }
 
-    /// Sends a message whose envelope begins with its token and is filled up to `env_len` (8 to 48) bytes.
+    /// Sends a message whose envelope begins with its token and is filled up to `env_len` (8 to 48)
+    /// bytes.
     ///
     /// # Errors
     /// What the endpoint says.
@@ -211,21 +215,21 @@ impl Upper {
         Ok(token)
     }
 
-    /// Opens a body for operation `token` of the peer.
+    /// Opens a rendezvous transfer for operation `token` of the peer.
     ///
     /// # Errors
     /// What the endpoint says.
-    pub fn open_body(
+    pub fn open_rndv(
         &mut self,
         now: Time,
         peer: PeerId,
         len: u64,
         token: Option<u64>,
-    ) -> Result<BodyOpened, SendError> {
-        let opened = self.ep.open_body(now, peer, len)?;
+    ) -> Result<RndvOpened, SendError> {
+        let opened = self.ep.open_rndv(now, peer, len)?;
         assert!(len > 0 && opened.granted <= len, "granted more than there is, or opened for nothing");
         let new = Incoming { total: len, token, ..Incoming::default() };
-        assert!(self.bodies.insert((peer, opened.handle), new).is_none(), "handle given out twice");
+        assert!(self.rndvs.insert((peer, opened.handle), new).is_none(), "handle given out twice");
         Ok(opened)
     }
 
@@ -235,11 +239,11 @@ impl Upper {
         self.next_token
     }
 
-    /// Sends a body.
+    /// Sends a rendezvous transfer.
     ///
     /// # Errors
     /// What the endpoint says.
-    pub fn send_body(
+    pub fn send_rndv(
         &mut self,
         now: Time,
         peer: PeerId,
@@ -248,25 +252,25 @@ impl Upper {
         len: u64,
     ) -> Result<u64, SendError> {
         let token = self.next_token;
-        self.ep.send_body(now, peer, handle, granted, len, token)?;
+        self.ep.send_rndv(now, peer, handle, granted, len, token)?;
         self.next_token += 1;
         self.outgoing.0.insert(token, len);
         Ok(token)
     }
 
     /// Gives up sending.
-    pub fn abort_body(&mut self, now: Time, peer: PeerId, handle: u64, code: u16) {
-        if let Some(token) = self.ep.abort_body(now, peer, handle, code) {
+    pub fn abort_rndv(&mut self, now: Time, peer: PeerId, handle: u64, code: u16) {
+        if let Some(token) = self.ep.abort_rndv(now, peer, handle, code) {
             assert!(self.outgoing.0.remove(&token).is_some(), "aborted an operation that is over");
         }
     }
 
-    /// Gives up receiving the `i`th open body; returns its handle.
-    pub fn close_body(&mut self, i: usize) -> Option<(PeerId, u64)> {
-        let open: Vec<_> = self.bodies.iter().filter(|(_, b)| !b.complete && !b.closed).map(|(k, _)| *k).collect();
+    /// Gives up receiving the `i`th open rendezvous transfer; returns its handle.
+    pub fn close_rndv(&mut self, i: usize) -> Option<(PeerId, u64)> {
+        let open: Vec<_> = self.rndvs.iter().filter(|(_, b)| !b.complete && !b.closed).map(|(k, _)| *k).collect();
         let key = *open.get(i % open.len().max(1))?;
-        self.ep.close_body(key.0, key.1);
-        self.bodies.get_mut(&key)?.closed = true;
+        self.ep.close_rndv(key.0, key.1);
+        self.rndvs.get_mut(&key)?.closed = true;
         Some(key)
     }
 
@@ -279,68 +283,69 @@ impl Upper {
         }
     }
 
-    /// A message or body of an honest peer is what it claims to be, whatever way it comes: payload of a unit.
+    /// A message or rendezvous data of an honest peer is what it claims to be, whatever way it
+    /// comes: payload of a record.
     ///
     /// # Panics
     /// If it is another.
-    pub fn check_payload(&self, peer: PeerId, key: BodyKey, offset: u64, bytes: &[u8]) {
+    pub fn check_payload(&self, peer: PeerId, key: RndvKey, offset: u64, bytes: &[u8]) {
         let known = match key {
-            BodyKey::Message(mseq) => self.messages.get(&(peer, false, mseq)),
-            BodyKey::Body(handle) => self.bodies.get(&(peer, handle)),
+            RndvKey::Message(mseq) => self.messages.get(&(peer, false, mseq)),
+            RndvKey::Rndv(handle) => self.rndvs.get(&(peer, handle)),
         };
         if let (true, Some(token)) = (self.honest_peer, known.and_then(|k| k.token)) {
             let right = (offset..).zip(bytes).all(|(i, b)| *b == byte_of(token, i));
-            assert!(right, "a unit with other bytes of {token}, from {offset}");
+            assert!(right, "a record with other bytes of {token}, from {offset}");
         }
     }
 
-    /// A head came on a lane. False: the endpoint will have no more of it.
-    pub fn unit_tells(&mut self, now: Time, peer: PeerId, lane: u32, head: &[u8]) -> bool {
+    /// A head came on a bulk connection. False: the endpoint will have no more of it.
+    pub fn record_tells(&mut self, now: Time, peer: PeerId, bulk: u32, head: &[u8]) -> bool {
         let mut events = Vec::new();
-        let good = self.ep.unit_tells(now, peer, lane, head, &mut events);
+        let good = self.ep.record_tells(now, peer, bulk, head, &mut events);
         self.take(now, events, head);
         good
     }
 
-    /// The unit begins.
+    /// The record begins.
     ///
     /// # Panics
     /// If it belongs to a message that was not told.
-    pub fn unit_begins(&mut self, now: Time, peer: PeerId, head: &[u8]) -> Option<UnitIn> {
+    pub fn record_begins(&mut self, now: Time, peer: PeerId, head: &[u8]) -> Option<RecordIn> {
         let mut events = Vec::new();
-        let unit = self.ep.unit_begins(now, peer, head, &mut events);
+        let record = self.ep.record_begins(now, peer, head, &mut events);
         self.take(now, events, head);
-        if let Some(UnitIn { key: BodyKey::Message(mseq), .. }) = unit {
-            assert!(self.messages.contains_key(&(peer, false, mseq)), "a unit of a message that was not told");
+        if let Some(RecordIn { key: RndvKey::Message(mseq), .. }) = record {
+            assert!(self.messages.contains_key(&(peer, false, mseq)), "a record of a message that was not told");
         }
-        unit
+        record
     }
 
-    /// All of the unit was read. Its bytes count as reported from now on.
+    /// All of the record was read. Its bytes count as reported from now on.
     ///
     /// # Panics
     /// If the endpoint does not say what is complete by it, or says it of what is not.
-    pub fn unit_ends(&mut self, now: Time, peer: PeerId, lane: u32, unit: &UnitIn) {
-        let end = unit.offset + u64::from(unit.len);
-        if let Some(known) = self.open_incoming(peer, unit.key)
+    pub fn record_ends(&mut self, now: Time, peer: PeerId, bulk: u32, record: &RecordIn) {
+        let end = record.offset + u64::from(record.len);
+        if let Some(known) = self.open_incoming(peer, record.key)
             && end <= known.total
         {
-            known.reported.unite(unit.offset, end);
+            known.reported.unite(record.offset, end);
         }
         let mut events = Vec::new();
-        self.ep.unit_ends(now, peer, lane, unit, &mut events);
+        self.ep.record_ends(now, peer, bulk, record, &mut events);
         self.take(now, events, &[]);
         let down = self.ep.is_down(peer);
-        if let Some(known) = self.open_incoming(peer, unit.key) {
+        if let Some(known) = self.open_incoming(peer, record.key) {
             assert!(down || known.missing() > 0, "all is here and nobody said so");
         }
     }
 
     /// What is being received and neither complete nor closed.
-    fn open_incoming(&mut self, peer: PeerId, key: BodyKey) -> Option<&mut Incoming> {
+    fn open_incoming(&mut self, peer: PeerId, key: RndvKey) -> Option<&mut Incoming> {
         let known = match key {
-            BodyKey::Message(mseq) => self.messages.get_mut(&(peer, false, mseq)),
-            BodyKey::Body(handle) => self.bodies.get_mut(&(peer, handle)),
+            RndvKey::Message(mseq) => self.messages.get_mut(&(peer, false, mseq)),
+            RndvKey::Rndv(handle) => self.rndvs.get_mut(&(peer, handle)),
         };
         known.filter(|k| !k.complete && !k.closed)
     }
@@ -351,9 +356,9 @@ impl Upper {
         self.outgoing.0.contains_key(&token)
     }
 
-    /// Handles of the bodies that are being received.
+    /// Handles of the rendezvous transfers that are being received.
     pub fn open_handles(&self) -> impl Iterator<Item = u64> {
-        self.bodies.iter().filter(|(_, b)| !b.complete && !b.closed).map(|(k, _)| k.1)
+        self.rndvs.iter().filter(|(_, b)| !b.complete && !b.closed).map(|(k, _)| k.1)
     }
 
     /// What a peer can make an endpoint hold has its limits.
@@ -367,7 +372,7 @@ impl Upper {
         assert!(msgs <= msgs_done + u64::from(cfg.session.initial_credit_msgs), "{msgs} messages, {msgs_done} consumed");
         assert!(bytes <= bytes_done + cfg.session.initial_credit_bytes, "{bytes} message bytes, {bytes_done} consumed");
         let stats = self.ep.peer_stats(peer);
-        assert!(stats.bodies_in <= cfg.session.bodies_max && stats.bodies_open <= cfg.session.bodies_max, "{stats:?}");
+        assert!(stats.rndvs_in <= cfg.session.rndvs_max && stats.rndvs_open <= cfg.session.rndvs_max, "{stats:?}");
     }
 
     /// Closes the endpoint.
@@ -402,14 +407,14 @@ impl Upper {
         self.consumed.remove(&peer);
         self.numbers.retain(|k, _| k.0 != peer);
         self.messages.retain(|k, _| k.0 != peer);
-        self.bodies.retain(|k, _| k.0 != peer);
+        self.rndvs.retain(|k, _| k.0 != peer);
         true
     }
 
     /// A datagram arrives.
     pub fn handle(&mut self, now: Time, from: SocketAddr, mut datagram: Vec<u8>) {
         let mut events = Vec::new();
-        let meta = RxMeta { remote: from, local: None, slack_ns: 0, ecn: 0 };
+        let meta = RxMeta { remote: from, local: None, receiver_delay_ns: 0, ecn: 0 };
         self.ep.handle(now, meta, &mut datagram, &mut events);
         self.take(now, events, &datagram);
     }
@@ -483,25 +488,26 @@ impl Upper {
                 let place = Place { offset: offset.into(), payload, complete };
                 self.message(peer, control, mseq, total_len, envelope, first, &place);
             }
-            Event::Body { peer, handle, offset, payload, complete } => {
+            Event::Rndv { peer, handle, offset, payload, complete } => {
                 let honest = self.honest_peer;
-                let body = self.bodies.get_mut(&(peer, handle)).expect("body of a handle never opened");
-                assert!(!body.closed, "bytes for a closed handle");
-                Place { offset, payload: &d[payload], complete }.fill(body, honest);
-                if complete && let Some(token) = body.token {
+                let rndv = self.rndvs.get_mut(&(peer, handle)).expect("rendezvous transfer of a handle never opened");
+                assert!(!rndv.closed, "bytes for a closed handle");
+                Place { offset, payload: &d[payload], complete }.fill(rndv, honest);
+                if complete && let Some(token) = rndv.token {
                     self.received.insert(token);
                 }
             }
-            Event::BodyAborted { peer, handle, .. } => {
-                let body = self.bodies.get_mut(&(peer, handle)).expect("abort of a handle never opened");
-                assert!(!body.closed && !body.complete, "abort of a closed handle");
-                body.closed = true;
+            Event::RndvAborted { peer, handle, .. } => {
+                let rndv = self.rndvs.get_mut(&(peer, handle)).expect("abort of a handle never opened");
+                assert!(!rndv.closed && !rndv.complete, "abort of a closed handle");
+                rndv.closed = true;
             }
             Event::Parity { peer, key, hole, payload } => self.parity(now, peer, key, &hole, &d[payload]),
         }
     }
 
-    /// A matched message is told for the first time: an honest peer numbers those of a stream in the order of all.
+    /// A matched message is told for the first time: an honest peer numbers those of a stream in
+    /// the order of all.
     fn number(&mut self, peer: PeerId, stream: u16, sseq: u32, mseq: u64, total_len: u32) {
         let a = self.announced.entry(peer).or_default();
         *a = (a.0 + 1, a.1 + u64::from(total_len));
@@ -558,12 +564,12 @@ impl Upper {
         }
     }
 
-    fn parity(&mut self, now: Time, peer: PeerId, key: BodyKey, hole: &Hole, payload: &[u8]) {
+    fn parity(&mut self, now: Time, peer: PeerId, key: RndvKey, hole: &Hole, payload: &[u8]) {
         let incoming = match key {
-            BodyKey::Message(mseq) => {
+            RndvKey::Message(mseq) => {
                 self.messages.get_mut(&(peer, false, mseq)).expect("parity of a message never seen")
             }
-            BodyKey::Body(handle) => self.bodies.get_mut(&(peer, handle)).expect("parity of a handle never opened"),
+            RndvKey::Rndv(handle) => self.rndvs.get_mut(&(peer, handle)).expect("parity of a handle never opened"),
         };
         assert!(!incoming.closed && !incoming.complete, "parity for what is over");
         let (offset, end) = (hole.offset, hole.offset + u64::from(hole.len));

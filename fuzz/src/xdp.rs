@@ -1,4 +1,5 @@
-//! AF_XDP: frames received, frames written, and what ranks and helper say to each other (spec/xdp.md 3 and 5).
+//! AF_XDP: frames received, frames written, and what ranks and helper say to each other
+//! (spec/xdp.md 3 and 5).
 
 use arbitrary::Arbitrary;
 use std::net::{IpAddr, SocketAddr};

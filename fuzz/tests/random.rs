@@ -1,5 +1,6 @@
-//! The fuzz targets on random inputs, for the ordinary compiler: `cargo test --manifest-path fuzz/Cargo.toml --tests --no-default-features`.
-//! Random bytes reach far less than a fuzzer; this shows that the targets themselves work.
+//! The fuzz targets on random inputs, for the ordinary compiler:
+//! `cargo test --manifest-path fuzz/Cargo.toml --tests --no-default-features`. Random bytes reach
+//! far less than a fuzzer; this shows that the targets themselves work.
 
 use arbitrary::{Arbitrary, Unstructured};
 use rand_chacha::ChaCha8Rng;
@@ -213,9 +214,9 @@ fn endpoint_hostile() {
 }
 
 #[test]
-fn lane() {
-    let units = each(400, 4000, weir_fuzz::lane::run);
-    assert!(units > 1000, "only {units} units were read to their end");
+fn bulk() {
+    let records = each(400, 4000, weir_fuzz::bulk::run);
+    assert!(records > 1000, "only {records} records were read to their end");
 }
 
 #[test]
@@ -225,9 +226,9 @@ fn engine() {
 }
 
 #[test]
-fn engine_lanes() {
-    let units = each(200, 3000, weir_fuzz::engine_lanes::run);
-    assert!(units > 500, "only {units} units were read to their end");
+fn engine_bulk() {
+    let records = each(200, 3000, weir_fuzz::engine_bulk::run);
+    assert!(records > 500, "only {records} records were read to their end");
 }
 
 #[test]

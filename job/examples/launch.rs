@@ -1,4 +1,5 @@
-//! The launcher alone: `launch -n 4 [--tag-output] [--limit SECONDS] PROGRAM ARGUMENTS...` does what `weir run` does for programs without an MPI.
+//! The launcher alone: `launch -n 4 [--tag-output] [--limit SECONDS] PROGRAM ARGUMENTS...` does
+//! what `weir run` does for programs without an MPI.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;

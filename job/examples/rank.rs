@@ -1,8 +1,10 @@
-//! A rank of a job, for trying launchers: `weir run -n 4 rank`, `mpiexec -n 4 rank`, `srun --mpi=pmi2 -n 4 rank`, ...
+//! A rank of a job, for trying launchers: `weir run -n 4 rank`, `mpiexec -n 4 rank`,
+//! `srun --mpi=pmi2 -n 4 rank`, ...
 //!
-//! Its arguments are steps, done in order: `exchange` (all names arrive, by rank), `fence`, `sleep:MS`, `print:TEXT`, `read` (a line of
-//! standard input), `child` (starts one that sleeps, and goes on), `end` (leaves the job), and only on rank R: `R/STEP`, also with
-//! `abort:CODE`, `exit:CODE`, `kill`, `stop`. Without arguments: `exchange fence end`.
+//! Its arguments are steps, done in order: `exchange` (all names arrive, by rank), `fence`,
+//! `sleep:MS`, `print:TEXT`, `read` (a line of standard input), `child` (starts one that sleeps,
+//! and goes on), `end` (leaves the job), and only on rank R: `R/STEP`, also with `abort:CODE`,
+//! `exit:CODE`, `kill`, `stop`. Without arguments: `exchange fence end`.
 
 use std::io::BufRead;
 use std::process::{Command, ExitCode, exit};

@@ -151,7 +151,8 @@ pub enum KeyError {
     Io {
         /// The key file, or the folder meant to hold it.
         path: PathBuf,
-        /// `read`, `look for` where not even that may be done, `make`, or `clear away the draft of`.
+        /// `read`, `look for` where not even that may be done, `make`, or
+        /// `clear away the draft of`.
         action: &'static str,
         /// The system's answer.
         cause: std::io::Error,
@@ -171,8 +172,9 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// No key is named, and there is no place to keep one of the user's own, or none that this user may look into or write to. What goes wrong in another way,
-    /// as on a full disk, is none of that: it is to be mended, and ranks that start later may find the key there.
+    /// No key is named, and there is no place to keep one of the user's own, or none that this user
+    /// may look into or write to. What goes wrong in another way, as on a full disk, is none of
+    /// that: it is to be mended, and ranks that start later may find the key there.
     #[must_use]
     pub fn is_for_want_of_a_place(&self) -> bool {
         match self {
@@ -186,8 +188,8 @@ impl KeyError {
 }
 
 /// Finds the job's key: `WEIR_KEY`, else the file `WEIR_KEY_FILE`, else the user's own file
-/// ([`default_key_path`]), which is made with mode 0600 if it is missing. A home directory is never made: accounts without one
-/// have a name such as `/nonexistent` for it.
+/// ([`default_key_path`]), which is made with mode 0600 if it is missing. A home directory is never
+/// made: accounts without one have a name such as `/nonexistent` for it.
 ///
 /// Two processes may race to make the file: both get the same key.
 ///
@@ -227,7 +229,8 @@ pub fn default_key_path(env: &Env) -> Option<PathBuf> {
     Some(config.join("weir").join("key"))
 }
 
-/// True where there is no such directory. One that may not be looked at is not missing: what is tried there says why.
+/// True where there is no such directory. One that may not be looked at is not missing: what is
+/// tried there says why.
 fn missing(directory: &Path) -> bool {
     match directory.metadata() {
         Ok(meta) => !meta.is_dir(),
@@ -544,7 +547,8 @@ mod tests {
         assert!(error.contains("more than 256 bytes"), "{error}");
     }
 
-    /// The key in this text, or zeros where there is none; why there is none is one short line that names the place.
+    /// The key in this text, or zeros where there is none; why there is none is one short line that
+    /// names the place.
     fn judge(text: &str) -> Result<[u8; KEY_BYTES], TestCaseError> {
         parse_key(text, "WEIR_KEY").or_else(|error| {
             let error = error.to_string();

@@ -1,5 +1,6 @@
-//! Real launchers of others: Hydra and PRRTE as `cargo xtask setup-mpi` fetches them, Slurm with two node daemons on this host. What is
-//! not here is reported as ignored, with its reason on standard error.
+//! Real launchers of others: Hydra and PRRTE as `cargo xtask setup-mpi` fetches them, Slurm with
+//! two node daemons on this host. What is not here is reported as ignored, with its reason on
+//! standard error.
 
 mod cluster;
 mod common;
@@ -210,7 +211,8 @@ fn orphans(way: &Way) -> Result<(), String> {
 }
 
 fn keys(way: &Way) -> Result<(), String> {
-    // Of ranks by one launcher all have the same variables; so one of them takes its own away by a shell.
+    // Of ranks by one launcher all have the same variables; so one of them takes its own away by a
+    // shell.
     let mut command = (way.command)(2);
     let other = "ab".repeat(32);
     let script = format!("[ \"${{PMIX_RANK:-$PMI_RANK$PMI_ID}}\" = 1 ] && export WEIR_KEY={other}; exec \"$@\"");

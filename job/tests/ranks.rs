@@ -1,4 +1,5 @@
-//! Real processes: ranks started by the local launcher, killed, stopped and aborted, and nothing left behind.
+//! Real processes: ranks started by the local launcher, killed, stopped and aborted, and nothing
+//! left behind.
 //!
 //! The examples `launch` and `rank` are the launcher and the program.
 

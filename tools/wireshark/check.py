@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks weir.lua with tshark: packets written by hand from the specification, its own examples, and the bytes of lanes in TCP segments of all
+"""Checks weir.lua with tshark: packets written by hand from the specification, its own examples, and the bytes of bulk_connections in TCP segments of all
 sizes must be recognised and decoded, other datagrams and connections left alone.
 
 Usage: check.py            needs tshark in PATH; exits 1 on the first difference, 77 when there is no tshark.
@@ -27,7 +27,7 @@ PACKETS = [
     ("INIT", f"10 {OPENING} {'00' * 96} {MAC}", {"weir.kind": "0", "weir.opener": "0x1122334455667788", "weir.features": "0x0003"}),
     ("COOKIE", f"11 00000000000000 0807060504030201 {COOKIE} {MAC}", {"weir.kind": "1", "weir.opener_association": "0x0102030405060708"}),
     ("CONFIRM", f"12 {OPENING} {COOKIE} {PARAMS} {MAC}",
-     {"weir.kind": "2", "weir.max_datagram": "8972", "weir.lanes": "0", "weir.address": "10.1.2.3:4791,[fe80::1]:4791", "weir.peer_timeout_ms": "5000"}),
+     {"weir.kind": "2", "weir.max_datagram": "8972", "weir.bulk_connections": "0", "weir.address": "10.1.2.3:4791,[fe80::1]:4791", "weir.peer_timeout_ms": "5000"}),
     ("ACCEPT", f"13 02 0100 00000000 0807060504030201 00ffeeddccbbaa99 1817161514131211 {'b0' * 16} {PARAMS} {MAC}",
      {"weir.kind": "3", "weir.handshake.level": "2", "weir.responder_association": "0x1112131415161718", "weir.streams": "16"}),
     ("REFUSE", f"14 01 000000000000 0807060504030201 00ffeeddccbbaa99 {MAC}",
@@ -39,7 +39,7 @@ PACKETS = [
      {"weir.level": "1", "weir.frame": "0x01,0x07", "weir.tag": MAC}),
     ("encrypt", f"15 06 03 00 07000000 1817161514131211 5fee9ece3892d2468329e080f0463e8670 {MAC}",
      {"weir.level": "2", "weir.ciphertext": "5fee9ece3892d2468329e080f0463e8670", "weir.frame": ""}),
-    ("LANE", HEAD + "0e 000000 02010000 0403000000000000 01", {"weir.frame": "0x0e,0x01", "weir.lane": "258", "weir.lane.read": "772"}),
+    ("BULK", HEAD + "0e 000000 02010000 0403000000000000 01", {"weir.frame": "0x0e,0x01", "weir.bulk": "258", "weir.bulk.read": "772"}),
     ("ACK", HEAD + "02 02 00 00 63000000 02010000 04030000 05000000  0200 0300  5800 0100",
      {"weir.ack.largest": "99", "weir.ack.range": "95-99,90-92,1-1", "weir.ack.delay_ns": "258"}),
     ("CREDIT and GRANT", HEAD + "03 000000 04030201 0807060500000000 04 000000 00000000 0201000000000000 0403000000000000",
@@ -49,7 +49,7 @@ PACKETS = [
       "weir.envelope.word": "0x0000000000010000,0x1122334455667788", "weir.envelope.data": "0x0000000000000007"}),
     ("MSG with EAGER", HEAD + "05 00 0201 03000000 04000000 00010000 fe000000 0200 04 00 01000000 f1f2",
      {"weir.envelope": "1", "weir.payload": "f1f2", "weir.offset": "254", "weir.msg.total_len": "256"}),
-    ("BODY, BODY_ABORT", HEAD + "06 00 0200 00000000 0201000000000000 0403000000000000 f1f2 0b 00 0403 00000000 0201000000000000",
+    ("RNDV, RNDV_ABORT", HEAD + "06 00 0200 00000000 0201000000000000 0403000000000000 f1f2 0b 00 0403 00000000 0201000000000000",
      {"weir.frame": "0x06,0x0b", "weir.offset": "772", "weir.code": "772"}),
     ("PARITY, RECOVERED", HEAD + "0c 83 0200 00000000 0900000000000000 0403000000000000 f1f2 0d 00 0200 00000000 0900000000000000 0403000000000000",
      {"weir.frame": "0x0c,0x0d", "weir.parity.count": "3", "weir.key": "0x0000000000000009,0x0000000000000009"}),
@@ -92,8 +92,8 @@ GREETING, ANSWER = EXAMPLES["greeting"], EXAMPLES["answer"]
 LARGE = 100_000
 
 
-def unit(kind, envelope="", key=5, offset=0, total=LARGE, length=LARGE, tell=0):
-    """A unit whose CRC nobody can verify."""
+def record(kind, envelope="", key=5, offset=0, total=LARGE, length=LARGE, tell=0):
+    """A record whose CRC nobody can verify."""
     envelope = bytes.fromhex(envelope)
     head = struct.pack("<BBHIQQQIIQQII", kind, len(envelope), 0, 0, key, offset, total, length, 7, 8, 9, tell, 0xC0FFEE)
     return head + envelope + bytes(length)
@@ -101,20 +101,20 @@ def unit(kind, envelope="", key=5, offset=0, total=LARGE, length=LARGE, tell=0):
 
 # (name, bytes each way, lengths of the segments in turn, what tshark must show of the connection, or None where it is not ours)
 CONNECTIONS = [
-    ("lane: the specification's examples", GREETING + EXAMPLES["unit of a message"], ANSWER + EXAMPLES["unit of a body"], [1448],
-     {"weirlane.lane": "1,1", "weirlane.association": "0x1112131415161718,0x0102030405060708", "weirlane.kind": "1,2", "weirlane.stream": "7,0",
-      "weirlane.mseq": "4", "weirlane.handle": "0x0000000100000002", "weirlane.len": "8,4", "weirlane.tell": "1,0", "weirlane.read": "0,84",
-      "weirlane.payload": "e1e2e3e4e5e6e7e8,f1f2f3f4", "weir.envelope.tag": "0x0000000000000005"}),
-    ("lane: greetings and heads in pieces", GREETING + EXAMPLES["unit of a message"] * 3, ANSWER + EXAMPLES["unit of a body"] * 2, [9, 30, 2, 61, 1, 3, 17],
-     {"weirlane.lane": "1,1", "weirlane.kind": "1,1,1,2,2", "weirlane.len": "8,8,8,4,4", "weirlane.crc": None}),
-    ("lane: large units, then several in a segment", GREETING + unit(2, total=0) + EXAMPLES["unit of a message"] * 5, ANSWER, [1448],
-     {"weirlane.kind": "2" + ",1" * 5, "weirlane.handle": "0x0000000000000005", "weirlane.len": "100000" + ",8" * 5}),
-    ("lane: a unit of 1 MiB", GREETING + unit(1, "01010000 0500000000000000", total=2 << 20, offset=1 << 20, length=1 << 20, tell=1), ANSWER, [65483],
-     {"weirlane.kind": "1", "weirlane.offset": "1048576", "weirlane.len": "1048576", "weirlane.tell": "1", "weir.envelope": "1"}),
-    ("lane: a kind that is none", GREETING + unit(9, length=50), ANSWER, [1448], {"weirlane.lane": "1,1", "weirlane.kind": "", "weirlane.malformed": ""}),
-    ("lane: beyond its message", GREETING + unit(1, total=99), ANSWER, [1448], {"weirlane.kind": "1", "weirlane.malformed": ""}),
-    ("lane: an empty unit", GREETING + unit(2, total=0, length=0), ANSWER, [1448], {"weirlane.kind": "", "weirlane.malformed": ""}),
-    ("lane: a body with a length", GREETING + unit(2), ANSWER, [1448], {"weirlane.kind": "2", "weirlane.malformed": ""}),
+    ("bulk connection: the specification's examples", GREETING + EXAMPLES["record of a message"], ANSWER + EXAMPLES["record of a rendezvous transfer"], [1448],
+     {"weirbulk.bulk": "1,1", "weirbulk.association": "0x1112131415161718,0x0102030405060708", "weirbulk.kind": "1,2", "weirbulk.stream": "7,0",
+      "weirbulk.mseq": "4", "weirbulk.handle": "0x0000000100000002", "weirbulk.len": "8,4", "weirbulk.tell": "1,0", "weirbulk.read": "0,84",
+      "weirbulk.payload": "e1e2e3e4e5e6e7e8,f1f2f3f4", "weir.envelope.tag": "0x0000000000000005"}),
+    ("bulk connection: greetings and heads in pieces", GREETING + EXAMPLES["record of a message"] * 3, ANSWER + EXAMPLES["record of a rendezvous transfer"] * 2, [9, 30, 2, 61, 1, 3, 17],
+     {"weirbulk.bulk": "1,1", "weirbulk.kind": "1,1,1,2,2", "weirbulk.len": "8,8,8,4,4", "weirbulk.crc": None}),
+    ("bulk connection: large records, then several in a segment", GREETING + record(2, total=0) + EXAMPLES["record of a message"] * 5, ANSWER, [1448],
+     {"weirbulk.kind": "2" + ",1" * 5, "weirbulk.handle": "0x0000000000000005", "weirbulk.len": "100000" + ",8" * 5}),
+    ("bulk connection: a record of 1 MiB", GREETING + record(1, "01010000 0500000000000000", total=2 << 20, offset=1 << 20, length=1 << 20, tell=1), ANSWER, [65483],
+     {"weirbulk.kind": "1", "weirbulk.offset": "1048576", "weirbulk.len": "1048576", "weirbulk.tell": "1", "weir.envelope": "1"}),
+    ("bulk connection: a kind that is none", GREETING + record(9, length=50), ANSWER, [1448], {"weirbulk.bulk": "1,1", "weirbulk.kind": "", "weirbulk.malformed": ""}),
+    ("bulk connection: beyond its message", GREETING + record(1, total=99), ANSWER, [1448], {"weirbulk.kind": "1", "weirbulk.malformed": ""}),
+    ("bulk connection: an empty record", GREETING + record(2, total=0, length=0), ANSWER, [1448], {"weirbulk.kind": "", "weirbulk.malformed": ""}),
+    ("bulk connection: a rendezvous transfer with a length", GREETING + record(2), ANSWER, [1448], {"weirbulk.kind": "2", "weirbulk.malformed": ""}),
     ("foreign: HTTP", b"GET / HTTP/1.0\r\n\r\n" + bytes(100), b"HTTP/1.0 200 OK\r\n\r\n", [1448], None),
     ("foreign: nearly a greeting", b"WEIRLAME" + bytes(32), bytes(40), [1448], None),
 ]
@@ -232,18 +232,18 @@ def check_examples():
 
 def check_connections():
     """Whether any connection is not decoded as it must be. What its packets show is taken together, of one way first and then of the other."""
-    fields = ["ip.src", "tcp.stream", *fields_of([want for *_, want in CONNECTIONS], "weirlane.malformed")]
+    fields = ["ip.src", "tcp.stream", *fields_of([want for *_, want in CONNECTIONS], "weirbulk.malformed")]
     records = [r for port, (_, there, back, lengths, _) in enumerate(CONNECTIONS, 50000) for r in connection(port, there, back, lengths)]
     packets = sorted(decoded(records, fields), key=lambda row: row[1]["ip.src"])
     failed = False
     for stream, (name, *_, want) in enumerate(CONNECTIONS):
         rows = [row for row in packets if row[1]["tcp.stream"] == str(stream)]
         got = {field: ",".join(row[field] for _, row in rows if row[field]) for field in fields}
-        ours = any(protocol == "Weir lane" for protocol, _ in rows)
+        ours = any(protocol == "Weir bulk connection" for protocol, _ in rows)
         if want is None:
-            bad = {"protocol": "Weir lane"} if ours else {}
+            bad = {"protocol": "Weir bulk connection"} if ours else {}
         else:
-            bad = differences(got, want, "weirlane.malformed")
+            bad = differences(got, want, "weirbulk.malformed")
             if not ours:
                 bad["protocol"] = "not recognised"
         failed = told(name, bad) or failed

@@ -1,8 +1,8 @@
--- Wireshark dissector for the Weir protocol, version 1 (spec/protocol.md section 2, spec/envelopes.md), and for lanes, version 2 (spec/lanes.md).
+-- Wireshark dissector for the Weir protocol, version 1 (spec/protocol.md section 2, spec/envelopes.md), and for bulk connections, version 2 (spec/bulk.md).
 --
 -- Use:   tshark -X lua_script:tools/wireshark/weir.lua -r trace.pcapng -V
 --        or copy this file into Wireshark's personal plugin folder (Help, About, Folders).
--- Any port: datagrams are recognised by their shape, lanes by the greeting that begins a TCP connection. At level "encrypt" frames cannot be read; at the other levels neither check
+-- Any port: datagrams are recognised by their shape, bulk_connections by the greeting that begins a TCP connection. At level "encrypt" frames cannot be read; at the other levels neither check
 -- nor MAC is verified, since the keys are not in the trace. `weir.malformed` marks what does not follow the layouts.
 
 local weir = Proto("weir", "Weir message transport")
@@ -11,14 +11,14 @@ local KINDS = { [0] = "INIT", "COOKIE", "CONFIRM", "ACCEPT", "REFUSE", "PROTECTE
 local LEVELS = { [0] = "integrity", "auth", "encrypt" }
 local REFUSALS = { "stale incarnation", "version or features", "level too low", "no room", "shutting down" }
 local FRAMES = {
-  [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "BODY", "PATH_CHALLENGE", "PATH_RESPONSE", [10] = "CLOSE",
-  [11] = "BODY_ABORT", [12] = "PARITY", [13] = "RECOVERED", [14] = "LANE", [15] = "MARKED",
+  [0] = "PADDING", "PING", "ACK", "CREDIT", "GRANT", "MSG", "RNDV", "PATH_CHALLENGE", "PATH_RESPONSE", [10] = "CLOSE",
+  [11] = "RNDV_ABORT", [12] = "PARITY", [13] = "RECOVERED", [14] = "BULK", [15] = "MARKED",
 }
 local ENVELOPES = { "EAGER", "RTS", "CTS", "SYNC_ACK", [7] = "WRITE", [8] = "WRITE_RTS", [9] = "READ", [10] = "DONE", [11] = "NOTICED", [12] = "ATOMIC", [13] = "ATOMIC_DONE" }
 -- The 64-bit fields of each envelope, in order, without the optional ones.
 local ENVELOPE_WORDS = {
-  {}, { "len", "op" }, { "op", "body", "len", "granted" }, { "op" }, false, false, { "key", "addr", "op" },
-  { "key", "addr", "len", "op" }, { "key", "addr", "len", "body", "granted" }, { "op" }, { "count" }, { "key", "addr", "op" }, { "op" },
+  {}, { "len", "op" }, { "op", "rndv", "len", "granted" }, { "op" }, false, false, { "key", "addr", "op" },
+  { "key", "addr", "len", "op" }, { "key", "addr", "len", "rndv", "granted" }, { "op" }, { "count" }, { "key", "addr", "op" }, { "op" },
 }
 -- The operations of ATOMIC, by the low byte of its code, and its types, by the high one.
 local ATOMIC_OPS = {
@@ -56,18 +56,18 @@ local f = {
   rx_buffer = ProtoField.uint64("weir.rx_buffer_bytes", "Receive buffer, bytes"),
   ack_delay_max = ProtoField.uint32("weir.ack_delay_max_us", "Longest acknowledgement delay, us"),
   peer_timeout = ProtoField.uint32("weir.peer_timeout_ms", "Peer time-out, ms"),
-  lanes = ProtoField.uint8("weir.lanes", "Lanes taken, version"),
+  bulk_connections = ProtoField.uint8("weir.bulk_connections", "Bulk connections taken, version"),
   address = ProtoField.string("weir.address", "Address"),
   frame = ProtoField.uint8("weir.frame", "Frame", base.HEX, FRAMES),
   frame_flags = ProtoField.uint8("weir.frame.flags", "Flags", base.HEX),
   largest = ProtoField.uint32("weir.ack.largest", "Largest acknowledged"),
   delay = ProtoField.uint32("weir.ack.delay_ns", "Delay, ns"),
-  slack = ProtoField.uint16("weir.ack.slack_us", "Slack, us"),
+  receiver_delay = ProtoField.uint16("weir.ack.receiver_delay_us", "Slack, us"),
   read = ProtoField.uint32("weir.ack.read_us", "Read at, us of the reader's clock"),
   range = ProtoField.string("weir.ack.range", "Acknowledged"),
   msgs_limit = ProtoField.uint32("weir.credit.msgs_limit", "Messages, from the start"),
   bytes_limit = ProtoField.uint64("weir.credit.bytes_limit", "Bytes, from the start"),
-  handle = ProtoField.uint64("weir.handle", "Body handle", base.HEX),
+  handle = ProtoField.uint64("weir.handle", "Rendezvous transfer handle", base.HEX),
   limit = ProtoField.uint64("weir.grant.limit", "Granted up to"),
   control = ProtoField.bool("weir.msg.control", "Control message", 8, nil, 0x01),
   stream = ProtoField.uint16("weir.msg.stream", "Stream"),
@@ -82,10 +82,10 @@ local f = {
   reason = ProtoField.string("weir.close.reason", "Reason"),
   count = ProtoField.uint8("weir.parity.count", "Fragments covered", base.DEC, nil, 0x7f),
   of_message = ProtoField.bool("weir.of_message", "Key is a message number", base.NONE),
-  key = ProtoField.uint64("weir.key", "Message or body", base.HEX),
-  lane = ProtoField.uint32("weir.lane", "Lane"),
-  lane_over = ProtoField.bool("weir.lane.over", "No more of it is read", base.NONE),
-  lane_read = ProtoField.uint64("weir.lane.read", "Bytes of complete units read of it"),
+  key = ProtoField.uint64("weir.key", "Message or rendezvous data", base.HEX),
+  bulk = ProtoField.uint32("weir.bulk", "BulkConnection"),
+  bulk_over = ProtoField.bool("weir.bulk.over", "No more of it is read", base.NONE),
+  bulk_read = ProtoField.uint64("weir.bulk.read", "Bytes of complete records read of it"),
   marked = ProtoField.uint32("weir.marked", "Packets that came marked by the path"),
   env = ProtoField.uint8("weir.envelope", "Envelope", base.DEC, ENVELOPES),
   env_tagged = ProtoField.bool("weir.envelope.tagged", "Tagged", 8, nil, 0x01),
@@ -211,7 +211,7 @@ local dissect = {}
 dissect[0x02] = function(buf, at, _, tree)
   tree:add_le(f.largest, buf(at + 4, 4))
   tree:add_le(f.delay, buf(at + 8, 4))
-  tree:add_le(f.slack, buf(at + 2, 2))
+  tree:add_le(f.receiver_delay, buf(at + 2, 2))
   tree:add_le(f.read, buf(at + 12, 4))
   local largest, first = buf(at + 4, 4):le_uint(), buf(at + 16, 4):le_uint()
   local low = largest - first + 1
@@ -257,7 +257,7 @@ dissect[0x06] = function(buf, at, _, tree)
   tree:add_le(f.handle, buf(at + 8, 8))
   tree:add_le(f.offset, buf(at + 16, 8))
   if len > 0 then tree:add(f.payload, buf(at + 24, len)) end
-  return "BODY " .. tostring(buf(at + 16, 8):le_uint64()) .. "+" .. len
+  return "RNDV " .. tostring(buf(at + 16, 8):le_uint64()) .. "+" .. len
 end
 
 dissect[0x07] = function(buf, at, _, tree) tree:add_le(f.data, buf(at + 8, 8)) end
@@ -290,13 +290,13 @@ dissect[0x0d] = function(buf, at, _, tree)
 end
 
 dissect[0x0e] = function(buf, at, _, tree)
-  local lane = buf(at + 4, 4):le_uint()
-  tree:add_le(f.lane, buf(at + 4, 4))
-  tree:add_le(f.lane_read, buf(at + 8, 8))
-  tree:add(f.lane_over, buf(at + 1, 1), buf(at + 1, 1):uint() % 2 == 1)
-  if lane == 0 then return "LANE wanted" end
+  local bulk = buf(at + 4, 4):le_uint()
+  tree:add_le(f.bulk, buf(at + 4, 4))
+  tree:add_le(f.bulk_read, buf(at + 8, 8))
+  tree:add(f.bulk_over, buf(at + 1, 1), buf(at + 1, 1):uint() % 2 == 1)
+  if bulk == 0 then return "BULK wanted" end
   local over = buf(at + 1, 1):uint() % 2 == 1 and " over" or ""
-  return string.format("LANE %d%s read %s", lane, over, tostring(buf(at + 8, 8):le_uint64()))
+  return string.format("BULK %d%s read %s", bulk, over, tostring(buf(at + 8, 8):le_uint64()))
 end
 
 dissect[0x0f] = function(buf, at, _, tree)
@@ -352,7 +352,7 @@ local function dissect_parameters(buf, at, last, tree)
   tree:add_le(f.rx_buffer, buf(at + 16, 8))
   tree:add_le(f.ack_delay_max, buf(at + 24, 4))
   tree:add_le(f.peer_timeout, buf(at + 28, 4))
-  tree:add(f.lanes, buf(at + 33, 1))
+  tree:add(f.bulk_connections, buf(at + 33, 1))
   local count, n = buf(at + 32, 1):uint(), at + 36
   if count > MAX_ADDRESSES then return nil end
   for _ = 1, count do
@@ -451,52 +451,52 @@ end)
 -- For "Decode As" where the shape misleads.
 DissectorTable.get("udp.port"):add_for_decode_as(weir)
 
--- Lanes: a greeting each way, then units. Which of them begins where a row of bytes goes on, its first byte tells.
+-- Bulk connections: a greeting each way, then records. Which of them begins where a row of bytes goes on, its first byte tells.
 
-local lane = Proto("weirlane", "Weir lane")
+local bulk = Proto("weirbulk", "Weir bulk connection")
 
 local MAGIC = "WEIRLANE"
-local GREETING_BYTES, UNIT_HEAD_BYTES, MAX_UNIT = 40, 64, 2 ^ 24
-local UNITS = { "message", "body" }
+local GREETING_BYTES, RECORD_HEAD_BYTES, MAX_RECORD = 40, 64, 2 ^ 24
+local RECORDS = { "message", "rndv" }
 
 local l = {
-  version = ProtoField.uint8("weirlane.version", "Version"),
-  number = ProtoField.uint32("weirlane.lane", "Lane"),
-  association = ProtoField.uint64("weirlane.association", "Receiver's association", base.HEX),
-  mac = ProtoField.bytes("weirlane.mac", "MAC"),
-  kind = ProtoField.uint8("weirlane.kind", "Unit of a", base.DEC, UNITS),
-  envelope_len = ProtoField.uint8("weirlane.envelope_len", "Length of the envelope"),
-  stream = ProtoField.uint16("weirlane.stream", "Stream"),
-  sseq = ProtoField.uint32("weirlane.sseq", "Number in the stream"),
-  mseq = ProtoField.uint64("weirlane.mseq", "Message"),
-  handle = ProtoField.uint64("weirlane.handle", "Body handle", base.HEX),
-  offset = ProtoField.uint64("weirlane.offset", "Offset"),
-  total_len = ProtoField.uint64("weirlane.total_len", "Length of the message"),
-  len = ProtoField.uint32("weirlane.len", "Length"),
-  msgs_limit = ProtoField.uint32("weirlane.msgs_limit", "Credit, messages, from the start"),
-  bytes_limit = ProtoField.uint64("weirlane.bytes_limit", "Credit, bytes, from the start"),
-  read = ProtoField.uint64("weirlane.read", "Bytes of complete units read of it"),
-  tell = ProtoField.bool("weirlane.tell", "Wants to know when read", 32, nil, 0x01),
-  crc = ProtoField.uint32("weirlane.crc", "CRC32C", base.HEX),
-  payload = ProtoField.bytes("weirlane.payload", "Payload"),
+  version = ProtoField.uint8("weirbulk.version", "Version"),
+  number = ProtoField.uint32("weirbulk.bulk", "BulkConnection"),
+  association = ProtoField.uint64("weirbulk.association", "Receiver's association", base.HEX),
+  mac = ProtoField.bytes("weirbulk.mac", "MAC"),
+  kind = ProtoField.uint8("weirbulk.kind", "Record of a", base.DEC, RECORDS),
+  envelope_len = ProtoField.uint8("weirbulk.envelope_len", "Length of the envelope"),
+  stream = ProtoField.uint16("weirbulk.stream", "Stream"),
+  sseq = ProtoField.uint32("weirbulk.sseq", "Number in the stream"),
+  mseq = ProtoField.uint64("weirbulk.mseq", "Message"),
+  handle = ProtoField.uint64("weirbulk.handle", "Rendezvous transfer handle", base.HEX),
+  offset = ProtoField.uint64("weirbulk.offset", "Offset"),
+  total_len = ProtoField.uint64("weirbulk.total_len", "Length of the message"),
+  len = ProtoField.uint32("weirbulk.len", "Length"),
+  msgs_limit = ProtoField.uint32("weirbulk.msgs_limit", "Credit, messages, from the start"),
+  bytes_limit = ProtoField.uint64("weirbulk.bytes_limit", "Credit, bytes, from the start"),
+  read = ProtoField.uint64("weirbulk.read", "Bytes of complete records read of it"),
+  tell = ProtoField.bool("weirbulk.tell", "Wants to know when read", 32, nil, 0x01),
+  crc = ProtoField.uint32("weirbulk.crc", "CRC32C", base.HEX),
+  payload = ProtoField.bytes("weirbulk.payload", "Payload"),
 }
-local lane_fields = {}
-for _, field in pairs(l) do lane_fields[#lane_fields + 1] = field end
-lane.fields = lane_fields
+local bulk_fields = {}
+for _, field in pairs(l) do bulk_fields[#bulk_fields + 1] = field end
+bulk.fields = bulk_fields
 
-local no_unit = ProtoExpert.new("weirlane.malformed", "Does not follow the layout", expert.group.MALFORMED, expert.severity.ERROR)
-lane.experts = { no_unit }
+local no_record = ProtoExpert.new("weirbulk.malformed", "Does not follow the layout", expert.group.MALFORMED, expert.severity.ERROR)
+bulk.experts = { no_record }
 
 local function is_greeting(buf, at)
   return buf:len() - at >= #MAGIC and buf(at, #MAGIC):string() == MAGIC
 end
 
--- Length of what begins at `at`, of which the first 40 bytes are there; nil where no unit can begin.
-local function unit_length(buf, at)
+-- Length of what begins at `at`, of which the first 40 bytes are there; nil where no record can begin.
+local function record_length(buf, at)
   if is_greeting(buf, at) then return GREETING_BYTES end
   local kind, envelope, len = buf(at, 1):uint(), buf(at + 1, 1):uint(), buf(at + 32, 4):le_uint()
-  if not UNITS[kind] or envelope > MAX_ENVELOPE or len == 0 or len > MAX_UNIT then return nil end
-  return UNIT_HEAD_BYTES + envelope + len
+  if not RECORDS[kind] or envelope > MAX_ENVELOPE or len == 0 or len > MAX_RECORD then return nil end
+  return RECORD_HEAD_BYTES + envelope + len
 end
 
 local function dissect_greeting(buf, tree)
@@ -504,10 +504,10 @@ local function dissect_greeting(buf, tree)
   tree:add_le(l.number, buf(12, 4))
   tree:add_le(l.association, buf(16, 8))
   tree:add(l.mac, buf(24, MAC_BYTES))
-  return "greeting of lane " .. buf(12, 4):le_uint()
+  return "greeting of bulk connection " .. buf(12, 4):le_uint()
 end
 
-local function dissect_unit(buf, tree)
+local function dissect_record(buf, tree)
   local kind, envelope, len = buf(0, 1):uint(), buf(1, 1):uint(), buf(32, 4):le_uint()
   local offset, total = buf(16, 8):le_uint64(), buf(24, 8):le_uint64()
   tree:add(l.kind, buf(0, 1))
@@ -523,43 +523,43 @@ local function dissect_unit(buf, tree)
   tree:add_le(l.read, buf(48, 8))
   tree:add_le(l.tell, buf(56, 4))
   tree:add_le(l.crc, buf(60, 4))
-  local name = envelope > 0 and " " .. dissect_envelope(buf, UNIT_HEAD_BYTES, envelope, tree) or ""
-  tree:add(l.payload, buf(UNIT_HEAD_BYTES + envelope, len))
+  local name = envelope > 0 and " " .. dissect_envelope(buf, RECORD_HEAD_BYTES, envelope, tree) or ""
+  tree:add(l.payload, buf(RECORD_HEAD_BYTES + envelope, len))
   local plain = envelope == 0 and buf(2, 2):le_uint() == 0 and buf(4, 4):le_uint() == 0 and total == UInt64(0)
   local whole = kind == 1 and offset + UInt64(len) <= total or kind == 2 and plain
-  if not whole or buf(56, 4):le_uint() > 1 then tree:add_proto_expert_info(no_unit) end
-  local what = kind == 1 and "message " .. tostring(buf(8, 8):le_uint64()) or "body 0x" .. buf(8, 8):le_uint64():tohex()
-  return string.format("unit of %s%s %s+%d", what, name, tostring(offset), len)
+  if not whole or buf(56, 4):le_uint() > 1 then tree:add_proto_expert_info(no_record) end
+  local what = kind == 1 and "message " .. tostring(buf(8, 8):le_uint64()) or "rendezvous transfer 0x" .. buf(8, 8):le_uint64():tohex()
+  return string.format("record of %s%s %s+%d", what, name, tostring(offset), len)
 end
 
 local function dissect_one(buf, pinfo, root)
-  local tree = root:add(lane, buf())
+  local tree = root:add(bulk, buf())
   local text = "?"
-  if unit_length(buf, 0) ~= buf:len() then
-    tree:add_proto_expert_info(no_unit, "Neither a greeting nor a unit")
+  if record_length(buf, 0) ~= buf:len() then
+    tree:add_proto_expert_info(no_record, "Neither a greeting nor a record")
   elseif is_greeting(buf, 0) then
     text = dissect_greeting(buf, tree)
   else
-    text = dissect_unit(buf, tree)
+    text = dissect_record(buf, tree)
   end
-  pinfo.cols.protocol = "Weir lane"
+  pinfo.cols.protocol = "Weir bulk connection"
   pinfo.cols.info:append(" [" .. text .. "]")
   tree:append_text(", " .. text)
   return buf:len()
 end
 
-local function dissect_lane(buf, _, root)
-  -- What is no unit takes the rest: where the next one begins nobody knows.
-  dissect_tcp_pdus(buf, root, GREETING_BYTES, function(all, _, at) return unit_length(all, at) or math.max(all:len() - at, GREETING_BYTES) end, dissect_one)
+local function dissect_bulk(buf, _, root)
+  -- What is no record takes the rest: where the next one begins nobody knows.
+  dissect_tcp_pdus(buf, root, GREETING_BYTES, function(all, _, at) return record_length(all, at) or math.max(all:len() - at, GREETING_BYTES) end, dissect_one)
   return buf:len()
 end
 
-lane.dissector = dissect_lane
-lane:register_heuristic("tcp", function(buf, pinfo, root)
+bulk.dissector = dissect_bulk
+bulk:register_heuristic("tcp", function(buf, pinfo, root)
   if not is_greeting(buf, 0) then return false end
-  pinfo.conversation = lane
-  -- Not through `lane.dissector`: two dissectors deep nobody may ask for more bytes.
-  dissect_lane(buf, pinfo, root)
+  pinfo.conversation = bulk
+  -- Not through `bulk.dissector`: two dissectors deep nobody may ask for more bytes.
+  dissect_bulk(buf, pinfo, root)
   return true
 end)
-DissectorTable.get("tcp.port"):add_for_decode_as(lane)
+DissectorTable.get("tcp.port"):add_for_decode_as(bulk)

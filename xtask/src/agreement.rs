@@ -1,4 +1,5 @@
-//! Whether `weir bench` agrees with the means of other benchmarks, under each MPI. Timed, so that it is no test: on a machine that does much else it says that it cannot tell.
+//! Whether `weir bench` agrees with the means of other benchmarks, under each MPI. Timed, so that
+//! it is no test: on a machine that does much else it says that it cannot tell.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ const SECONDS: u64 = 60;
 /// Starting, and rounds that are begun before the time is over.
 const LIMIT: Duration = Duration::from_secs(SECONDS + 120);
 
-/// Runs the comparison on two ranks of each MPI; prints a line for each size, and returns whether all passed.
+/// Runs the comparison on two ranks of each MPI; prints a line for each size, and returns whether
+/// all passed.
 ///
 /// # Errors
 /// If the MPIs cannot be had, or the program does not build.

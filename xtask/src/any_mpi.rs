@@ -1,4 +1,5 @@
-//! One binary under every MPI: the crate `weir-mpi` by its example `every_call`, which makes each of its calls and checks it.
+//! One binary under every MPI: the crate `weir-mpi` by its example `every_call`, which makes each
+//! of its calls and checks it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -134,7 +135,8 @@ impl Under {
         if outcome.status.is_none() || !wanted(&outcome) { Err(outcome.cause()) } else { Ok(()) }
     }
 
-    /// A library that does not understand the launcher starts every rank alone, and that has to be said.
+    /// A library that does not understand the launcher starts every rank alone, and that has to be
+    /// said.
     fn says_alone(&self, program: &Path, foreign: &Path) -> Result<(), String> {
         let outcome = self.run(program, 2, Some("which"), Some(foreign)).map_err(|error| format!("{error:#}"))?;
         let said = outcome.stderr.contains("started 2 processes, but each is alone in MPI");
@@ -181,7 +183,8 @@ pub fn on_intel(paths: &Paths, only: &str, mut report: impl FnMut(&str, &Ended))
     Ok(())
 }
 
-/// What is tried under one MPI: with one rank, with three, with several threads of each, and what happens when a rank ends early.
+/// What is tried under one MPI: with one rank, with three, with several threads of each, and what
+/// happens when a rank ends early.
 fn titles(under: &Under) -> [String; 5] {
     ["every call, ranks: 1,", "every call, ranks: 3,", "threads of 3 ranks", "a rank that aborts", "a rank that leaves"]
         .map(|what| format!("{what} under {}", under.name))

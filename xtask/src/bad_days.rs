@@ -1,4 +1,5 @@
-//! Bad input and bad days, as an MPI job sees them: each case must end in bounded time, either complete and right or with a line that names the cause.
+//! Bad input and bad days, as an MPI job sees them: each case must end in bounded time, either
+//! complete and right or with a line that names the cause.
 
 use std::path::Path;
 use std::thread;
@@ -14,17 +15,22 @@ use crate::paths::Paths;
 use crate::process::Outcome;
 use crate::stack::{Carrier, Stack};
 
-/// A case that has not ended then has failed: well above every time that Weir is given here to find out.
+/// A case that has not ended then has failed: well above every time that Weir is given here to find
+/// out.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The same where a rank gives up at once: what takes longer is the launcher's own ([`ABORTED_TRIES`]).
+/// The same where a rank gives up at once: what takes longer is the launcher's own
+/// ([`ABORTED_TRIES`]).
 const LIMIT_AT_ONCE: Duration = Duration::from_secs(20);
 /// What MPICH says of a rank that gives up.
 const ABORTED: &str = "Abort(";
-/// MPICH's launcher now and then (one of seven such ends) does not end the others although a rank of theirs gave up in MPI_Init: they wait for it in PMI, asleep in a read. A job that is
-/// to fail, and has said the cause, is tried so often until it ends as well. No other job: one that is to pass must not abort at all.
+/// MPICH's launcher now and then (one of seven such ends) does not end the others although a rank
+/// of theirs gave up in MPI_Init: they wait for it in PMI, asleep in a read. A job that is to fail,
+/// and has said the cause, is tried so often until it ends as well. No other job: one that is to
+/// pass must not abort at all.
 const ABORTED_TRIES: usize = 4;
-/// What each rank's shell does first: its number in `R`, its process in `P`, and how to wait until the program has exchanged messages for a second: how long the launcher takes to come
-/// so far depends on the machine.
+/// What each rank's shell does first: its number in `R`, its process in `P`, and how to wait until
+/// the program has exchanged messages for a second: how long the launcher takes to come so far
+/// depends on the machine.
 const BEGIN: &str = "R=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}; P=$$; \
     begun() { until [ -e \"$TEST_BEGUN\" ]; do sleep 0.05; done; sleep 1; }; ";
 
@@ -33,7 +39,8 @@ const BEGIN: &str = "R=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}; P=$$; \
 enum Expect {
     /// The program's own checks pass, and somebody says this (if it is not empty).
     Passes(&'static str),
-    /// The same; large payload went by a TCP connection that was given up, and no exchange took longer than [`STALL_MS`].
+    /// The same; large payload went by a TCP connection that was given up, and no exchange took
+    /// longer than [`STALL_MS`].
     MovesOn,
     /// The job fails, and somebody says one of these.
     Fails(&'static [&'static str]),
@@ -41,7 +48,8 @@ enum Expect {
 
 /// Longest exchange of messages when one of two links ends.
 const STALL_MS: f64 = 200.0;
-/// How often a case is tried in which it took longer: with ten programs for two cores one of a dozen does, whatever carries the messages. A wait of Weir's own comes each time.
+/// How often a case is tried in which it took longer: with ten programs for two cores one of a
+/// dozen does, whatever carries the messages. A wait of Weir's own comes each time.
 const STALL_TRIES: usize = 3;
 /// How its failure begins.
 const STOOD_STILL: &str = "it stood still";
@@ -199,19 +207,22 @@ const CASES: [Case; 24] = [
         "a rank killed",
         "[ $R = 1 ] && (begun; kill -KILL $P) & ",
         LONG,
-        // The launcher ends the others at once, before they find out: MPICH's says the first, Open MPI's the second.
+        // The launcher ends the others at once, before they find out: MPICH's says the first, Open
+        // MPI's the second.
         Expect::Fails(&["EXIT CODE: 9\n", "signal 9 (Killed)"]),
     ),
     case(
         "a rank killed behind its launcher's back",
-        // Its shell, which is all that the launcher sees, stays: the other rank is the one to find out.
+        // Its shell, which is all that the launcher sees, stays: the other rank is the one to find
+        // out.
         "if [ $R = 1 ]; then \"$0\" \"$@\" & P=$!; begun; kill -KILL $P; sleep 60; exit 0; fi; ",
         LONG,
         Expect::Fails(&["or its program is gone; taken for dead"]),
     ),
 ];
 
-/// Runs the cases whose names contain `only` on Weir under both MPIs; `report` hears of each as it ends. None is begun after `deadline`: those left have failed.
+/// Runs the cases whose names contain `only` on Weir under both MPIs; `report` hears of each as it
+/// ends. None is begun after `deadline`: those left have failed.
 ///
 /// # Errors
 /// If a network cannot be made.
@@ -237,7 +248,8 @@ pub fn run(paths: &Paths, only: &str, deadline: Instant, mut report: impl FnMut(
     Ok(())
 }
 
-/// In a network of its own: what a case does to it stays there. Without offloads, or packets would be as large as messages.
+/// In a network of its own: what a case does to it stays there. Without offloads, or packets would
+/// be as large as messages.
 fn in_place(paths: &Paths, stack: &Stack, case: &Case) -> Result<Ended> {
     let lab = match case.place {
         Place::OneHost => None,
@@ -318,7 +330,7 @@ fn moved_on(outcome: &Outcome) -> Ended {
         let of_rank = |text: &str| text.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok();
         outcome.stderr.split(&format!("\"{name}\":")).skip(1).filter_map(of_rank).sum::<u64>()
     };
-    if counted("lanes_opened") == 0 || counted("lanes_failed") == 0 {
+    if counted("bulk_connections_opened") == 0 || counted("bulk_connections_failed") == 0 {
         return Ended::Failed("no TCP connection was in use, or none was given up".into());
     }
     match result_of(outcome).and_then(|said| said.get("longest_ms")?.as_f64()) {
@@ -366,10 +378,10 @@ mod tests {
             stdout: format!("{{\"program\":\"pingpong\",\"longest_ms\":{longest_ms}}}"),
             ..ended(0, counters)
         };
-        let counters = "\"lanes_opened\": 1,\n\"lanes_failed\": 0,\n\"lanes_opened\": 1,\n\"lanes_failed\": 1\n";
+        let counters = "\"bulk_connections_opened\": 1,\n\"bulk_connections_failed\": 0,\n\"bulk_connections_opened\": 1,\n\"bulk_connections_failed\": 1\n";
         assert_eq!(judge(&told(199.0, counters), Expect::MovesOn), Ended::Passed);
         assert!(matches!(judge(&told(201.0, counters), Expect::MovesOn), Ended::Failed(_)));
-        assert!(matches!(judge(&told(1.0, "\"lanes_opened\": 1\n"), Expect::MovesOn), Ended::Failed(_)));
+        assert!(matches!(judge(&told(1.0, "\"bulk_connections_opened\": 1\n"), Expect::MovesOn), Ended::Failed(_)));
         assert!(matches!(judge(&ended(0, counters), Expect::MovesOn), Ended::Failed(_)));
     }
 

@@ -1,5 +1,6 @@
-//! MPI programs on each carrier: ranks of one host over shared memory, packets, and bulk TCP connections; and ranks of which some share a host. The counters have to show
-//! that what was asked for is what carried.
+//! MPI programs on each carrier: ranks of one host over shared memory, packets, and bulk TCP
+//! connections; and ranks of which some share a host. The counters have to show that what was asked
+//! for is what carried.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ use crate::mpi::{self, Mpi};
 use crate::paths::Paths;
 use crate::stack::{self, Stack};
 
-/// A case that runs longer is ended. Each takes seconds; the rest is for machines that do much else.
+/// A case that runs longer is ended. Each takes seconds; the rest is for machines that do much
+/// else.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What is to carry the messages between different ranks.
@@ -26,7 +28,8 @@ enum Carried {
     Udp,
     /// Packets, and TCP connections for long payload.
     Tcp,
-    /// Shared memory with this many ranks of the same host, packets with the others; chosen by default.
+    /// Shared memory with this many ranks of the same host, packets with the others; chosen by
+    /// default.
     Mixed(usize),
 }
 
@@ -93,7 +96,8 @@ const LOSSES: [f64; 2] = [0.0, 0.01];
 /// The ranks on each of them.
 const PER_HOST: usize = 2;
 
-/// What a case on a stack is called: what Weir does not carry is not to be taken for its work (docs/conformance.md).
+/// What a case on a stack is called: what Weir does not carry is not to be taken for its work
+/// (docs/conformance.md).
 fn title(case: &Case, stack: &Stack, by: Carried, loss: f64) -> String {
     let place = if matches!(by, Carried::Mixed(_)) { "two hosts" } else { "one host" };
     let loss = if loss > 0.0 { format!(", {} % loss between them", loss * 100.0) } else { String::new() };
@@ -109,8 +113,9 @@ fn stacks() -> Vec<Stack> {
     Stack::all(&[]).into_iter().filter(|stack| stack.carrier == stack::Carrier::Weir).collect()
 }
 
-/// Runs the cases of one host whose titles contain `only` on Weir under both MPIs; needs no namespaces. Quickly: over shared memory only. None is begun after `deadline`: those
-/// left have failed.
+/// Runs the cases of one host whose titles contain `only` on Weir under both MPIs; needs no
+/// namespaces. Quickly: over shared memory only. None is begun after `deadline`: those left have
+/// failed.
 pub fn on_one_host(paths: &Paths, quick: bool, only: &str, deadline: Instant, mut report: impl FnMut(&str, &Ended)) {
     let carriers = if quick { &Carried::ON_ONE_HOST[..1] } else { &Carried::ON_ONE_HOST[..] };
     for case in &ON_ONE_HOST {
@@ -148,7 +153,8 @@ pub fn mixed(paths: &Paths, only: &str, deadline: Instant, mut report: impl FnMu
 /// What a rank of Weir's may have resident beyond one of libfabric's `tcp`, KiB.
 const MORE_KIB: i64 = 16 << 10;
 
-/// The memory of ranks of one host that exchange much, beside that of the same ranks over libfabric's `tcp`; under Open MPI, which here does not start over that, beside what they had at
+/// The memory of ranks of one host that exchange much, beside that of the same ranks over
+/// libfabric's `tcp`; under Open MPI, which here does not start over that, beside what they had at
 /// their start.
 pub fn memory(paths: &Paths, only: &str, mut report: impl FnMut(&str, &Ended)) {
     let all = Stack::all(&[]);
@@ -170,7 +176,8 @@ fn compared(paths: &Paths, stack: &Stack, rival: Option<&Stack>) -> Result<(), S
     Err(format!("{start_kib} KiB at the start and {after_kib} after, against {other_kib}"))
 }
 
-/// What the largest rank has resident when it has said hello to each other one, and when it has exchanged 128 MiB with them.
+/// What the largest rank has resident when it has said hello to each other one, and when it has
+/// exchanged 128 MiB with them.
 fn resident(paths: &Paths, stack: &Stack) -> Result<(i64, i64), String> {
     // Open MPI's threads that send first at once stall in its own PMIx (docs/conformance.md).
     let threads = if stack.mpi == Mpi::Mpich { "4" } else { "0" };
@@ -202,10 +209,11 @@ fn one(paths: &Paths, lab: Option<&Lab>, stack: &Stack, case: &Case, by: Carried
     processes.values().try_for_each(|of_one| carried(of_one, by))?;
     // Open MPI's windows of one host are memory that it shares itself.
     let long = case.long && !(case.program == "rma" && stack.mpi == Mpi::Openmpi);
-    connections(sum_of(&documents, "/protocol/lane_bytes_sent"), by, long)
+    connections(sum_of(&documents, "/protocol/bulk_bytes_sent"), by, long)
 }
 
-/// The counters of each process: Open MPI has an endpoint for messages and one for windows, which may carry nothing.
+/// The counters of each process: Open MPI has an endpoint for messages and one for windows, which
+/// may carry nothing.
 fn by_process(documents: &[Value]) -> BTreeMap<u64, Vec<&Value>> {
     let mut processes: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
     for document in documents {
@@ -214,7 +222,8 @@ fn by_process(documents: &[Value]) -> BTreeMap<u64, Vec<&Value>> {
     processes
 }
 
-/// One rank's counters, of all its endpoints, show that this carried its messages, and nothing else.
+/// One rank's counters, of all its endpoints, show that this carried its messages, and nothing
+/// else.
 fn carried(endpoints: &[&Value], by: Carried) -> Result<(), String> {
     let all = |pointer: &str| endpoints.iter().filter_map(|d| d.pointer(pointer)?.as_u64()).collect::<Vec<u64>>();
     let records = all("/shared_memory/tx_records").into_iter().reduce(|a, b| a + b);
@@ -258,7 +267,8 @@ mod tests {
         let udp = json!({"shared_memory": null, "protocol": {"packets_sent": 9}});
         assert!(carried(&[&counters(5, 3, 0)], Carried::Shm).is_ok());
         assert!(carried(&[&counters(5, 3, 1)], Carried::Shm).is_err());
-        // Open MPI's second endpoint, for windows that there are none of; and one that went another way.
+        // Open MPI's second endpoint, for windows that there are none of; and one that went another
+        // way.
         assert!(carried(&[&counters(5, 3, 0), &counters(0, 0, 0)], Carried::Shm).is_ok());
         assert!(carried(&[&counters(5, 3, 0), &counters(0, 0, 2)], Carried::Shm).is_err());
         assert!(carried(&[&counters(0, 0, 0)], Carried::Shm).is_err() && carried(&[&udp], Carried::Shm).is_err());

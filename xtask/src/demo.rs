@@ -59,7 +59,8 @@ const SHOWS: [Show; 2] = [
     },
 ];
 
-/// Builds the provider and fetches an MPI beside that, makes the network, runs the programs, prints a line of the table as soon as it is known.
+/// Builds the provider and fetches an MPI beside that, makes the network, runs the programs, prints
+/// a line of the table as soon as it is known.
 ///
 /// # Errors
 /// If something cannot be built or no program runs at all.
@@ -89,7 +90,8 @@ pub fn run(paths: &Paths, no_build: bool) -> Result<()> {
     Ok(())
 }
 
-/// Measures and prints row after row; returns TCP's congestion control, and the largest share of the machine that others used beside a row, if any was too large.
+/// Measures and prints row after row; returns TCP's congestion control, and the largest share of
+/// the machine that others used beside a row, if any was too large.
 fn show_rows(paths: &Paths, has_hosts: bool, stacks: &[Stack]) -> Result<(String, Option<f64>)> {
     let mut congestion: Option<String> = None;
     let bar = ProgressBar::new((SHOWS.len() * LOSSES.len() * stacks.len()) as u64);
@@ -124,7 +126,8 @@ fn show_rows(paths: &Paths, has_hosts: bool, stacks: &[Stack]) -> Result<(String
     Ok((congestion.unwrap_or_default(), busiest))
 }
 
-/// What the demo needs and no more: the provider, and MPICH with two programs, which come from the network while the compiler works.
+/// What the demo needs and no more: the provider, and MPICH with two programs, which come from the
+/// network while the compiler works.
 fn make_ready(paths: &Paths, no_build: bool) -> Result<()> {
     let begin = Instant::now();
     let fetch = || -> Result<f64> {
@@ -145,7 +148,8 @@ fn make_ready(paths: &Paths, no_build: bool) -> Result<()> {
     Ok(())
 }
 
-/// What to do after the demo, to be typed as it stands but for the program's name. Who has no MPI yet has the one the demo fetched.
+/// What to do after the demo, to be typed as it stands but for the program's name. Who has no MPI
+/// yet has the one the demo fetched.
 fn next(paths: &Paths, search_path: Option<&OsStr>) -> String {
     let weir = paths.command();
     let has_mpi = search_path.is_some_and(|all| std::env::split_paths(all).any(|one| one.join("mpiexec").is_file()));
@@ -155,8 +159,8 @@ fn next(paths: &Paths, search_path: Option<&OsStr>) -> String {
     format!("Next, your own MPI program: {build}{path}eval $('{}' env); mpiexec -n 4 ./program", weir.display())
 }
 
-/// Which congestion control TCP has in these runs: none is set, so it is the system's default. On loss one differs from another
-/// by more than most stacks do.
+/// Which congestion control TCP has in these runs: none is set, so it is the system's default. On
+/// loss one differs from another by more than most stacks do.
 fn congestion_of(lab: Option<&Lab>) -> Option<String> {
     let name = match lab {
         Some(lab) => lab.congestion().ok()?,
@@ -165,7 +169,8 @@ fn congestion_of(lab: Option<&Lab>) -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// What share of this machine's processors others use for a while in which nothing of ours runs; none where the system does not tell. Time that a hypervisor took away is others' too.
+/// What share of this machine's processors others use for a while in which nothing of ours runs;
+/// none where the system does not tell. Time that a hypervisor took away is others' too.
 fn busy_share(span: Duration) -> Option<f64> {
     let read = || times(&std::fs::read_to_string("/proc/stat").ok()?);
     let before = read()?;
@@ -175,7 +180,8 @@ fn busy_share(span: Duration) -> Option<f64> {
     Some(1.0 - after.1.saturating_sub(before.1) as f64 / all as f64)
 }
 
-/// Ticks of all processors, and of these the idle ones, from the first line of `/proc/stat` (proc(5): user, nice, system, idle, iowait, irq, softirq, steal).
+/// Ticks of all processors, and of these the idle ones, from the first line of `/proc/stat`
+/// (proc(5): user, nice, system, idle, iowait, irq, softirq, steal).
 fn times(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
@@ -189,7 +195,8 @@ fn come_back(share: f64) -> String {
     )
 }
 
-/// The median of a few launches, or why there is none. A launch that fails is not repeated: the cell would only hide it.
+/// The median of a few launches, or why there is none. A launch that fails is not repeated: the
+/// cell would only hide it.
 fn median_cell(paths: &Paths, lab: Option<&Lab>, show: &Show, stack: &Stack, loss: f64) -> Result<f64, String> {
     let values = (0..LAUNCHES).map(|_| cell(paths, lab, show, stack, loss)).collect::<Result<Vec<f64>, String>>()?;
     Spread::of(values).map(|spread| spread.median).ok_or_else(|| "no number".into())
@@ -221,7 +228,8 @@ fn cell(paths: &Paths, lab: Option<&Lab>, show: &Show, stack: &Stack, loss: f64)
     value.get(show.key).and_then(serde_json::Value::as_f64).ok_or_else(|| "no number".into())
 }
 
-/// The table's first line. Of TCP it names the congestion control: a number beside it means little without.
+/// The table's first line. Of TCP it names the congestion control: a number beside it means little
+/// without.
 fn head(stacks: &[Stack], width: usize, congestion: &str) -> String {
     let mut line = format!("{:width$}  {:>6}", "MPICH over", "loss");
     for stack in stacks {
@@ -239,7 +247,8 @@ fn title_width() -> usize {
     SHOWS.iter().map(|show| show.title.len() + show.unit.len() + 2).max().unwrap_or(0)
 }
 
-/// A program at a loss, and what came out on each stack. A ratio of numbers that others disturbed would be believed, so there is none.
+/// A program at a loss, and what came out on each stack. A ratio of numbers that others disturbed
+/// would be believed, so there is none.
 fn line(show: &Show, loss: f64, cells: &[Result<f64, String>], busy: bool) -> String {
     let width = title_width();
     let mut line = format!("{:width$}  {:>4} %", format!("{}, {}", show.title, show.unit), loss * 100.0);

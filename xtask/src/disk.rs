@@ -1,8 +1,10 @@
-//! Room on the disk. A linker that finds none dies of a bus error and names no cause, so the tests say how much there is.
+//! Room on the disk. A linker that finds none dies of a bus error and names no cause, so the tests
+//! say how much there is.
 
 use std::path::Path;
 
-/// What all builds and environments of `cargo xtask test` may take together, in bytes, with debug information as people build.
+/// What all builds and environments of `cargo xtask test` may take together, in bytes, with debug
+/// information as people build.
 const NEEDED: u64 = 12 << 30;
 
 /// Bytes that an ordinary user can still write where `folder` is, if the system tells.
@@ -29,7 +31,8 @@ pub fn room_for_all(folder: &Path) -> String {
     room(folder, if folder.join("debug").exists() { 0 } else { NEEDED })
 }
 
-/// What `folder` held is not needed again on a machine that runs the tests once (`CI` is set there); people keep it, to build faster.
+/// What `folder` held is not needed again on a machine that runs the tests once (`CI` is set
+/// there); people keep it, to build faster.
 pub fn done_with(folder: &Path) {
     if std::env::var_os("CI").is_some_and(|value| !value.is_empty()) {
         // What stays only takes room, and the next line of the tests tells how much is left.

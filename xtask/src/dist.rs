@@ -12,11 +12,13 @@ use crate::packages::tree;
 use crate::paths::Paths;
 use crate::process::{run_quiet, run_shown};
 
-/// The profile of the command where it is only used, not shipped: without optimising across crates, which takes longer than all else.
+/// The profile of the command where it is only used, not shipped: without optimising across crates,
+/// which takes longer than all else.
 const QUICK: &str = "quick";
 
-/// Builds the release provider, the libraries of BMI and BSPlib and a command into `target/weir/{bin,lib}`, and puts their manual pages into `share/man`, where
-/// man(1) finds them beside a `bin` on the path. The provider is as it is shipped, since it is measured.
+/// Builds the release provider, the libraries of BMI and BSPlib and a command into
+/// `target/weir/{bin,lib}`, and puts their manual pages into `share/man`, where man(1) finds them
+/// beside a `bin` on the path. The provider is as it is shipped, since it is measured.
 ///
 /// # Errors
 /// If they do not build.
@@ -72,7 +74,8 @@ pub struct InstallOptions {
     pub prefix: PathBuf,
 }
 
-/// Builds both as they are shipped and puts them, with everything that goes with them, into `$DESTDIR/PREFIX`.
+/// Builds both as they are shipped and puts them, with everything that goes with them, into
+/// `$DESTDIR/PREFIX`.
 ///
 /// # Errors
 /// If they do not build or a file cannot be written.
@@ -101,7 +104,8 @@ pub fn install(paths: &Paths, options: &InstallOptions) -> Result<()> {
     let built = paths.target.join(tree::SHIPPED);
     let staged = tempfile::tempdir().context("no folder for temporary files")?;
     tree::stage(paths, &origin, &built, staged.path())?;
-    // Over what is there: a file under its old name is a new file. One run of install(1) a file, with plain modes whatever the umask.
+    // Over what is there: a file under its old name is a new file. One run of install(1) a file,
+    // with plain modes whatever the umask.
     for file in tree::files(staged.path())? {
         let mode = if tree::is_program(&file) { "-m755" } else { "-m644" };
         run_quiet(Command::new("install").args(["-D", mode]).arg(staged.path().join(&file)).arg(to.join(&file)))?;

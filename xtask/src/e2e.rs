@@ -16,7 +16,8 @@ use crate::paths::Paths;
 use crate::process::Outcome;
 use crate::stack::{Carrier, Stack};
 
-/// A case that runs longer is ended. Alone on a machine each takes seconds; the rest is for machines that do much else.
+/// A case that runs longer is ended. Alone on a machine each takes seconds; the rest is for
+/// machines that do much else.
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// One program on one network.
@@ -81,7 +82,7 @@ pub const CASES: [Case; 27] = [
     case("threads", 2, "threads", "--threads 4 --messages 150", 0.0, false),
     Case {
         // Hardly anything may be sent ahead: threads wait for each other's receives.
-        env: &[("WEIR_CREDIT_BYTES", "4096"), ("WEIR_CREDIT_MSGS", "16"), ("WEIR_LANES", "always")],
+        env: &[("WEIR_CREDIT_BYTES", "4096"), ("WEIR_CREDIT_MSGS", "16"), ("WEIR_BULK", "always")],
         ..case("threads-narrow-lossy", 2, "threads", "--threads 6 --messages 60", 0.01, true)
     },
     // Neighbours send each other messages of one tag, to 300 KB, at the same time.
@@ -101,7 +102,8 @@ pub const CASES: [Case; 27] = [
     case("ring-late-start", 3, "ring", "--rounds 40 --late-start-ms 5000 --both 1", 0.0, true),
 ];
 
-/// The ranks agreed on this level. (Which of them tells it depends on who ends first: the other's peer is forgotten then.)
+/// The ranks agreed on this level. (Which of them tells it depends on who ends first: the other's
+/// peer is forgotten then.)
 fn level_is(ranks: &[Value], level: u64) -> Result<(), String> {
     let peers = ranks.iter().filter_map(|rank| rank.get("peers")?.as_array()).flatten();
     let levels: Vec<u64> = peers.filter_map(|peer| peer.get("level")?.as_u64()).collect();
@@ -127,8 +129,8 @@ impl From<Result<(), String>> for Ended {
     }
 }
 
-/// Runs the cases whose names contain `only` on Weir under both MPIs; `report` hears of each as it ends. None is begun after
-/// `deadline`: those left have failed.
+/// Runs the cases whose names contain `only` on Weir under both MPIs; `report` hears of each as it
+/// ends. None is begun after `deadline`: those left have failed.
 ///
 /// # Errors
 /// If a network cannot be made.
@@ -157,10 +159,12 @@ pub fn run(
     Ok(())
 }
 
-/// The cases that Intel MPI is tried with: short and long messages in order, windows, a farm that loses packets.
+/// The cases that Intel MPI is tried with: short and long messages in order, windows, a farm that
+/// loses packets.
 const ON_INTEL: [&str; 4] = ["pingpong-8B", "order-4-ranks", "rma", "farm-lossy"];
 
-/// Runs a few of the cases on Weir under Intel MPI; it is fetched here, and where it cannot be had they count as skipped.
+/// Runs a few of the cases on Weir under Intel MPI; it is fetched here, and where it cannot be had
+/// they count as skipped.
 ///
 /// # Errors
 /// If a network cannot be made.
@@ -183,8 +187,8 @@ pub fn on_intel(paths: &Paths, only: &str, mut report: impl FnMut(&str, &Ended))
     Ok(())
 }
 
-/// Runs what needs no namespaces: ranks on the loopback interface, with losses made inside Weir, as the demo does where
-/// namespaces are refused.
+/// Runs what needs no namespaces: ranks on the loopback interface, with losses made inside Weir, as
+/// the demo does where namespaces are refused.
 ///
 /// # Errors
 /// If there is no place for the counters.
@@ -217,7 +221,8 @@ pub(crate) fn sum_of(ranks: &[Value], pointer: &str) -> u64 {
     ranks.iter().filter_map(|rank| rank.pointer(pointer)?.as_u64()).sum()
 }
 
-/// Every rank has sent packets by Weir. There is a document of each endpoint: Open MPI has one more for windows in each process. A job that was begun twice left more.
+/// Every rank has sent packets by Weir. There is a document of each endpoint: Open MPI has one more
+/// for windows in each process. A job that was begun twice left more.
 pub(crate) fn carried(documents: &[Value], ranks: usize) -> Result<(), String> {
     let mut sent: BTreeMap<u64, u64> = BTreeMap::new();
     for d in documents {
@@ -228,7 +233,8 @@ pub(crate) fn carried(documents: &[Value], ranks: usize) -> Result<(), String> {
     if right { Ok(()) } else { Err(format!("Weir did not carry it: packets sent by {ranks} ranks: {sent:?}")) }
 }
 
-/// The windows of Open MPI went by Weir: without atomic operations of its provider they would by Open MPI's own TCP, and nobody would notice.
+/// The windows of Open MPI went by Weir: without atomic operations of its provider they would by
+/// Open MPI's own TCP, and nobody would notice.
 fn windows_carried(documents: &[Value]) -> Result<(), String> {
     let [asked, executed] = ["atomics", "atomics_executed"].map(|name| sum_of(documents, &format!("/engine/{name}")));
     if asked > 0 && executed > 0 {
@@ -286,11 +292,13 @@ fn one(paths: &Paths, lab: &Lab, stack: &Stack, case: &Case) -> Result<(), Strin
 /// What [`across_cut_links`] is called.
 const CUT_LINKS: &str = "ring-across-cut-links";
 
-/// Longest time that the ring may stand still when one of two networks is cut. A ring that waits for the link to heal stands for [`CUT`]; moving on takes a
-/// tenth of that, on a machine with nothing else to do.
+/// Longest time that the ring may stand still when one of two networks is cut. A ring that waits
+/// for the link to heal stands for [`CUT`]; moving on takes a tenth of that, on a machine with
+/// nothing else to do.
 const LONGEST_MS: f64 = 1000.0;
 
-/// A ring between two hosts that two networks join; one after the other is cut, and healed, while it goes on.
+/// A ring between two hosts that two networks join; one after the other is cut, and healed, while
+/// it goes on.
 fn across_cut_links(paths: &Paths, stack: &Stack) -> Result<(), String> {
     let lab = Lab::start(2, &Wire { two_networks: true, ..Wire::default() }).map_err(words)?;
     let folder = tempfile::tempdir().map_err(no_folder)?;
@@ -335,7 +343,8 @@ const CUT: Duration = Duration::from_secs(2);
 
 /// Cuts and heals each network, in the middle of the program's work.
 fn cut_one_after_the_other(lab: &Lab) -> Result<()> {
-    // Time for the second way to be found good; were it not, the ring would wait for the first to heal.
+    // Time for the second way to be found good; were it not, the ring would wait for the first to
+    // heal.
     thread::sleep(Duration::from_secs(1));
     for network in [DATA_IFACE, SECOND_IFACE] {
         lab.cut(network)?;

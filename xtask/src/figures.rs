@@ -1,6 +1,8 @@
-//! The figures of the README's table, and of the guide's, must be those of the laboratory book's pages.
+//! The figures of the README's table, and of the guide's, must be those of the laboratory book's
+//! pages.
 //!
-//! Behind the table stands a comment that names for each of its rows the page, the cells there and the columns:
+//! Behind the table stands a comment that names for each of its rows the page, the cells there and
+//! the columns:
 //!
 //! ```text
 //! <!-- sources: weir-mpich, mpich-tcp-cubic, mpich-rxd
@@ -8,9 +10,11 @@
 //! -->
 //! ```
 //!
-//! The first line names the pages' rows that the table's columns show. A column `best` shows the best rival of the page, which its cells name: `` `mpich-rxd`: 115 MB/s ``; best is whose first
-//! figure the page says to be 1.00 times the best rival's. A figure of the table is the page's median, rounded to as many places as are
-//! shown, in the page's unit or one of the same kind; what stands in brackets behind it is the page's least and greatest.
+//! The first line names the pages' rows that the table's columns show. A column `best` shows the
+//! best rival of the page, which its cells name: `` `mpich-rxd`: 115 MB/s ``; best is whose first
+//! figure the page says to be 1.00 times the best rival's. A figure of the table is the page's
+//! median, rounded to as many places as are shown, in the page's unit or one of the same kind; what
+//! stands in brackets behind it is the page's least and greatest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -142,7 +146,8 @@ fn page(text: &str) -> Page {
         } else if line.starts_with("| ") && !cell.is_empty() {
             let values = cells_of(line);
             let columns = head.iter().zip(&values).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            // Only the first of the columns that are named alike, the ratios, which nobody asks for.
+            // Only the first of the columns that are named alike, the ratios, which nobody asks
+            // for.
             page.insert((cell.to_owned(), values[0].to_owned()), columns.rev().collect());
         }
     }

@@ -1,4 +1,5 @@
-//! The guide (`docs/guide`): its list of chapters, its links, and the commands it names must be there.
+//! The guide (`docs/guide`): its list of chapters, its links, and the commands it names must be
+//! there.
 
 use std::collections::BTreeSet;
 use std::fs;

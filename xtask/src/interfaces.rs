@@ -1,4 +1,5 @@
-//! Hosts with twenty interfaces, most of which lead nowhere: bridges of containers with the same addresses on every host, cables between containers, some without a carrier, several in one
+//! Hosts with twenty interfaces, most of which lead nowhere: bridges of containers with the same
+//! addresses on every host, cables between containers, some without a carrier, several in one
 //! subnet. Nothing is said of them to Weir, and MPI programs run all the same.
 
 use std::time::Duration;
@@ -16,12 +17,14 @@ use crate::stack::{Carrier, Stack};
 
 /// A start and a few seconds of exchange; the rest is for machines that do much else.
 const LIMIT: Duration = Duration::from_secs(120);
-/// An address that is wrong makes an opening wait for the timeout of connections, 10 s; one that is tried in turn for a tenth of a second.
+/// An address that is wrong makes an opening wait for the timeout of connections, 10 s; one that is
+/// tried in turn for a tenth of a second.
 const LONGEST: Duration = Duration::from_secs(9);
 /// A machine that does much else may make any run long: a wait of Weir's own comes each time.
 const TRIES: usize = 3;
 
-/// What is on each host beside the network between them; `N` is the host's number. A bridge has a carrier, since a container's cable hangs on it; `down` ones have none.
+/// What is on each host beside the network between them; `N` is the host's number. A bridge has a
+/// carrier, since a container's cable hangs on it; `down` ones have none.
 const COMMON: &str = "
 bridge() { ip link add $1 type bridge; ip addr add $2 dev $1; ip link add p-$1 type veth peer name c-$1; ip link set p-$1 master $1; for i in $1 p-$1 c-$1; do ip link set $i up; done; }
 cable() { ip link add $1 type veth peer name x-$1; ip addr add $2 dev $1; ip link set $1 up; ip link set x-$1 up; }
@@ -38,7 +41,8 @@ cable veth1 169.254.7.1/16
 for n in 100 101 102; do ip addr add 10.77.1.$((n+N))/24 dev net1; done
 ";
 
-/// Seven more that look like any other, with the same addresses on all hosts, before the one that leads somewhere: the measured network's address is moved to an interface that was made last.
+/// Seven more that look like any other, with the same addresses on all hosts, before the one that
+/// leads somewhere: the measured network's address is moved to an interface that was made last.
 const BEHIND_OTHERS: &str = "
 for k in 1 2 3 4; do cable eth$k 192.168.10$k.1/24; done
 ip addr flush dev net1
@@ -113,7 +117,8 @@ fn exchange(paths: &Paths, lab: &Lab, stack: &Stack) -> Result<(), String> {
     Err(last)
 }
 
-/// How addresses on the measured network begin. The launchers' network would do as well; but it is the measured one that must not be lost among those that lead nowhere.
+/// How addresses on the measured network begin. The launchers' network would do as well; but it is
+/// the measured one that must not be lost among those that lead nowhere.
 const MEASURED: &str = "10.77.1.";
 
 /// Who knows another knows it by an address on the measured network.
@@ -123,7 +128,8 @@ fn told_of_the_network(documents: &[Value]) -> Result<(), String> {
         let paths = array(document, "peers").into_iter().flat_map(|peer| array(&peer, "paths"));
         paths.filter_map(|path| path.get("remote")?.as_str().map(str::to_owned)).collect()
     };
-    // Open MPI has endpoints that speak to nobody, and ranks that have forgotten the other when they end.
+    // Open MPI has endpoints that speak to nobody, and ranks that have forgotten the other when
+    // they end.
     let all: Vec<Vec<String>> = documents.iter().map(ways).filter(|ways| !ways.is_empty()).collect();
     let right = !all.is_empty() && all.iter().all(|ways| ways.iter().any(|way| way.starts_with(MEASURED)));
     if right { Ok(()) } else { Err(format!("addresses of peers: {all:?}, not one in {MEASURED}0 each")) }

@@ -40,7 +40,8 @@ pub struct Wire {
     pub rate_mbit_per_s: Option<u32>,
     /// Time of flight between two hosts, one way, in microseconds.
     pub delay_us: u32,
-    /// All hosts share one half-duplex medium of the rate, on which a frame's preamble, checksum and gap take time too.
+    /// All hosts share one half-duplex medium of the rate, on which a frame's preamble, checksum
+    /// and gap take time too.
     pub bus: bool,
     /// Room of a switch port's queue, in packets; of each host's for the bus.
     pub queue_packets: Option<u32>,
@@ -54,7 +55,8 @@ pub struct Wire {
     pub second: Second,
     /// Longest packet, in bytes.
     pub mtu_bytes: Option<u32>,
-    /// Two networks, each a cable between the two hosts there are, without a switch; interfaces, addresses and cables can be taken away.
+    /// Two networks, each a cable between the two hosts there are, without a switch; interfaces,
+    /// addresses and cables can be taken away.
     pub two_cables: bool,
 }
 
@@ -177,7 +179,8 @@ pub fn acquire() -> Result<&'static str> {
     })
 }
 
-/// What a name of a kernel's congestion control says: the algorithm, and the least retransmission timeout if it ends with `-rto5ms`.
+/// What a name of a kernel's congestion control says: the algorithm, and the least retransmission
+/// timeout if it ends with `-rto5ms`.
 fn tuned(name: &str) -> Result<(&str, Option<Duration>)> {
     let Some((algorithm, least)) = name.split_once(TUNED) else { return Ok((name, None)) };
     let number = least.strip_suffix("ms").and_then(|number| number.parse().ok()).filter(|ms| (1..=1000).contains(ms));
@@ -216,8 +219,8 @@ impl Lab {
         Ok(Self { hosts: network.spec().hosts.clone(), agent, spaces, network })
     }
 
-    /// Ends everything that runs on the hosts: a launcher that was stopped, or that failed, may leave daemons and ranks
-    /// in sessions of their own, which would take the next launch's time.
+    /// Ends everything that runs on the hosts: a launcher that was stopped, or that failed, may
+    /// leave daemons and ranks in sessions of their own, which would take the next launch's time.
     pub fn clear(&self) {
         end_all(|pid| fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|is| self.spaces.contains(&is.ino())));
     }
@@ -268,7 +271,8 @@ impl Lab {
         hosts.into_iter().try_for_each(|host| Ok(self.network.mute(&self.hosts[host], DATA_IFACE)?))
     }
 
-    /// Sets the longest packet that the last host's interface on the measured network takes. What arrives longer is dropped, and nobody is told.
+    /// Sets the longest packet that the last host's interface on the measured network takes. What
+    /// arrives longer is dropped, and nobody is told.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -310,7 +314,8 @@ impl Lab {
         CONTROL_IFACE
     }
 
-    /// Whether the kernel's TCP of all hosts uses selective acknowledgements on connections made from now on.
+    /// Whether the kernel's TCP of all hosts uses selective acknowledgements on connections made
+    /// from now on.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -340,10 +345,12 @@ impl Lab {
         Ok(command)
     }
 
-    /// Sets the kernel's congestion control for the measured network on all hosts, or none (then a socket has the one it
-    /// chose, or the system's default: a route's goes before a socket's), and returns the one a new connection really gets.
+    /// Sets the kernel's congestion control for the measured network on all hosts, or none (then a
+    /// socket has the one it chose, or the system's default: a route's goes before a socket's), and
+    /// returns the one a new connection really gets.
     ///
-    /// A name such as `cubic-rto5ms` also sets the least retransmission timeout: what an administrator can do for TCP by a route.
+    /// A name such as `cubic-rto5ms` also sets the least retransmission timeout: what an
+    /// administrator can do for TCP by a route.
     ///
     /// # Errors
     /// If the kernel does not have it.
@@ -423,7 +430,8 @@ impl Counts {
         }
     }
 
-    /// Why nothing measured meanwhile counts, if the emulator lost packets of its own accord: nobody asked for those losses.
+    /// Why nothing measured meanwhile counts, if the emulator lost packets of its own accord:
+    /// nobody asked for those losses.
     pub fn spoilt(self) -> Option<String> {
         (self.overrun > 0).then(|| format!("{} packets lost by an overloaded machine", self.overrun))
     }

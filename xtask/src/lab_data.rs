@@ -1,7 +1,8 @@
 //! Raw numbers of the laboratory book: they do not stay in the repository, its pages do.
 //!
-//! `cargo xtask bench mpi` writes `docs/lab/PAGE.json` beside a page. `pack` collects these files into one archive for a release, and writes down their hashes in `docs/lab/data.sha256`;
-//! `unpack` puts those of an archive back, if they are what was written down.
+//! `cargo xtask bench mpi` writes `docs/lab/PAGE.json` beside a page. `pack` collects these files
+//! into one archive for a release, and writes down their hashes in `docs/lab/data.sha256`; `unpack`
+//! puts those of an archive back, if they are what was written down.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,8 @@ const INSIDE: &str = "lab-data";
 /// What may be asked for.
 #[derive(clap::Subcommand)]
 pub enum What {
-    /// Collect the raw numbers of all pages into target/lab-data/lab-data.tar.gz; those that are gone from docs/lab come from git's history
+    /// Collect the raw numbers of all pages into target/lab-data/lab-data.tar.gz; those that are
+    /// gone from docs/lab come from git's history
     Pack,
     /// Put the raw numbers of an archive back into docs/lab
     Unpack {

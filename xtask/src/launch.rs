@@ -36,14 +36,16 @@ pub struct Job<'a> {
 const FOREIGN: [&str; 13] =
     ["I_MPI_", "FI_", "UCX_", "UCC_", "OMPI_", "OPAL_", "PRTE_", "PMIX_", "PMI_", "MPIR_", "MPICH_", "HYDRA_", "WEIR_"];
 
-/// Open MPI's launcher now and then (one start of some hundred) says this before any rank exists: nothing was tried yet.
+/// Open MPI's launcher now and then (one start of some hundred) says this before any rank exists:
+/// nothing was tried yet.
 const NOT_STARTED: &str = "PMIx server's listener thread failed to start";
 
 /// How often it is looked whether a program has begun.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What is said of a program that crashed: by itself, its C library or its shell; by Open MPI's libraries and launcher; by MPICH's launcher, which across
-/// hosts tells the signal's number only. A launcher's own SIGKILL and SIGTERM are no crashes.
+/// What is said of a program that crashed: by itself, its C library or its shell; by Open MPI's
+/// libraries and launcher; by MPICH's launcher, which across hosts tells the signal's number only.
+/// A launcher's own SIGKILL and SIGTERM are no crashes.
 const CRASHES: [&str; 13] = [
     "panicked at",
     "Segmentation fault",
@@ -74,8 +76,9 @@ pub fn without_foreign(command: &mut Command) {
     }
 }
 
-/// Runs a job by `run`, and once more if its launcher did not start, or did not end although all that it had started has: Open MPI's now and then waits for itself in
-/// `PMIx_server_finalize` (a lock of `pmix_pending_resolve`) where a rank ended early.
+/// Runs a job by `run`, and once more if its launcher did not start, or did not end although all
+/// that it had started has: Open MPI's now and then waits for itself in `PMIx_server_finalize` (a
+/// lock of `pmix_pending_resolve`) where a rank ended early.
 ///
 /// # Errors
 /// What `run` says.
@@ -102,8 +105,9 @@ impl Job<'_> {
         started(&self.stack.name, || self.try_run(paths, lab))
     }
 
-    /// The same on the hosts of `lab`, with `work` beside it from when a rank has made the file `begun`. An error of `work` counts only where the
-    /// job ended well: else its own end says more.
+    /// The same on the hosts of `lab`, with `work` beside it from when a rank has made the file
+    /// `begun`. An error of `work` counts only where the job ended well: else its own end says
+    /// more.
     ///
     /// # Errors
     /// See [`Job::run`]; and what `work` says.
@@ -157,8 +161,8 @@ impl Job<'_> {
             _ => self.stack.settings(paths, iface)?,
         };
         if self.stack.is_ours() {
-            // On the hosts of a lab the launchers' network is there too, and Weir would use it as a second path. On this
-            // machine all stacks go over the loopback interface.
+            // On the hosts of a lab the launchers' network is there too, and Weir would use it as a
+            // second path. On this machine all stacks go over the loopback interface.
             settings.env.push(("WEIR_IFACE".into(), lab.map_or_else(|| iface.to_owned(), Lab::data_ifaces)));
         }
         override_env(&mut settings.env, self.env);
@@ -199,7 +203,8 @@ impl Job<'_> {
         }
     }
 
-    /// As MPICH's Hydra, whose relative it is, with words of its own for the agent; it finds its way back by the hosts' names.
+    /// As MPICH's Hydra, whose relative it is, with words of its own for the agent; it finds its
+    /// way back by the hosts' names.
     fn intel(&self, command: &mut Command, lab: Option<&Lab>, env: &[(String, String)]) {
         if let Some(lab) = lab {
             command.args(["-bootstrap", "ssh", "-bootstrap-exec"]).arg(&lab.agent);
@@ -212,14 +217,16 @@ impl Job<'_> {
         }
     }
 
-    /// PRRTE, or ORTE of Open MPI 4, starts one daemon on each host by the agent. Each daemon thinks its host is its own
-    /// and binds its first rank to the first core: binding must be off where hosts share cores.
+    /// PRRTE, or ORTE of Open MPI 4, starts one daemon on each host by the agent. Each daemon
+    /// thinks its host is its own and binds its first rank to the first core: binding must be off
+    /// where hosts share cores.
     fn openmpi(&self, command: &mut Command, lab: Option<&Lab>, env: &[(String, String)]) {
         command.args(["--allow-run-as-root", "--bind-to", "none", "-n", &self.ranks.to_string()]);
         match lab {
             Some(lab) => {
                 command.env("PRTE_MCA_plm_ssh_agent", &lab.agent).env("OMPI_MCA_plm_rsh_agent", &lab.agent);
-                // Open MPI 4's daemons too speak by the launchers' network, not by the one that is measured.
+                // Open MPI 4's daemons too speak by the launchers' network, not by the one that is
+                // measured.
                 command.env("OMPI_MCA_oob_tcp_if_include", lab.launcher_network());
                 let slots = self.ranks.div_ceil(lab.hosts.len().max(1));
                 let hosts: Vec<String> = self.hosts(lab).iter().map(|h| format!("{h}:{slots}")).collect();

@@ -7,17 +7,18 @@ mod bench;
 mod carriers;
 #[path = "../../job/tests/cluster/mod.rs"]
 mod cluster;
+mod comments;
 mod demo;
 mod disk;
 mod dist;
 mod e2e;
 mod figures;
-mod floors;
 mod guide;
 mod interfaces;
 mod lab;
 mod lab_data;
 mod launch;
+mod layers;
 mod measured;
 mod mpi;
 mod nas;
@@ -53,7 +54,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Build the provider, make a network of hosts, run MPI programs over Weir and its rivals, print one table
+    /// Build the provider, make a network of hosts, run MPI programs over Weir and its rivals,
+    /// print one table
     Demo {
         /// Show the provider that is there, without building
         #[arg(long)]
@@ -61,13 +63,15 @@ enum Chore {
     },
     /// Build the release provider and command into target/weir
     Build,
-    /// Build both as they are shipped and install them, with manual pages and completions ($DESTDIR is honoured)
+    /// Build both as they are shipped and install them, with manual pages and completions ($DESTDIR
+    /// is honoured)
     #[command(after_help = "Examples:
   cargo xtask install                                     into /usr/local
   cargo xtask install --prefix ~/.local
   DESTDIR=/tmp/stage cargo xtask install --prefix /usr")]
     Install(dist::InstallOptions),
-    /// Make what people install, into target/packages: wheel, Debian package, archive, sources, recipes for Spack and containers
+    /// Make what people install, into target/packages: wheel, Debian package, archive, sources,
+    /// recipes for Spack and containers
     #[command(after_help = "Examples:
   cargo xtask dist --check
   cargo xtask dist --no-build --check      once more with what was built
@@ -83,7 +87,8 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         #[arg(long, conflicts_with = "quick")]
         long: bool,
     },
-    /// Run only what the tests do to MPI jobs on bad days: no key, lost ports, full disks, stopped and killed ranks
+    /// Run only what the tests do to MPI jobs on bad days: no key, lost ports, full disks, stopped
+    /// and killed ranks
     BadDays {
         /// Only those whose names contain this
         #[arg(default_value = "")]
@@ -95,13 +100,15 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         #[arg(default_value = "")]
         only: String,
     },
-    /// Run only the tests of MPI programs on each carrier: one host by shared memory, packets, TCP; two hosts with two ranks each
+    /// Run only the tests of MPI programs on each carrier: one host by shared memory, packets, TCP;
+    /// two hosts with two ranks each
     ByCarrier {
         /// Only those whose titles contain this
         #[arg(default_value = "")]
         only: String,
     },
-    /// Run only the tests of clusters: MPI programs started by Slurm, Intel MPI, Fortran under Debian's Open MPI 4.1, hosts with many interfaces
+    /// Run only the tests of clusters: MPI programs started by Slurm, Intel MPI, Fortran under
+    /// Debian's Open MPI 4.1, hosts with many interfaces
     #[command(after_help = "Examples:
   cargo xtask clusters
   cargo xtask clusters Slurm
@@ -124,16 +131,19 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         /// Only those whose names contain this
         #[arg(default_value = "")]
         only: String,
-        /// Instead: whether its means agree with those of other benchmarks, by sizes; wants an idle machine
+        /// Instead: whether its means agree with those of other benchmarks, by sizes; wants an idle
+        /// machine
         #[arg(long)]
         agreement: bool,
         /// This weir instead of the one that is built for it
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
-    /// Run only the tests of packages of what `cargo xtask build` made: installed where there is no compiler
+    /// Run only the tests of packages of what `cargo xtask build` made: installed where there is no
+    /// compiler
     Packaged,
-    /// Run only the tests of predictions against real MPIs: programs that end or hang, models of recorded runs
+    /// Run only the tests of predictions against real MPIs: programs that end or hang, models of
+    /// recorded runs
     Predictions {
         /// Only those whose names contain this
         #[arg(default_value = "")]
@@ -147,12 +157,14 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         #[command(subcommand)]
         what: What,
     },
-    /// Raw numbers of docs/lab, which stay out of the repository: pack them for a release, or put them back
+    /// Raw numbers of docs/lab, which stay out of the repository: pack them for a release, or put
+    /// them back
     LabData {
         #[command(subcommand)]
         what: lab_data::What,
     },
-    /// Run the example programs of examples/predict on emulated hosts and predict them from a benchmark of the same hosts; wants an idle machine
+    /// Run the example programs of examples/predict on emulated hosts and predict them from a
+    /// benchmark of the same hosts; wants an idle machine
     Predict(predict::Options),
     /// Fetch the pinned MPICH, Open MPI and mpi4py, and compile the MPI test programs
     SetupMpi,
@@ -169,11 +181,14 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
 enum What {
     /// Weir and its rivals under MPI, side by side, written down in docs/lab
     Mpi(bench::Options),
-    /// Supersteps of BSPlib beside the same written with MPI, on one host, around a switch with short queues and on a shared bus
+    /// Supersteps of BSPlib beside the same written with MPI, on one host, around a switch with
+    /// short queues and on a shared bus
     Bsp(bench::bsp::Options),
-    /// The NAS kernels LU, SP and MG in Fortran over Weir and over TCP, beside the same with BSPlib, with and without loss
+    /// The NAS kernels LU, SP and MG in Fortran over Weir and over TCP, beside the same with
+    /// BSPlib, with and without loss
     Nas(bench::nas::Options),
-    /// Requests and answers over BMI beside raw sockets, and beside the original libraries where they are
+    /// Requests and answers over BMI beside raw sockets, and beside the original libraries where
+    /// they are
     Bmi(bench::bmi::Options),
     /// A ping-pong over two links of which one is cut, over Weir and over what else may use both
     Cut(bench::cut::Options),
@@ -205,7 +220,8 @@ struct RunArgs {
     /// Time of flight, one way
     #[arg(long, default_value_t = 0)]
     delay_us: u32,
-    /// All hosts share one half-duplex medium of that rate, without collisions: one frame at a time, with its preamble, checksum and gap, the hosts in turn
+    /// All hosts share one half-duplex medium of that rate, without collisions: one frame at a
+    /// time, with its preamble, checksum and gap, the hosts in turn
     #[arg(long, requires = "rate_mbit")]
     bus: bool,
     /// Queue of the switch's ports, packets; of each host with --bus

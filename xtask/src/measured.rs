@@ -1,4 +1,5 @@
-//! End-to-end tests of `weir bench`: real MPIs and Weir's own endpoints, a few repetitions of every kind of operation, and what goes wrong in the middle.
+//! End-to-end tests of `weir bench`: real MPIs and Weir's own endpoints, a few repetitions of every
+//! kind of operation, and what goes wrong in the middle.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,15 +17,19 @@ use crate::launch::{started, without_foreign};
 use crate::paths::Paths;
 use crate::process::{Outcome, run_limited, run_signalled};
 
-/// A run that takes longer is ended. Alone on a machine each takes seconds; the rest is for machines that do much else.
+/// A run that takes longer is ended. Alone on a machine each takes seconds; the rest is for
+/// machines that do much else.
 const LIMIT: Duration = Duration::from_secs(240);
-/// Every shape of loop once: pairs both ways of timing, windows, collectives with and without sums, kernels.
+/// Every shape of loop once: pairs both ways of timing, windows, collectives with and without sums,
+/// kernels.
 const WORK: &str = "--quiet --reps 20 --start barrier -s 8,5k -t ping-pong,send,duplex-isend,message-rate,barrier,bcast,alltoall,allreduce,jacobi --iterations 3";
 /// All other operations once, by each way in which a library is called.
 const MORE: &str = "--quiet --reps 5 --start barrier -s 4k -t one-sided,isend-irecv,persistent,stream,gatherv,scatterv,allgatherv,alltoallv,reduce-scatter,scan,exscan,ibarrier,iallreduce,incast,farm --iterations 20 --window 4";
-/// Cells of that: eight on others' memory, three between pairs, four by lengths, three sums, two begun and waited for, two of many to one.
+/// Cells of that: eight on others' memory, three between pairs, four by lengths, three sums, two
+/// begun and waited for, two of many to one.
 const MORE_CELLS: usize = 8 + 3 + 4 + 3 + 2 + 2;
-/// Of these Weir's own endpoints have no persistent requests and no collectives that are begun and waited for.
+/// Of these Weir's own endpoints have no persistent requests and no collectives that are begun and
+/// waited for.
 const LACKING: usize = 3;
 /// Pairs of threads: what tells them apart comes behind.
 const THREADS: &str =
@@ -279,7 +284,8 @@ fn without_library(under: &Under, weir: &Path) -> Result<Ended> {
     Ok(refused(&launched(under, 3, weir, &words, None)?, missing))
 }
 
-/// What a cell may be that says it has too few: starts were missed, but not so many that barriers had to take over (half), and at most half of the rest is warm-up.
+/// What a cell may be that says it has too few: starts were missed, but not so many that barriers
+/// had to take over (half), and at most half of the rest is warm-up.
 fn few(cell: &Value, ranks: usize, reps: u64) -> Result<(), String> {
     let (count, missed) = (cell["summary"]["count"].as_u64(), cell["missed_windows"].as_u64());
     let wanted = reps * ranks as u64;
@@ -289,7 +295,8 @@ fn few(cell: &Value, ranks: usize, reps: u64) -> Result<(), String> {
     Err(format!("said to have too few: {count:?} of {wanted}, {missed:?} starts missed"))
 }
 
-/// Agreed starts: on a machine that does much else some are missed, too many of them, or all are given up, which has to be said.
+/// Agreed starts: on a machine that does much else some are missed, too many of them, or all are
+/// given up, which has to be said.
 fn by_the_clock(under: &Under, weir: &Path, dir: &Path) -> Result<Ended> {
     const REPS: u64 = 200;
     let words = format!("--quiet --reps {REPS} --start window -s 8 -t barrier,bcast,allreduce");
@@ -331,7 +338,9 @@ const BESIDE: &str = "R=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-$PMIX_RANK}}; P=$$; 
     written() { until ls \"$WEIR_TEST_DIR\"/samples/*.parquet; do sleep 0.1; done >/dev/null 2>&1; sleep 1; }; ";
 /// Rank 1 is killed.
 const KILLED: &str = "[ \"$R\" = 1 ] && (written; kill -KILL $P) & exec \"$0\" \"$@\"";
-/// Rank 1 does nothing for a long time, and rank 0, which waits for it in MPI, is asked to stop. (Not for ever: some launchers ask the others to end before they force them, and who is stopped hears nothing.)
+/// Rank 1 does nothing for a long time, and rank 0, which waits for it in MPI, is asked to stop.
+/// (Not for ever: some launchers ask the others to end before they force them, and who is stopped
+/// hears nothing.)
 const HUNG: &str = "[ \"$R\" = 1 ] && (written; kill -STOP $P; sleep 20; kill -CONT $P) & \
     [ \"$R\" = 0 ] && (written; sleep 1; kill -TERM $P) & exec \"$0\" \"$@\"";
 
@@ -352,7 +361,8 @@ fn killed(under: &Under, weir: &Path, dir: &Path) -> Result<Ended> {
 
 fn hung(under: &Under, weir: &Path, dir: &Path) -> Result<Ended> {
     let outcome = beside(under, weir, dir, HUNG)?;
-    // Rank 0 alone was asked, and says its words without waiting for its call: no launcher takes them away.
+    // Rank 0 alone was asked, and says its words without waiting for its call: no launcher takes
+    // them away.
     Ok(stopped(&outcome, &dir.join("run"), true))
 }
 
@@ -380,16 +390,20 @@ fn interrupted(under: &Under, weir: &Path, dir: &Path) -> Result<Ended> {
         bench_words(&mut command, weir, ENDLESS, Some(dir));
         run_signalled(&mut command, LIMIT, Signal::INT, || has_samples(&run))
     })?;
-    // MPICH's launcher passes the wish on and waits; Open MPI's kills half a second later, and passes on no more of what is said.
+    // MPICH's launcher passes the wish on and waits; Open MPI's kills half a second later, and
+    // passes on no more of what is said.
     Ok(stopped(&outcome, &run, under.kind == crate::mpi::Mpi::Mpich))
 }
 
-/// Whether a run ended as it should when somebody asked it to: finished cells kept, the end not taken for a success, and, where the launcher gives it the time, a table and a word in `run.json`.
+/// Whether a run ended as it should when somebody asked it to: finished cells kept, the end not
+/// taken for a success, and, where the launcher gives it the time, a table and a word in
+/// `run.json`.
 fn stopped(outcome: &Outcome, run: &Path, table: bool) -> Ended {
     let said = || format!("{:?}: {}\n{}", outcome.status, outcome.stdout, outcome.stderr);
     match outcome.status {
         None => return Ended::Failed(format!("it hangs: {}", outcome.cause())),
-        // MPICH 4.0's launcher sometimes loses its ranks' exit codes when it is interrupted itself: what they say then tells.
+        // MPICH 4.0's launcher sometimes loses its ranks' exit codes when it is interrupted itself:
+        // what they say then tells.
         Some(status) if status.success() && !outcome.stderr.contains("interrupted; finished cells are in") => {
             return Ended::Failed(format!("it ended as if nobody had asked; {}", said()));
         }

@@ -21,7 +21,8 @@ pub enum Mpi {
     Openmpi,
     /// Intel MPI: only what names it is tried with it.
     Intel,
-    /// Debian's Open MPI 4.1, which is installed and not fetched, with its Fortran: only what names it is tried with it.
+    /// Debian's Open MPI 4.1, which is installed and not fetched, with its Fortran: only what names
+    /// it is tried with it.
     Debian,
 }
 
@@ -136,7 +137,8 @@ pub fn set_up_one(paths: &Paths, mpi: Mpi) -> Result<()> {
     environment(paths, &format!("{} and mpi4py", mpi.name()), &mpi.folder(paths), &pins)
 }
 
-/// Makes a virtual environment with what a file pins, unless it is there and made from the same pins.
+/// Makes a virtual environment with what a file pins, unless it is there and made from the same
+/// pins.
 ///
 /// # Errors
 /// If Python is missing or a wheel cannot be had or has another hash.

@@ -1,5 +1,6 @@
-//! The NAS kernels LU, SP and MG of `tests/mpi/nas`, in Fortran: made with Debian's Open MPI 4.1, and over the C library of MPICH's wheel, which brings no Fortran. Between two emulated hosts they
-//! have to give the published values over Weir.
+//! The NAS kernels LU, SP and MG of `tests/mpi/nas`, in Fortran: made with Debian's Open MPI 4.1,
+//! and over the C library of MPICH's wheel, which brings no Fortran. Between two emulated hosts
+//! they have to give the published values over Weir.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -128,12 +129,13 @@ fn verified(paths: &Paths, lab: &Lab, case: &Case, program: &Path) -> Result<(),
     }
     let documents = counters_in(folder.path());
     carried(&documents, case.ranks)?;
-    all_counted(&Census::of(&documents), &said)
+    all_counted(&QueueStatistics::of(&documents), &said)
 }
 
-/// Messages by whether somebody waited for them already and whether they were longer than 64 KiB: of all ranks together.
+/// Messages by whether somebody waited for them already and whether they were longer than 64 KiB:
+/// of all ranks together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Census {
+pub struct QueueStatistics {
     /// Somebody waited; at most 64 KiB.
     pub expected_short: f64,
     /// Somebody waited; more.
@@ -144,10 +146,10 @@ pub struct Census {
     pub unexpected_long: f64,
 }
 
-impl Census {
+impl QueueStatistics {
     /// The sum of what the ranks' counters say.
     pub fn of(documents: &[Value]) -> Self {
-        let sum = |name: &str| crate::e2e::sum_of(documents, &format!("/census/{name}")) as f64;
+        let sum = |name: &str| crate::e2e::sum_of(documents, &format!("/queue_statistics/{name}")) as f64;
         Self {
             expected_short: sum("expected_short"),
             expected_long: sum("expected_long"),
@@ -161,12 +163,13 @@ impl Census {
     }
 }
 
-/// All messages that the program got went by Weir, and hardly any others (the start, sums at the end).
-fn all_counted(census: &Census, said: &Value) -> Result<(), String> {
+/// All messages that the program got went by Weir, and hardly any others (the start, sums at the
+/// end).
+fn all_counted(queue_statistics: &QueueStatistics, said: &Value) -> Result<(), String> {
     let number = |key: &str| said.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN);
     let program = number("short") + number("long");
-    let right = program > 0.0 && (program..program * 1.5 + 100.0).contains(&census.all());
-    if right { Ok(()) } else { Err(format!("the program got {program} messages, Weir counted {census:?}")) }
+    let right = program > 0.0 && (program..program * 1.5 + 100.0).contains(&queue_statistics.all());
+    if right { Ok(()) } else { Err(format!("the program got {program} messages, Weir counted {queue_statistics:?}")) }
 }
 
 #[cfg(test)]
@@ -188,12 +191,12 @@ mod tests {
 
     #[test]
     fn messages_that_went_elsewhere_are_noticed() {
-        let rank = |short: u64| json!({"census": {"expected_short": short, "unexpected_short": 3, "expected_long": 1}});
-        let census = Census::of(&[rank(500), rank(600)]);
-        assert_eq!(census.all(), 1108.0);
-        assert_eq!(all_counted(&census, &json!({"short": 1.0e3, "long": 2.0})), Ok(()));
+        let rank = |short: u64| json!({"queue_statistics": {"expected_short": short, "unexpected_short": 3, "expected_long": 1}});
+        let queue_statistics = QueueStatistics::of(&[rank(500), rank(600)]);
+        assert_eq!(queue_statistics.all(), 1108.0);
+        assert_eq!(all_counted(&queue_statistics, &json!({"short": 1.0e3, "long": 2.0})), Ok(()));
         for said in [json!({"short": 2000.0, "long": 0.0}), json!({"short": 300.0, "long": 0.0}), json!({})] {
-            assert!(all_counted(&census, &said).is_err(), "{said}");
+            assert!(all_counted(&queue_statistics, &said).is_err(), "{said}");
         }
     }
 }

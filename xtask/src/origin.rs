@@ -1,4 +1,5 @@
-//! Which version this is, and of which commit and day: what packages are named after and stamped with.
+//! Which version this is, and of which commit and day: what packages are named after and stamped
+//! with.
 
 use std::fs;
 use std::process::Command;
@@ -12,14 +13,17 @@ use crate::process::run_quiet;
 pub struct Origin {
     /// As the workspace's manifest has it.
     pub version: &'static str,
-    /// The first digits of the commit, with `-changed` behind it where files differ from it; none outside of git, as in an unpacked archive.
+    /// The first digits of the commit, with `-changed` behind it where files differ from it; none
+    /// outside of git, as in an unpacked archive.
     pub commit: Option<String>,
-    /// What everything in packages is dated by, seconds since 1970: `SOURCE_DATE_EPOCH`, else the commit's time, else that of `Cargo.lock` (archives keep times).
+    /// What everything in packages is dated by, seconds since 1970: `SOURCE_DATE_EPOCH`, else the
+    /// commit's time, else that of `Cargo.lock` (archives keep times).
     pub epoch: u64,
 }
 
 impl Origin {
-    /// Finds out. `WEIR_COMMIT`, where it is set, names the commit: who builds from an archive may know it.
+    /// Finds out. `WEIR_COMMIT`, where it is set, names the commit: who builds from an archive may
+    /// know it.
     pub fn find(paths: &Paths) -> Self {
         let told = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let of_commit = || git(paths, &["log", "-1", "--format=%ct"])?.parse().ok();
@@ -50,7 +54,8 @@ fn commit(paths: &Paths) -> Option<String> {
     Some(if changed { format!("{commit}-changed") } else { commit })
 }
 
-/// What git says, if the project's folder is the top of a repository. An archive that was unpacked somewhere within another repository is none of its commits.
+/// What git says, if the project's folder is the top of a repository. An archive that was unpacked
+/// somewhere within another repository is none of its commits.
 fn git(paths: &Paths, words: &[&str]) -> Option<String> {
     let ask = |words: &[&str]| run_quiet(Command::new("git").arg("-C").arg(&paths.root).args(words)).ok();
     let prefix = ask(&["rev-parse", "--show-prefix"])?;

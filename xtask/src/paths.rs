@@ -27,7 +27,8 @@ impl Paths {
         self.target.join("weir")
     }
 
-    /// The folder libfabric is pointed at. libfabric loads every file there whose name ends in `fi.so`.
+    /// The folder libfabric is pointed at. libfabric loads every file there whose name ends in
+    /// `fi.so`.
     pub fn provider_dir(&self) -> PathBuf {
         self.dist().join("lib")
     }

@@ -1,5 +1,6 @@
-//! `cargo xtask predict`: the example programs run for real on emulated hosts, and predicted from what `weir bench` measured on
-//! the same hosts. Predictions are made and printed before the runs they are compared with.
+//! `cargo xtask predict`: the example programs run for real on emulated hosts, and predicted from
+//! what `weir bench` measured on the same hosts. Predictions are made and printed before the runs
+//! they are compared with.
 //!
 //! Not part of the tests: it wants an idle machine, and says how busy it was.
 
@@ -27,10 +28,12 @@ pub struct Options {
     /// Only these programs
     #[arg(long, value_delimiter = ',', default_value = "jacobi,farm,fft")]
     pub only: Vec<String>,
-    /// Compare with SimGrid's SMPI on a machine that exists nowhere, instead of real runs: needs smpicc and smpirun
+    /// Compare with SimGrid's SMPI on a machine that exists nowhere, instead of real runs: needs
+    /// smpicc and smpirun
     #[arg(long)]
     pub simgrid: bool,
-    /// Predict the real runs by SMPI too, calibrated as its documentation says: needs smpicc and smpirun
+    /// Predict the real runs by SMPI too, calibrated as its documentation says: needs smpicc and
+    /// smpirun
     #[arg(long, conflicts_with = "simgrid")]
     smpi: bool,
     /// Use this `weir` instead of building one
@@ -78,7 +81,8 @@ pub struct Program {
     pub arguments: &'static [&'static str],
     /// Parameters of the model that say the same.
     pub parameters: &'static [&'static str],
-    /// The parameter for a serial time, and what the run time of one rank is divided by to get its milliseconds.
+    /// The parameter for a serial time, and what the run time of one rank is divided by to get its
+    /// milliseconds.
     pub serial: Option<(&'static str, f64)>,
 }
 

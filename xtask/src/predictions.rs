@@ -1,5 +1,5 @@
-//! What `weir predict` and `weir record` say, held against real MPIs: whether programs end (`tests/mpi/deadlocks.txt`), and
-//! whether models of recorded runs repeat larger ones.
+//! What `weir predict` and `weir record` say, held against real MPIs: whether programs end
+//! (`tests/mpi/deadlocks.txt`), and whether models of recorded runs repeat larger ones.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -26,7 +26,8 @@ const HANGS: Duration = Duration::from_secs(3);
 const AT_ONCE: usize = 3;
 /// `weir predict` found a deadlock.
 const DEADLOCK: i32 = 4;
-/// The machine of the verdicts: the limit of eager messages lies between the two sizes of the cases.
+/// The machine of the verdicts: the limit of eager messages lies between the two sizes of the
+/// cases.
 const MACHINE: &str = "[network]\nlatency_us = 10\nbandwidth_MB_per_s = 100\neager_bytes = 65536\n";
 
 /// Runs the tests whose names contain `only` with this `weir`; `report` hears of each.
@@ -245,8 +246,8 @@ impl Real<'_> {
     }
 }
 
-/// Records each example with 2 and 4 processes; the model must say what it holds for, and if for any number, then do what is
-/// recorded with 8.
+/// Records each example with 2 and 4 processes; the model must say what it holds for, and if for
+/// any number, then do what is recorded with 8.
 fn recorded(real: &Real) -> Result<()> {
     for (name, words, scales) in RECORDED {
         let source = real.paths.root.join("examples/predict/plain").join(name).with_extension("c");
@@ -275,8 +276,9 @@ fn recorded(real: &Real) -> Result<()> {
     Ok(())
 }
 
-/// What `recorded.c` does for each word, and what comes of it: what the model has in it and must repeat with 5 processes (with
-/// how many it was recorded: those that show the rule), or what is said.
+/// What `recorded.c` does for each word, and what comes of it: what the model has in it and must
+/// repeat with 5 processes (with how many it was recorded: those that show the rule), or what is
+/// said.
 const SEEN: [(&str, &str, Result<&str, &str>); 8] = [
     ("uneven", "3,4", Ok("MPI_Alltoallv")),
     ("persistent", "3,4", Ok("MPI_Issend")),
@@ -315,7 +317,8 @@ fn seen(real: &Real) -> Result<()> {
     Ok(())
 }
 
-/// Programs as people write them (`tools/annotate/tests/programs`), and what must be given to a prediction of their models.
+/// Programs as people write them (`tools/annotate/tests/programs`), and what must be given to a
+/// prediction of their models.
 const ANNOTATED: [(&str, &str); 11] = [
     ("doubling", ""),
     ("levels", ""),
@@ -330,8 +333,9 @@ const ANNOTATED: [(&str, &str); 11] = [
     ("tree", ""),
 ];
 
-/// The model that `weir annotate` makes of a program takes exactly as long as the one of its recorded run, where computing
-/// takes no time: the same messages, of the same sizes, in the same order.
+/// The model that `weir annotate` makes of a program takes exactly as long as the one of its
+/// recorded run, where computing takes no time: the same messages, of the same sizes, in the same
+/// order.
 fn annotated(real: &Real) -> Result<()> {
     let programs = real.paths.root.join("tools/annotate/tests/programs");
     for (name, given) in ANNOTATED {

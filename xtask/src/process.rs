@@ -28,7 +28,8 @@ pub struct Outcome {
     pub shared: Option<Shared>,
 }
 
-/// How long threads ran, and how long they could have run while others did. That they waited for most of the time says that the machine was too busy, not that they hung.
+/// How long threads ran, and how long they could have run while others did. That they waited for
+/// most of the time says that the machine was too busy, not that they hung.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shared {
     ran: Duration,
@@ -56,7 +57,8 @@ impl Outcome {
 }
 
 impl Shared {
-    /// Of these processes, as far as they live and the kernel counts it (`/proc/PID/task/TID/schedstat`).
+    /// Of these processes, as far as they live and the kernel counts it
+    /// (`/proc/PID/task/TID/schedstat`).
     fn of(processes: impl Iterator<Item = u32>) -> Option<Self> {
         let threads =
             processes.filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).ok()).flatten().flatten();
@@ -117,8 +119,8 @@ fn drain(stream: Option<impl Read + Send + 'static>) -> Reader {
 }
 
 impl Reader {
-    /// The text. A daemon that slipped away may hold the stream open for ever, so this does not wait for its end
-    /// longer than until `deadline`.
+    /// The text. A daemon that slipped away may hold the stream open for ever, so this does not
+    /// wait for its end longer than until `deadline`.
     fn finish(self, deadline: Instant) -> String {
         while !self.thread.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
@@ -135,7 +137,8 @@ pub fn run_limited(command: &mut Command, limit: Duration) -> Result<Outcome> {
     run_signalled(command, limit, Signal::CONT, || false)
 }
 
-/// The same; `signal` is sent to the program itself, not to what it started, as soon as `when` says so, once.
+/// The same; `signal` is sent to the program itself, not to what it started, as soon as `when` says
+/// so, once.
 ///
 /// # Errors
 /// As above.
@@ -223,7 +226,8 @@ fn end_orphans(group: u32) {
     });
 }
 
-/// Ends all other processes of which `which` holds, and waits until there are none, though not for ever.
+/// Ends all other processes of which `which` holds, and waits until there are none, though not for
+/// ever.
 pub fn end_all(which: impl Fn(u32) -> bool) {
     let me = std::process::id();
     end_listed(|| processes().into_iter().map(|p| p.pid).filter(|&pid| pid != me && which(pid)).collect());
@@ -252,7 +256,8 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Whether something that this process started, and did not leave, is running: not ended, waited for or not.
+/// Whether something that this process started, and did not leave, is running: not ended, waited
+/// for or not.
 fn has_offspring(root: u32) -> bool {
     let tree = descendants(root);
     processes().iter().any(|p| tree.contains(&p.pid) && !p.has_ended)

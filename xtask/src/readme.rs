@@ -1,4 +1,5 @@
-//! Numbers that are written in several places must agree: the oldest compiler, the pinned MPIs, the figures measured.
+//! Numbers that are written in several places must agree: the oldest compiler, the pinned MPIs, the
+//! figures measured.
 
 use std::fs;
 

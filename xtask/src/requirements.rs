@@ -1,7 +1,8 @@
 //! Requirements of the specifications and the tests that cite them.
 //!
-//! A requirement is a line `- **P-4.12** ...` of `spec/protocol.md` or `- **L-5.4** ...` of `spec/lanes.md`. A test that shows it has a comment line `// spec: P-4.12` above it. What no test cites
-//! stands in `docs/uncited.md`, and the list may only get shorter.
+//! A requirement is a line `- **P-4.12** ...` of `spec/protocol.md` or `- **L-5.4** ...` of
+//! `spec/bulk.md`. A test that shows it has a comment line `// spec: P-4.12` above it. What no test
+//! cites stands in `docs/uncited.md`, and the list may only get shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 /// The texts, and the letter of their requirements.
-const TEXTS: [(&str, char); 2] = [("spec/protocol.md", 'P'), ("spec/lanes.md", 'L')];
+const TEXTS: [(&str, char); 2] = [("spec/protocol.md", 'P'), ("spec/bulk.md", 'L')];
 /// Where the list of those that nobody cites is.
 const UNCITED: &str = "docs/uncited.md";
 /// How many there may be. Lower it when tests are added; never raise it.

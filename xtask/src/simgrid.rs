@@ -1,10 +1,12 @@
-//! `cargo xtask predict --simgrid`: the example programs on a machine that exists nowhere, run by SimGrid's SMPI and predicted
-//! by `weir predict`. Both are deterministic, so a busy machine only blurs how long each took.
+//! `cargo xtask predict --simgrid`: the example programs on a machine that exists nowhere, run by
+//! SimGrid's SMPI and predicted by `weir predict`. Both are deterministic, so a busy machine only
+//! blurs how long each took.
 //!
-//! SMPI runs the programs themselves, with its plain model of flows (CM02): each message takes the latency and then its share
-//! of the links. Its factors for Ethernet, its cross traffic and its window are off, computation takes no time but what the
-//! farm's workers sleep, and small messages set out before their receive is posted. What is left is what
-//! `latency_us` and `bandwidth_MB_per_s` say.
+//! SMPI runs the programs themselves, with its plain model of flows (CM02): each message takes the
+//! latency and then its share of the links. Its factors for Ethernet, its cross traffic and its
+//! window are off, computation takes no time but what the farm's workers sleep, and small messages
+//! set out before their receive is posted. What is left is what `latency_us` and
+//! `bandwidth_MB_per_s` say.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +20,8 @@ use crate::paths::Paths;
 use crate::predict::{Options, Program, predicted_median, wanted};
 use crate::process::{run_limited, run_quiet};
 
-/// Options of `smpirun` for the plain model. A look at the clock takes 1 us, else waiting awake would never end.
+/// Options of `smpirun` for the plain model. A look at the clock takes 1 us, else waiting awake
+/// would never end.
 const PLAIN: [&str; 11] = [
     "network/model:CM02",
     "network/latency-factor:1",

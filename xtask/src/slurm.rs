@@ -1,4 +1,5 @@
-//! MPI programs started by Slurm: Debian's controller and node daemons on two emulated hosts, `srun` with the interface of each MPI, everything between the hosts over Weir.
+//! MPI programs started by Slurm: Debian's controller and node daemons on two emulated hosts,
+//! `srun` with the interface of each MPI, everything between the hosts over Weir.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +20,9 @@ use crate::stack::Stack;
 const LIMIT: Duration = Duration::from_secs(120);
 /// What is run between the hosts.
 const WORK: [&str; 4] = ["--rounds", "40", "--both", "1"];
-/// The program: each rank sends its neighbours messages to 300 KB, both ways at once, so that each speaks to another host. (Not `order`, with which Open MPI 4.1 writes past buffers over its own TCP.)
+/// The program: each rank sends its neighbours messages to 300 KB, both ways at once, so that each
+/// speaks to another host. (Not `order`, with which Open MPI 4.1 writes past buffers over its own
+/// TCP.)
 const PROGRAM: &str = "ring";
 /// Ranks, two on each host.
 const RANKS: usize = 4;
@@ -153,7 +156,8 @@ fn by_srun(paths: &Paths, cluster: &Cluster<&Lab>, way: &Way, program: &Path) ->
     carried(&counters_in(folder.path()), RANKS)
 }
 
-/// Two jobs at once by `weir run`, within an allocation: it takes `srun` by itself, and each job has a key of its own.
+/// Two jobs at once by `weir run`, within an allocation: it takes `srun` by itself, and each job
+/// has a key of its own.
 fn allocated(paths: &Paths, cluster: &Cluster<&Lab>) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(no_folder)?;
     // A script tells the job's key, of which nothing else speaks, and becomes the program.

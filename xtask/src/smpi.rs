@@ -1,8 +1,11 @@
-//! SimGrid's SMPI, calibrated as its documentation says, beside `weir predict`: who predicts the real runs better, and in what time.
+//! SimGrid's SMPI, calibrated as its documentation says, beside `weir predict`: who predicts the
+//! real runs better, and in what time.
 //!
-//! The documentation measures the calls and ping-pongs of two ranks (`examples/predict/calibrate.c`), fits lines to their times piece
-//! by piece, and gives them to SMPI: what the calls take at their ends (`smpi/os`, `smpi/ois`, `smpi/or`), and what the network takes
-//! as multiples of the platform's latency and bandwidth (`smpi/lat-factor`, `smpi/bw-factor`). The fit is our own.
+//! The documentation measures the calls and ping-pongs of two ranks
+//! (`examples/predict/calibrate.c`), fits lines to their times piece by piece, and gives them to
+//! SMPI: what the calls take at their ends (`smpi/os`, `smpi/ois`, `smpi/or`), and what the network
+//! takes as multiples of the platform's latency and bandwidth (`smpi/lat-factor`,
+//! `smpi/bw-factor`). The fit is our own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,7 +76,8 @@ fn at(pieces: &[Piece], bytes: f64) -> f64 {
     piece.map_or(0.0, |piece| piece.fixed + piece.per_byte * bytes)
 }
 
-/// A line through points, which weighs by relative distance; neither part is below 0. With the sum of squares.
+/// A line through points, which weighs by relative distance; neither part is below 0. With the sum
+/// of squares.
 fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
     let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (x, y) in points {
@@ -91,10 +95,12 @@ fn line(points: &[(f64, f64)]) -> (f64, f64, f64) {
     (fixed, per_byte, points.iter().map(off).sum())
 }
 
-/// Lines piece by piece: as many as the points are worth (by the Bayesian information criterion), broken where they fit best.
+/// Lines piece by piece: as many as the points are worth (by the Bayesian information criterion),
+/// broken where they fit best.
 fn fit(points: &[(f64, f64)]) -> Vec<Piece> {
     let n = points.len();
-    // best[k][i]: the least sum of squares of the first i points by k pieces, and where the last one begins.
+    // best[k][i]: the least sum of squares of the first i points by k pieces, and where the last
+    // one begins.
     let mut best = vec![vec![(f64::INFINITY, 0usize); n + 1]; MOST_PIECES + 1];
     best[0][0] = (0.0, 0);
     for pieces in 1..=MOST_PIECES {
@@ -148,7 +154,8 @@ pub struct Smpi {
 }
 
 impl Smpi {
-    /// From measurements between two hosts, and within one. `latency_s` and `bytes_per_s` are the platform's, one way.
+    /// From measurements between two hosts, and within one. `latency_s` and `bytes_per_s` are the
+    /// platform's, one way.
     ///
     /// # Errors
     /// If there is no smpirun.
@@ -206,7 +213,8 @@ impl Smpi {
         run_quiet(&mut cc).with_context(|| format!("smpicc: {} does not compile", source.display())).map(|_| ())
     }
 
-    /// The run time that it predicts, and how long that took. A host is filled before the next, as in the real runs.
+    /// The run time that it predicts, and how long that took. A host is filled before the next, as
+    /// in the real runs.
     ///
     /// # Errors
     /// If it does not run.

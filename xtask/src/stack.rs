@@ -80,7 +80,8 @@ impl Stack {
         stacks
     }
 
-    /// The stacks for ranks of one host, ours first: there shared memory is what Weir is compared with.
+    /// The stacks for ranks of one host, ours first: there shared memory is what Weir is compared
+    /// with.
     pub fn of_one_host() -> Vec<Self> {
         let stacks = [
             (Mpi::Mpich, Carrier::Weir, "weir-mpich"),
@@ -118,7 +119,8 @@ impl Stack {
         Self { name: "weir-mpich-1stream".into(), mpi: Mpi::Mpich, carrier: Carrier::Weir, congestion: None, env }
     }
 
-    /// Weir as another build has it, whose provider lies in `folder`: one for each MPI with which Weir is among `stacks`.
+    /// Weir as another build has it, whose provider lies in `folder`: one for each MPI with which
+    /// Weir is among `stacks`.
     ///
     /// # Errors
     /// If there is no provider.
@@ -157,7 +159,8 @@ impl Stack {
     pub fn settings(&self, paths: &Paths, iface: &str) -> Result<Settings> {
         let mut s = Settings::default();
         if self.mpi == Mpi::Debian {
-            // The hosts share this machine's cores, and what its launcher knows of them is that each has all.
+            // The hosts share this machine's cores, and what its launcher knows of them is that
+            // each has all.
             s.mca("mpi_yield_when_idle", "1");
         }
         match (self.mpi, self.carrier) {

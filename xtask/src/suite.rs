@@ -11,16 +11,16 @@ use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
 use crate::{
-    any_mpi, bad_days, carriers, disk, dist, floors, interfaces, lab, measured, mpi, nas, packages, predictions,
-    readme, requirements, slurm,
+    any_mpi, bad_days, carriers, comments, disk, dist, interfaces, lab, layers, measured, mpi, nas, packages,
+    predictions, readme, requirements, slurm,
 };
 
 /// The crates that must build without the standard library.
 const NO_STD: [&str; 10] = [
     "weir-wire",
     "weir-session",
-    "weir-lane",
     "weir-bulk",
+    "weir-bulk-driver",
     "weir-link",
     "weir-match",
     "weir-message",
@@ -138,7 +138,8 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     let mut tally = Tally::default();
     println!("{}", disk::room_for_all(&paths.target));
     tally.step("format", || must(paths.cargo().args(["fmt", "--all", "--check"]), SHORT));
-    tally.step("floors", || check_floors(paths));
+    tally.step("layers", || check_layers(paths));
+    tally.step("comments", || check_comments(paths));
     tally.step("readme", || check_readme(paths));
     tally.step("requirements", || check_requirements(paths));
     tally.step("licences of what is shipped", || check_licences(paths));
@@ -157,7 +158,8 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     tally.note("build the tests", &result, built.elapsed());
     let mut launched = false;
     if builds {
-        // Launchers are tested against the real ones, which come with the MPIs. Why they cannot be had is told further down.
+        // Launchers are tested against the real ones, which come with the MPIs. Why they cannot be
+        // had is told further down.
         launched = mpi::set_up(paths).is_ok();
         cargo_tests(paths, seeds(quick, long), &mut tally);
     }
@@ -176,18 +178,23 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     Ok(tally.failed == 0)
 }
 
-fn check_floors(paths: &Paths) -> Result<(), String> {
-    let upward = floors::upward(&paths.root).map_err(|error| format!("{error:#}"))?;
+fn check_layers(paths: &Paths) -> Result<(), String> {
+    let upward = layers::upward(&paths.root).map_err(|error| format!("{error:#}"))?;
     let lines: Vec<String> = upward
         .iter()
-        .map(|u| format!("{} may not depend on {}: that is on the same or a higher floor", u.from, u.on))
+        .map(|u| format!("{} may not depend on {}: that is on the same or a higher layer", u.from, u.on))
         .collect();
-    let circles = floors::circles(&paths.root).map_err(|error| format!("{error:#}"))?;
+    let circles = layers::circles(&paths.root).map_err(|error| format!("{error:#}"))?;
     let circles = circles.iter().map(|circle| format!("modules form a circle: {circle}"));
-    let missing = floors::without_reason(&paths.root).map_err(|error| format!("{error:#}"))?;
+    let missing = layers::without_reason(&paths.root).map_err(|error| format!("{error:#}"))?;
     let missing = missing.iter().map(|name| format!("ARCHITECTURE.md gives no reason for the dependency {name}"));
     let lines: Vec<String> = lines.into_iter().chain(circles).chain(missing).collect();
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
+}
+
+fn check_comments(paths: &Paths) -> Result<(), String> {
+    let found = comments::too_long(&paths.root).map_err(|error| format!("{error:#}"))?;
+    if found.is_empty() { Ok(()) } else { Err(format!("comments wrap at 100 columns: {}", found.join(", "))) }
 }
 
 fn check_readme(paths: &Paths) -> Result<(), String> {
@@ -206,9 +213,9 @@ fn check_licences(paths: &Paths) -> Result<(), String> {
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 
-/// Checks the pure core on a target that has no standard library. Where that target is not installed, all that is
-/// known is that each crate says `#![no_std]` and builds: the crates below it could still bring `std`, so the check on
-/// the target counts as skipped.
+/// Checks the pure core on a target that has no standard library. Where that target is not
+/// installed, all that is known is that each crate says `#![no_std]` and builds: the crates below
+/// it could still bring `std`, so the check on the target counts as skipped.
 fn core_without_std(paths: &Paths, tally: &mut Tally) {
     let sysroot = run_limited(paths.rustc().args(["--print", "sysroot"]), SHORT);
     let sysroot = sysroot.map(|outcome| outcome.stdout.trim().to_owned()).unwrap_or_default();
@@ -224,7 +231,8 @@ fn core_without_std(paths: &Paths, tally: &mut Tally) {
     }
 }
 
-/// The compiler the README promises must take everything: who has it runs the tests by it. It counts as skipped where rustup does not have it.
+/// The compiler the README promises must take everything: who has it runs the tests by it. It
+/// counts as skipped where rustup does not have it.
 fn oldest_compiler(paths: &Paths, tally: &mut Tally) {
     let version = match readme::oldest_compiler(paths) {
         Ok(version) => version,
@@ -246,8 +254,8 @@ fn oldest_compiler(paths: &Paths, tally: &mut Tally) {
     disk::done_with(&paths.target.join("oldest"));
 }
 
-/// Type-checks only: a kernel's target passes no numbers in vector registers, and code for that is not made there. Ring
-/// wants the vector instructions named all the same.
+/// Type-checks only: a kernel's target passes no numbers in vector registers, and code for that is
+/// not made there. Ring wants the vector instructions named all the same.
 fn bare_check(paths: &Paths, name: &str) -> Command {
     let mut command = paths.cargo();
     command.args(["check", "--quiet", "--lib", "-p", name, "--no-default-features", "--target", BARE_TARGET]);
@@ -278,7 +286,8 @@ fn brings_std(text: &str) -> Option<&'static str> {
     (!guarded).then_some("brings std back")
 }
 
-/// Packets and TCP connections written by hand from the specification, and its examples, decoded by Wireshark with our dissector.
+/// Packets and TCP connections written by hand from the specification, and its examples, decoded by
+/// Wireshark with our dissector.
 fn dissector(paths: &Paths, tally: &mut Tally) {
     let title = "Wireshark decodes packets by tools/wireshark/weir.lua";
     let begin = Instant::now();
@@ -294,8 +303,10 @@ fn dissector(paths: &Paths, tally: &mut Tally) {
     tally.note(title, &result, begin.elapsed());
 }
 
-/// A workspace of its own, which nothing else compiles. The fuzzer itself needs another compiler; the ordinary one runs what the targets run on random inputs,
-/// and checks that the targets compile. What the two workspaces both need is compiled once: their profile and folder are the same.
+/// A workspace of its own, which nothing else compiles. The fuzzer itself needs another compiler;
+/// the ordinary one runs what the targets run on random inputs, and checks that the targets
+/// compile. What the two workspaces both need is compiled once: their profile and folder are the
+/// same.
 fn fuzz_targets(paths: &Paths, tally: &mut Tally) {
     let cargo = |args: &[&str]| {
         let mut command = paths.cargo();
@@ -312,7 +323,8 @@ fn fuzz_targets(paths: &Paths, tally: &mut Tally) {
     }
 }
 
-/// The rings of shared memory in every order that the memory model permits. The atomics are other ones, so that everything is compiled once more.
+/// The rings of shared memory in every order that the memory model permits. The atomics are other
+/// ones, so that everything is compiled once more.
 fn model_checked(paths: &Paths, tally: &mut Tally) {
     let mut command = paths.cargo();
     command.args(["test", "--release", "--quiet", "-p", "weir-shm", "--test", "loom"]);
@@ -365,8 +377,10 @@ fn cargo_tests(paths: &Paths, seeds: u32, tally: &mut Tally) {
     }
 }
 
-/// The engine's tests once more, over shared memory. Those that are about packets say so themselves, in a line each, and count as skipped. Left out are the programs of which all tests are
-/// about packets (`lanes`, `levels`, `lossy`, `counted`, `overtaking`, `slow_socket`, `trace`), and those that choose their carriers themselves.
+/// The engine's tests once more, over shared memory. Those that are about packets say so
+/// themselves, in a line each, and count as skipped. Left out are the programs of which all tests
+/// are about packets (`bulk_connections`, `levels`, `lossy`, `counted`, `overtaking`,
+/// `slow_socket`, `trace`), and those that choose their carriers themselves.
 fn over_shared_memory(paths: &Paths, tally: &mut Tally) {
     let begin = Instant::now();
     let mut command = paths.cargo();
@@ -398,7 +412,8 @@ fn over_shared_memory(paths: &Paths, tally: &mut Tally) {
     }
 }
 
-/// The tests that were ignored; then the reasons, which test programs give on standard error where a machine lacks something.
+/// The tests that were ignored; then the reasons, which test programs give on standard error where
+/// a machine lacks something.
 fn what_was_ignored<'a>(stdout: &'a str, stderr: &'a str) -> Vec<&'a str> {
     let test = |line: &'a str| line.strip_prefix("test ").filter(|rest| rest.contains(" ... ignored"));
     let reasons = stderr.lines().filter(|line| line.starts_with("IGNORED"));
@@ -423,7 +438,8 @@ fn count_results(text: &str) -> (u64, u64, u64) {
     })
 }
 
-/// `launched`: the launchers were there when all tests ran, and so were tested. `world`: whether there can be networks of hosts.
+/// `launched`: the launchers were there when all tests ran, and so were tested. `world`: whether
+/// there can be networks of hosts.
 fn end_to_end(paths: &Paths, (quick, launched): (bool, bool), world: Result<()>, tally: &mut Tally) {
     let ready = || -> Result<()> {
         dist::build(paths)?;
@@ -498,7 +514,8 @@ pub fn launchers_alone(paths: &Paths) -> Result<bool> {
     Ok(tally.failed == 0)
 }
 
-/// Runs one set of end-to-end tests, which tell `note` of each as it ends; returns whether nothing failed.
+/// Runs one set of end-to-end tests, which tell `note` of each as it ends; returns whether nothing
+/// failed.
 fn alone(run: impl FnOnce(&mut dyn FnMut(&str, &Ended)) -> Result<()>) -> Result<bool> {
     let mut tally = Tally::default();
     run(&mut tally.noting())?;
@@ -515,7 +532,8 @@ pub fn any_mpi(paths: &Paths) -> Result<bool> {
     alone(|note| any_mpi::run(paths, note))
 }
 
-/// Runs the tests of `weir bench` alone, of them those whose names contain `only`, of this program if one is named; returns whether nothing failed.
+/// Runs the tests of `weir bench` alone, of them those whose names contain `only`, of this program
+/// if one is named; returns whether nothing failed.
 ///
 /// # Errors
 /// If the MPIs cannot be had or the program does not build.
@@ -536,7 +554,8 @@ fn weir_or(paths: &Paths, program: Option<PathBuf>) -> Result<PathBuf> {
     }
 }
 
-/// Runs the tests of predictions against real MPIs alone, of them those whose names contain `only`, of this program if one is named; returns whether nothing failed.
+/// Runs the tests of predictions against real MPIs alone, of them those whose names contain `only`,
+/// of this program if one is named; returns whether nothing failed.
 ///
 /// # Errors
 /// If the MPIs cannot be had or a program does not build.
@@ -555,7 +574,8 @@ pub fn packaged(paths: &Paths) -> Result<bool> {
     alone(|note| packages::check::of_this_machine(paths, note))
 }
 
-/// Runs the MPI programs across hosts alone, of the cases those whose names contain `only`; returns whether nothing failed.
+/// Runs the MPI programs across hosts alone, of the cases those whose names contain `only`; returns
+/// whether nothing failed.
 ///
 /// # Errors
 /// If no network can be made, or the provider or the MPIs cannot be had.
@@ -567,7 +587,8 @@ pub fn e2e(paths: &Paths, only: &str) -> Result<bool> {
     alone(|note| e2e::run(paths, false, only, Instant::now() + END_TO_END, note))
 }
 
-/// Runs what is of clusters alone, of that those tests whose titles contain `only`; returns whether nothing failed.
+/// Runs what is of clusters alone, of that those tests whose titles contain `only`; returns whether
+/// nothing failed.
 ///
 /// # Errors
 /// If no network can be made, or the provider or the MPIs cannot be had.
@@ -587,7 +608,8 @@ pub fn clusters(paths: &Paths, only: &str, build: bool) -> Result<bool> {
     })
 }
 
-/// Runs the MPI programs on each carrier alone, of the cases those whose titles contain `only`; returns whether nothing failed.
+/// Runs the MPI programs on each carrier alone, of the cases those whose titles contain `only`;
+/// returns whether nothing failed.
 ///
 /// # Errors
 /// If no network can be made, or the provider or the MPIs cannot be had.
@@ -603,7 +625,8 @@ pub fn by_carrier(paths: &Paths, only: &str) -> Result<bool> {
     })
 }
 
-/// Runs the bad days alone, of them those whose names contain `only`; returns whether nothing failed.
+/// Runs the bad days alone, of them those whose names contain `only`; returns whether nothing
+/// failed.
 ///
 /// # Errors
 /// If no network can be made, or the provider or the MPIs cannot be had.

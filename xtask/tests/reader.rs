@@ -1,4 +1,5 @@
-//! A chore whose reader goes away, as in `cargo xtask mpirun ... | head`, ends at once and without a word.
+//! A chore whose reader goes away, as in `cargo xtask mpirun ... | head`, ends at once and without
+//! a word.
 
 use std::process::{Command, Stdio};
 

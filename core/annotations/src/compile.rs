@@ -16,7 +16,8 @@ use crate::unit::{Function, Unit};
 
 /// How many statements a program may have after inlining.
 pub const MAX_OPS: usize = 200_000;
-/// Statements that are walked over to lay them out: calls of functions that come to nothing leave none behind.
+/// Statements that are walked over to lay them out: calls of functions that come to nothing leave
+/// none behind.
 const MAX_WALKED: usize = 10 * MAX_OPS;
 /// How deep bodies and calls may stand in each other together.
 const MAX_NESTING: usize = 128;
@@ -376,7 +377,8 @@ impl<'a> Compiler<'a> {
         out
     }
 
-    /// Behind a message that binds: leaves each `while` around it whose condition may have become false.
+    /// Behind a message that binds: leaves each `while` around it whose condition may have become
+    /// false.
     pub fn leave(&mut self, bound: &BTreeSet<Slot>, place: Place) {
         for at in 0..self.whiles.len() {
             if self.whiles[at].mentions.is_disjoint(bound) {
@@ -507,7 +509,8 @@ impl<'a> Compiler<'a> {
         let mut formals = Vec::new();
         self.ask(index);
         for (at, formal) in callee.formals.iter().enumerate() {
-            // What no directive asks for is not worked out: C's argument may be what the language has no value for.
+            // What no directive asks for is not worked out: C's argument may be what the language
+            // has no value for.
             let is_asked = !callee.from_c || self.asked.get(&index).is_some_and(|all| all.contains(formal));
             let value = args.get(at).cloned().flatten().filter(|_| is_asked);
             let value = value.filter(|ex| !callee.from_c || self.means_something(ex));
@@ -526,7 +529,8 @@ impl<'a> Compiler<'a> {
         self.function = caller;
     }
 
-    /// Works out which formal arguments of a function are asked for. Functions do not call themselves: that has been refused.
+    /// Works out which formal arguments of a function are asked for. Functions do not call
+    /// themselves: that has been refused.
     fn ask(&mut self, index: usize) {
         if self.asked.contains_key(&index) {
             return;

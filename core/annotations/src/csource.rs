@@ -101,7 +101,8 @@ pub fn communicates(name: &str) -> bool {
 struct Span {
     name: String,
     formals: Vec<String>,
-    /// Tokens of the head, from the name up to, not including, the brace; and of the body without its braces.
+    /// Tokens of the head, from the name up to, not including, the brace; and of the body without
+    /// its braces.
     head: Range<usize>,
     body: Range<usize>,
     place: Place,
@@ -319,7 +320,8 @@ impl CFile {
             }
             let near = self.spans.get(span);
             let is_token = matches!(piece, Piece::C(_));
-            // A line stands before a token; the last place of a body is before the brace that ends it.
+            // A line stands before a token; the last place of a body is before the brace that ends
+            // it.
             let within = |s: &Span| token >= s.body.start && token < s.body.end + usize::from(!is_token);
             let walk = &mut walks[if near.is_some_and(within) { span + 1 } else { 0 }];
             match piece {

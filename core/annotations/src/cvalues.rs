@@ -17,7 +17,8 @@ pub enum Constant {
     Changed(Place),
     /// Its initialiser is no expression of the language.
     Unknown(Place),
-    /// A macro without brackets stands among operators in its initialiser: C takes the macro's text apart.
+    /// A macro without brackets stands among operators in its initialiser: C takes the macro's text
+    /// apart.
     Torn(Place),
 }
 
@@ -297,7 +298,8 @@ impl Scope {
         }
     }
 
-    /// Constants in whose initialisers a macro without brackets stands among operators are none: C puts in its text, not its value.
+    /// Constants in whose initialisers a macro without brackets stands among operators are none: C
+    /// puts in its text, not its value.
     pub fn distrust(&mut self, loose: &BTreeSet<String>) {
         for (own, constant) in &mut self.constants {
             if let Constant::Is(ex, place) = constant
@@ -430,7 +432,8 @@ impl Scope {
     }
 }
 
-/// Whether the text of a macro has an operator outside of brackets, so that what stands beside it may take a part of it.
+/// Whether the text of a macro has an operator outside of brackets, so that what stands beside it
+/// may take a part of it.
 pub fn is_loose(tokens: &[Token]) -> bool {
     let mut depth = 0_usize;
     for at in 0..tokens.len() {
@@ -445,7 +448,8 @@ pub fn is_loose(tokens: &[Token]) -> bool {
     false
 }
 
-/// Whether such a macro, another than this one, stands beside an operator. The outermost conversion is that of the variable.
+/// Whether such a macro, another than this one, stands beside an operator. The outermost conversion
+/// is that of the variable.
 fn is_torn(ex: &Ex, loose: &BTreeSet<String>, own: &str) -> bool {
     fn inside(ex: &Ex, loose: &dyn Fn(&str) -> bool, alone: bool) -> bool {
         match ex {
@@ -505,8 +509,8 @@ fn sign(tokens: &[Token], at: usize) -> &str {
     }
 }
 
-/// Where the first of the signs stands outside of brackets; the end, if none does. It looks no further than an initialiser of
-/// a constant would go.
+/// Where the first of the signs stands outside of brackets; the end, if none does. It looks no
+/// further than an initialiser of a constant would go.
 fn end_of(tokens: &[Token], begin: usize, signs: &[&str]) -> usize {
     const FAR: usize = 4096;
     let mut depth = 0_usize;

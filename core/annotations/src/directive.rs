@@ -48,7 +48,8 @@ pub fn head_name(kind: HeadKind) -> &'static str {
 pub struct Reader {
     /// The head that a `&` continues, and where it stands among the events.
     last: Option<(HeadKind, usize)>,
-    /// Heads whose bodies are open or were just closed: a `&` behind a body continues the one it belongs to.
+    /// Heads whose bodies are open or were just closed: a `&` behind a body continues the one it
+    /// belongs to.
     open: Vec<(HeadKind, usize)>,
     closed: Option<(HeadKind, usize)>,
 }
@@ -307,7 +308,8 @@ fn name(cursor: &mut Cursor, what: &str) -> Result<String, Fault> {
     if name.is_empty() { Err(cursor.expected(what)) } else { Ok(name) }
 }
 
-/// All attributes up to the end of the line, a brace, or a `&` that begins the next. Those before one that cannot be read stay.
+/// All attributes up to the end of the line, a brace, or a `&` that begins the next. Those before
+/// one that cannot be read stay.
 fn attributes(cursor: &mut Cursor, kind: HeadKind, all: &mut Vec<NamedAttr>) -> Result<(), Fault> {
     while !cursor.is_done() && !cursor.is_sign("{") && !cursor.is_sign("}") && !cursor.is_sign("&") {
         all.push(attribute(cursor, kind)?);

@@ -231,7 +231,8 @@ fn cast(cursor: &mut Cursor) -> Option<Unary> {
     Some(op)
 }
 
-/// What a conversion to the number type of these words does; none if they are no number type, or one of several parts.
+/// What a conversion to the number type of these words does; none if they are no number type, or
+/// one of several parts.
 pub fn conversion(words: &[&str]) -> Option<Unary> {
     let words: Vec<&str> = words.iter().copied().filter(|w| !matches!(*w, "const" | "volatile" | "static")).collect();
     let named = |known: &str| words == [known];

@@ -1,7 +1,9 @@
-//! Expressions, resolved: names have become slots, constants are folded, what is left is evaluated over a flat array.
+//! Expressions, resolved: names have become slots, constants are folded, what is left is evaluated
+//! over a flat array.
 //!
-//! Numbers are C's: `long` (64 bits) or `double`; an operation on two integers gives an integer, `/` cuts towards zero, `%` has
-//! the sign of its left side, comparisons and logic give 0 or 1. Where C would be undefined, there is an [`EvalError`].
+//! Numbers are C's: `long` (64 bits) or `double`; an operation on two integers gives an integer,
+//! `/` cuts towards zero, `%` has the sign of its left side, comparisons and logic give 0 or 1.
+//! Where C would be undefined, there is an [`EvalError`].
 
 use std::fmt;
 
@@ -129,8 +131,9 @@ pub enum Unary {
     Invert,
     /// A cast to `long`: cuts towards zero.
     Truncate,
-    /// A cast to an integer type of so many bytes, 1, 2, 4 or 8: cuts towards zero; a whole number beyond the type's wraps, a
-    /// fraction beyond it has no value. Of 8 bytes without sign, what is below 0 has no value here.
+    /// A cast to an integer type of so many bytes, 1, 2, 4 or 8: cuts towards zero; a whole number
+    /// beyond the type's wraps, a fraction beyond it has no value. Of 8 bytes without sign, what is
+    /// below 0 has no value here.
     Narrow(u8, Signed),
     /// A cast to `_Bool`: 1 if it is not 0.
     ToBool,
@@ -280,8 +283,8 @@ impl Expr {
         }
     }
 
-    /// The same with slots replaced by numbers where `known` knows one, and folded. What has no value (`1/0`) stays as it is:
-    /// it is an error only if it is evaluated.
+    /// The same with slots replaced by numbers where `known` knows one, and folded. What has no
+    /// value (`1/0`) stays as it is: it is an error only if it is evaluated.
     #[must_use]
     pub fn folded(&self, known: &impl Fn(Slot) -> Option<Value>) -> Self {
         let rebuilt = match self {

@@ -1,7 +1,7 @@
 //! Words, numbers and signs: of directive lines and of the C around them.
 //!
-//! One walk over a file finds its comments, takes the directive lines out of them and cuts everything into [`Piece`]s, in the order
-//! of the text.
+//! One walk over a file finds its comments, takes the directive lines out of them and cuts
+//! everything into [`Piece`]s, in the order of the text.
 
 use crate::expr::Value;
 use crate::place::{Diagnostic, Place, enough};
@@ -36,7 +36,8 @@ pub struct Token {
 /// A piece of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
-    /// A directive line: what follows the mark, and where the mark (in a plain file: the line) begins.
+    /// A directive line: what follows the mark, and where the mark (in a plain file: the line)
+    /// begins.
     Line(Vec<Token>, Place),
     /// A token of C.
     C(Token),
@@ -77,8 +78,8 @@ impl Room {
     }
 }
 
-/// Cuts a file into pieces: as a source, or, if no comment of it is a directive, as a plain file. What does not fit into the
-/// room is an error.
+/// Cuts a file into pieces: as a source, or, if no comment of it is a directive, as a plain file.
+/// What does not fit into the room is an error.
 pub fn pieces(text: &str, file: u32, left: &mut Room, found: &mut Vec<Diagnostic>) -> Vec<Piece> {
     // A mark of byte order is no character of the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -324,7 +325,8 @@ impl<'a> Lexer<'a> {
         pieces
     }
 
-    /// `#define`s of names; all other lines of the preprocessor are passed over, with their continuations.
+    /// `#define`s of names; all other lines of the preprocessor are passed over, with their
+    /// continuations.
     fn preprocessor(&mut self, pieces: &mut Vec<Piece>) {
         let place = self.place();
         self.take(1);
@@ -387,7 +389,8 @@ impl<'a> Lexer<'a> {
                 None | Some('\n') => return Tok::Other(format!("{quote}{text}")),
                 Some('\\') => {
                     self.next();
-                    // An escaped end of line continues the string; other escapes are kept as they are.
+                    // An escaped end of line continues the string; other escapes are kept as they
+                    // are.
                     if let Some(c) = self.next().filter(|c| *c != '\n') {
                         text.push('\\');
                         text.push(c);

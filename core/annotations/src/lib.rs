@@ -1,9 +1,11 @@
-//! The directive language (`spec/annotations.md`): what the comments `// PEVPM ...` of a program say about its performance.
+//! The directive language (`spec/annotations.md`): what the comments `// PEVPM ...` of a program
+//! say about its performance.
 //!
 //! Pure: text comes in, [`Diagnostic`]s and a [`Program`] come out. No file is read here.
 //!
 //! * [`parse`]: the text of files becomes a [`Program`]
-//! * [`model`]: a program becomes a [`Model`], for one number of processes and one set of parameters
+//! * [`model`]: a program becomes a [`Model`], for one number of processes and one set of
+//!   parameters
 //! * [`program`]: a parsed and checked program, and the [`Model`] that a virtual machine runs
 //! * [`expr`]: its expressions, over numbered slots
 //! * [`place`]: where in the sources something stands, and what is wrong there

@@ -551,7 +551,8 @@ fn reserved(what: &str) -> Option<Bound> {
     })
 }
 
-/// One request is meant: without an index, the first, as an array's name is the address of its first element.
+/// One request is meant: without an index, the first, as an array's name is the address of its
+/// first element.
 fn first_of_its_name(request: &mut Request) {
     request.index.get_or_insert(Expr::int(0));
 }

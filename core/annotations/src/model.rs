@@ -15,11 +15,13 @@ pub struct Setting {
     pub numprocs: u32,
     /// Values of parameters by name.
     pub parameters: BTreeMap<String, Value>,
-    /// The processor whose serial times count; none: the source's default, or the only one there is.
+    /// The processor whose serial times count; none: the source's default, or the only one there
+    /// is.
     pub processor: Option<String>,
     /// The clock of all processors in MHz, in place of the source's `speed`.
     pub speed_mhz: Option<f64>,
-    /// The data of the streams, in the order of [`Program::streams`], each with the stream's columns at least.
+    /// The data of the streams, in the order of [`Program::streams`], each with the stream's
+    /// columns at least.
     pub streams: Vec<Arc<Table>>,
 }
 
@@ -157,7 +159,8 @@ impl Program {
         }
     }
 
-    /// The data of the streams: all there, with the columns that are used, as the program numbers them.
+    /// The data of the streams: all there, with the columns that are used, as the program numbers
+    /// them.
     fn tables(&self, setting: &Setting, faults: &mut Vec<Diagnostic>) -> Vec<Arc<Table>> {
         let mut all = Vec::new();
         for (at, stream) in self.streams.iter().enumerate() {
@@ -390,7 +393,8 @@ impl Program {
         found
     }
 
-    /// Warnings for branches that leave out a process, and for conditions of which two hold for one.
+    /// Warnings for branches that leave out a process, and for conditions of which two hold for
+    /// one.
     fn uncovered(&self, numprocs: u32, known: &[Option<Value>]) -> Vec<Diagnostic> {
         let mut warnings = Vec::new();
         let mut checks = 0;
@@ -437,7 +441,8 @@ impl Program {
     }
 }
 
-/// A parameter without a value. It may be another one misspelt only where nothing explains it, and the other one has a value.
+/// A parameter without a value. It may be another one misspelt only where nothing explains it, and
+/// the other one has a value.
 fn missing(parameter: &Parameter, all: &[Parameter], setting: &Setting) -> Diagnostic {
     let name = &parameter.name;
     let place = parameter.places.first().copied().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What names mean: slots of variables, parameters and constants; expressions over names become expressions over slots.
+//! What names mean: slots of variables, parameters and constants; expressions over names become
+//! expressions over slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 

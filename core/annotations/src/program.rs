@@ -1,13 +1,14 @@
 //! A program's model: flat code over slots.
 //!
-//! Two stages. A [`Program`] is parsed and checked, with parameters still open: it is made once, and swept over parameters and
-//! numbers of processes. [`Program::model`] gives it all that is known before the run, and folds: the result is a [`Model`],
-//! which every process runs from its own slots.
+//! Two stages. A [`Program`] is parsed and checked, with parameters still open: it is made once,
+//! and swept over parameters and numbers of processes. [`Program::model`] gives it all that is
+//! known before the run, and folds: the result is a [`Model`], which every process runs from its
+//! own slots.
 //!
 //! # How a process runs
 //!
-//! A process has a program counter (from 0), a copy of [`Model::slots`] with its number in [`PROCNUM`](crate::expr::PROCNUM), and
-//! its clock. Control costs no time. Each [`Op`]:
+//! A process has a program counter (from 0), a copy of [`Model::slots`] with its number in
+//! [`PROCNUM`](crate::expr::PROCNUM), and its clock. Control costs no time. Each [`Op`]:
 //!
 //! | op | what happens |
 //! |---|---|
@@ -22,9 +23,10 @@
 //! | [`OpKind::Check`] | an error of the model (at this place) if the condition is 0 |
 //! | [`OpKind::End`] | the process is done; the last op |
 //!
-//! Jumps lead to ops of the same code; the checker proves that every target exists and that `End` is last, so that a program
-//! counter never leaves it. A jump may lead out of loops, never into one. Backward jumps are made by `LoopEnd` alone, so steps
-//! can be counted there. Every evaluation may fail ([`EvalError`]); with the op's place that is an error of the model.
+//! Jumps lead to ops of the same code; the checker proves that every target exists and that `End`
+//! is last, so that a program counter never leaves it. A jump may lead out of loops, never into
+//! one. Backward jumps are made by `LoopEnd` alone, so steps can be counted there. Every evaluation
+//! may fail ([`EvalError`]); with the op's place that is an error of the model.
 
 use std::sync::Arc;
 
@@ -84,11 +86,13 @@ pub struct Parameter {
     pub name: String,
     /// Where its value goes.
     pub slot: Slot,
-    /// What it is if nothing is given: a constant of the source. It may mention `numprocs` and other parameters.
+    /// What it is if nothing is given: a constant of the source. It may mention `numprocs` and
+    /// other parameters.
     pub default: Option<Expr>,
     /// Where it is used, or declared: for "missing parameter".
     pub places: Vec<Place>,
-    /// Another place that explains it: where its default stands, or why the source has no value for it.
+    /// Another place that explains it: where its default stands, or why the source has no value for
+    /// it.
     pub note: Option<(Place, String)>,
 }
 
@@ -159,7 +163,8 @@ pub struct Model {
     pub files: Arc<[String]>,
     /// The code, the same for all processes; see the module's table.
     pub ops: Vec<Op>,
-    /// What each process's slots hold at its start, but for `PROCNUM`, which the virtual machine sets.
+    /// What each process's slots hold at its start, but for `PROCNUM`, which the virtual machine
+    /// sets.
     pub slots: Vec<Value>,
     /// Names of the slots, for people.
     pub slot_names: Vec<String>,
@@ -284,8 +289,8 @@ pub enum OpKind {
     Jump(Pc),
     /// Goes on elsewhere if the expression is 0; always forward.
     JumpUnless(Expr, Pc),
-    /// Goes on at one of several places by chance. Weights are at least 0, and one of them is more; else it is an error of the
-    /// model ([`choice_of`] says which branch a draw means).
+    /// Goes on at one of several places by chance. Weights are at least 0, and one of them is more;
+    /// else it is an error of the model ([`choice_of`] says which branch a draw means).
     Choose(Vec<(Expr, Pc)>),
     /// Begins a loop.
     LoopBegin(Box<Loop>),
@@ -299,9 +304,10 @@ pub enum OpKind {
 
 /// A loop.
 ///
-/// `LoopBegin` sets `index` to 0, and, if it counts, `left` to the number of iterations (rounded towards zero; less than 0 is
-/// an error of the model). Then, as at each `LoopEnd`, it decides: with `left` at 0, or a condition that is 0, it goes on at `exit`,
-/// otherwise at the op behind `LoopBegin`. `LoopEnd` first adds 1 to `index` and takes 1 from `left`.
+/// `LoopBegin` sets `index` to 0, and, if it counts, `left` to the number of iterations (rounded
+/// towards zero; less than 0 is an error of the model). Then, as at each `LoopEnd`, it decides:
+/// with `left` at 0, or a condition that is 0, it goes on at `exit`, otherwise at the op behind
+/// `LoopBegin`. `LoopEnd` first adds 1 to `index` and takes 1 from `left`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loop {
     /// How long.
@@ -312,8 +318,9 @@ pub struct Loop {
     pub left: Slot,
     /// Where it goes on behind the loop: the op behind its `LoopEnd`.
     pub exit: Pc,
-    /// The body does the same for the same process in each iteration: no draw by weight, no `Take`, no wildcard, no test, and
-    /// nothing that it evaluates changes from one iteration to the next. Only the times drawn differ.
+    /// The body does the same for the same process in each iteration: no draw by weight, no `Take`,
+    /// no wildcard, no test, and nothing that it evaluates changes from one iteration to the next.
+    /// Only the times drawn differ.
     pub steady: bool,
 }
 
@@ -329,8 +336,8 @@ pub enum Until {
 /// A serial segment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Serial {
-    /// Its time for each processor that the source names, in a [`Program`]; one entry, the chosen processor's, in a [`Model`].
-    /// `None` is any processor.
+    /// Its time for each processor that the source names, in a [`Program`]; one entry, the chosen
+    /// processor's, in a [`Model`]. `None` is any processor.
     pub times: Vec<(Option<ProcessorId>, Time, Place)>,
 }
 
@@ -339,7 +346,8 @@ pub struct Serial {
 pub struct Time {
     /// Which law. A draw below 0 counts as 0.
     pub law: Law,
-    /// How many nanoseconds the unit of its times has (1e6 for milliseconds, the default of the language).
+    /// How many nanoseconds the unit of its times has (1e6 for milliseconds, the default of the
+    /// language).
     pub unit_ns: f64,
 }
 
@@ -377,21 +385,23 @@ pub enum Message {
     Sendrecv(Send, Recv),
     /// `MPI_Wait`, `MPI_Waitall`, `MPI_Waitany`, `MPI_Waitsome`.
     Wait(Requests),
-    /// `MPI_Test`, `MPI_Testall`, `MPI_Testany`: sets [`Bound::Flag`]; `MPI_Testsome`: sets [`Bound::Outcount`].
+    /// `MPI_Test`, `MPI_Testall`, `MPI_Testany`: sets [`Bound::Flag`]; `MPI_Testsome`: sets
+    /// [`Bound::Outcount`].
     Test(Requests),
-    /// `MPI_Send_init` and its like: a persistent request, of which each start is such a send. It is evaluated here, what the
-    /// message carries at each start.
+    /// `MPI_Send_init` and its like: a persistent request, of which each start is such a send. It
+    /// is evaluated here, what the message carries at each start.
     SendInit(Send),
     /// `MPI_Recv_init`.
     RecvInit(Recv),
-    /// `MPI_Start`, `MPI_Startall`: begins what persistent requests are for, in this order; one without an index stands for all of
-    /// its name, by index and age, one with it for the oldest made under it that is not active. That there is none is an error
-    /// of the model.
+    /// `MPI_Start`, `MPI_Startall`: begins what persistent requests are for, in this order; one
+    /// without an index stands for all of its name, by index and age, one with it for the oldest
+    /// made under it that is not active. That there is none is an error of the model.
     Start(Vec<Request>),
-    /// `MPI_Request_free`: what the request is for goes on by itself, and a persistent one is gone; the oldest of several. One
-    /// that is neither active nor persistent is an error of the model.
+    /// `MPI_Request_free`: what the request is for goes on by itself, and a persistent one is gone;
+    /// the oldest of several. One that is neither active nor persistent is an error of the model.
     Free(Request),
-    /// `MPI_Probe` (`blocking`), `MPI_Iprobe` (not, sets [`Bound::Flag`]): as a receive that leaves the message where it is.
+    /// `MPI_Probe` (`blocking`), `MPI_Iprobe` (not, sets [`Bound::Flag`]): as a receive that leaves
+    /// the message where it is.
     Probe(Recv),
     /// All processes of a group together.
     Collective(Collective),
@@ -434,13 +444,15 @@ pub enum SendMode {
 pub struct Recv {
     /// The sender, none: any. -1 (`MPI_PROC_NULL`): complete at once, with source -1 and tag -1.
     pub from: Option<Expr>,
-    /// Bytes it has room for; none: any message fits. A longer message is an error of the model (truncation).
+    /// Bytes it has room for; none: any message fits. A longer message is an error of the model
+    /// (truncation).
     pub size: Option<Expr>,
     /// None: any.
     pub tag: Option<Expr>,
     /// As in [`Send`].
     pub comm: Expr,
-    /// For `MPI_Irecv`: where its completion is asked for. What is bound is bound when a wait or test completes it.
+    /// For `MPI_Irecv`: where its completion is asked for. What is bound is bound when a wait or
+    /// test completes it.
     pub request: Option<Request>,
     /// Of probes only: whether it waits.
     pub blocking: bool,
@@ -459,7 +471,8 @@ pub enum Bound {
     Size,
     /// Of a test or `MPI_Iprobe`: 1 if complete (there), else 0.
     Flag,
-    /// Of `MPI_Waitany`, `MPI_Testany`: which of the listed requests it was, from 0; -1: none was left.
+    /// Of `MPI_Waitany`, `MPI_Testany`: which of the listed requests it was, from 0; -1: none was
+    /// left.
     Index,
     /// Of `MPI_Waitsome`, `MPI_Testsome`: how many were complete; -1: none was left.
     Outcount,
@@ -475,28 +488,32 @@ pub struct FieldId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
 
-/// A request of a process: the operations that were begun under (name, index) and are not complete, oldest first.
+/// A request of a process: the operations that were begun under (name, index) and are not complete,
+/// oldest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// Its name.
     pub id: RequestId,
-    /// Which of an array. None where begun: index 0. None where waited for: all of that name, in the order they were begun.
+    /// Which of an array. None where begun: index 0. None where waited for: all of that name, in
+    /// the order they were begun.
     pub index: Option<Expr>,
 }
 
 /// What a wait or test is for.
 ///
-/// A request that nothing stands under is complete (MPI's `MPI_REQUEST_NULL`). Of several operations under one listed request
-/// `One` means the oldest; `All` all of them; `Any` the earliest complete, the lowest position in the list among equals; `Some` all
-/// that are complete when the process goes on.
+/// A request that nothing stands under is complete (MPI's `MPI_REQUEST_NULL`). Of several
+/// operations under one listed request `One` means the oldest; `All` all of them; `Any` the
+/// earliest complete, the lowest position in the list among equals; `Some` all that are complete
+/// when the process goes on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requests {
     /// Which of the list must be complete.
     pub mode: WaitMode,
     /// The list, not empty; `One` has one.
     pub list: Vec<Request>,
-    /// Besides what the receives that it completes bind themselves: flag and index, and source, tag, size and what is carried
-    /// of the receive that was completed (the last in the list, if several).
+    /// Besides what the receives that it completes bind themselves: flag and index, and source,
+    /// tag, size and what is carried of the receive that was completed (the last in the list, if
+    /// several).
     pub binds: Vec<(Bound, Slot)>,
 }
 
@@ -518,8 +535,8 @@ pub enum WaitMode {
 pub struct Collective {
     /// Which.
     pub operation: CollectiveOp,
-    /// Bytes: of the whole message for bcast, reduce, allreduce, scan; of the block for one process for the others;
-    /// 0 for barriers.
+    /// Bytes: of the whole message for bcast, reduce, allreduce, scan; of the block for one process
+    /// for the others; 0 for barriers.
     pub size: Expr,
     /// All processes of the group must have the same size, as MPI says of all but the `v` variants.
     pub alike: bool,
@@ -527,7 +544,8 @@ pub struct Collective {
     pub group: Ranks,
     /// The root's process number, for those that have one.
     pub root: Option<Expr>,
-    /// As in [`Send`]. Collectives of one communicator and the same group match in the order in which they are called.
+    /// As in [`Send`]. Collectives of one communicator and the same group match in the order in
+    /// which they are called.
     pub comm: Expr,
     /// For those that do not block (`MPI_Ibarrier` ...).
     pub request: Option<Request>,
@@ -575,7 +593,8 @@ pub struct Ranks(pub Vec<(Expr, Expr)>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// A stream of data: rows that processes take one after the other, each process for itself from the first.
+/// A stream of data: rows that processes take one after the other, each process for itself from the
+/// first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
     /// Its name, and that of the variable its rows go to.
@@ -590,8 +609,8 @@ pub struct Stream {
 
 /// Takes the next row of a stream.
 ///
-/// With `cursor` below the number of rows: each slot gets its column's value in row `cursor`, `valid` 1, and `cursor` one more.
-/// Otherwise `valid` gets 0 and all else stays.
+/// With `cursor` below the number of rows: each slot gets its column's value in row `cursor`,
+/// `valid` 1, and `cursor` one more. Otherwise `valid` gets 0 and all else stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Take {
     /// Which.
@@ -656,8 +675,8 @@ impl Ranks {
     }
 }
 
-/// Which branch of a [`OpKind::Choose`] a draw means: `unit` is from 0 up to, not including, 1. None: no weight is above 0, or
-/// one is below.
+/// Which branch of a [`OpKind::Choose`] a draw means: `unit` is from 0 up to, not including, 1.
+/// None: no weight is above 0, or one is below.
 ///
 /// # Errors
 /// That a weight has no value.

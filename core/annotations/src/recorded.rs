@@ -1,5 +1,5 @@
-//! With which numbers of processes a model was recorded: a comment that `weir record` writes and `weir predict` reads
-//! (`spec/annotations.md` 7).
+//! With which numbers of processes a model was recorded: a comment that `weir record` writes and
+//! `weir predict` reads (`spec/annotations.md` 7).
 
 use std::collections::BTreeSet;
 

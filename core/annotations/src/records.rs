@@ -1,6 +1,7 @@
 //! Variables of the model and their fields, found before anything is resolved.
 //!
-//! A record has the fields that some expression mentions; what is bound to a record that a message carries has the same.
+//! A record has the fields that some expression mentions; what is bound to a record that a message
+//! carries has the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +52,8 @@ impl Records {
         self.plain.contains(name)
     }
 
-    /// The slots that a wait or test may give a value because a receive that began before binds them.
+    /// The slots that a wait or test may give a value because a receive that began before binds
+    /// them.
     pub fn bound_later(&self, names: &Names) -> BTreeSet<Slot> {
         let fields = |name: &String| self.fields(name).map(|f| format!("{name}.{f}")).collect::<Vec<_>>();
         let all = self.later.iter().flat_map(|name| fields(name).into_iter().chain([name.clone()]));

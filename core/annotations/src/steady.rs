@@ -18,7 +18,8 @@ struct Facts {
 /// Marks the loops of a program.
 pub fn mark(code: &mut Code) {
     let mut facts: Vec<Facts> = code.ops.iter_mut().map(facts_of).collect();
-    // Which persistent receive a start begins is not looked up: one from any, or one that binds, may be meant.
+    // Which persistent receive a start begins is not looked up: one from any, or one that binds,
+    // may be meant.
     let changes = |m: &Message| matches!(m, Message::RecvInit(recv) if recv.from.is_none() || !recv.binds.is_empty());
     if code.ops.iter().filter_map(message_of).any(changes) {
         for (fact, op) in facts.iter_mut().zip(&code.ops) {
@@ -52,7 +53,8 @@ fn is_steady(ops: &[Op], facts: &[Facts], begin: usize, end: usize, formals: &BT
         return false;
     }
     let body = begin + 1..end;
-    // An inner loop that is not steady for its index alone may be part of a steady one, so each is looked at anew.
+    // An inner loop that is not steady for its index alone may be part of a steady one, so each is
+    // looked at anew.
     if ops[body.clone()].iter().any(|op| matches!(&op.kind, OpKind::LoopBegin(l) if matches!(l.until, Until::While(_))))
     {
         return false;

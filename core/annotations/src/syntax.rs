@@ -158,7 +158,8 @@ pub struct Head {
     /// Of `Call`.
     pub actuals: Vec<Option<Ex>>,
     pub attrs: Vec<NamedAttr>,
-    /// A part of it could not be read, which has been told: what seems to be missing may have stood there.
+    /// A part of it could not be read, which has been told: what seems to be missing may have stood
+    /// there.
     pub broken: bool,
 }
 
@@ -193,11 +194,13 @@ pub enum Event {
     More(Vec<NamedAttr>, Place),
     Open(Place),
     Close(Place),
-    /// A call in C of a function that may hold directives, with its arguments as far as they are expressions.
+    /// A call in C of a function that may hold directives, with its arguments as far as they are
+    /// expressions.
     CallC(String, Vec<Option<Ex>>, Place),
     /// A call of MPI that communicates.
     Mpi(String, Place),
-    /// A loop of C begins, at this depth of C's braces, and where it ends: index of the event behind it.
+    /// A loop of C begins, at this depth of C's braces, and where it ends: index of the event
+    /// behind it.
     LoopC(Place),
     /// The end of the innermost loop of C that is open.
     LoopCEnd,

@@ -390,7 +390,8 @@ impl Calls {
         }
     }
 
-    /// Something comes that is no loop of C: a `Loop` before it that stands first in one is that one's.
+    /// Something comes that is no loop of C: a `Loop` before it that stands first in one is that
+    /// one's.
     fn comes_next(&mut self) {
         if self.repeats.take() == Some(false)
             && let Some(around) = self.loops.last_mut()

@@ -275,7 +275,8 @@ impl Unit {
         self.functions.iter().filter(|f| f.holds)
     }
 
-    /// Whether a function calls itself, over others or not; tells each circle that can be reached from the entry once.
+    /// Whether a function calls itself, over others or not; tells each circle that can be reached
+    /// from the entry once.
     fn recursion(&self, found: &mut Vec<Diagnostic>) -> bool {
         let mut done = BTreeSet::new();
         let mut way: Vec<(usize, Vec<(usize, Place)>)> = vec![(self.entry, self.calls_of(self.entry))];

@@ -1,6 +1,7 @@
 //! What is wrong is told, each with its place and what to do: a corpus of malformed models.
 //!
-//! `tests/malformed/cases.txt` holds them, each behind a line `=== name`. `INSTA_UPDATE=always` renews what is expected.
+//! `tests/malformed/cases.txt` holds them, each behind a line `=== name`. `INSTA_UPDATE=always`
+//! renews what is expected.
 
 mod common;
 

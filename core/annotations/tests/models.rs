@@ -1,4 +1,5 @@
-//! Models are read as they are meant: what each process does is compared with the program they describe.
+//! Models are read as they are meant: what each process does is compared with the program they
+//! describe.
 
 mod common;
 

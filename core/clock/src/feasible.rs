@@ -1,4 +1,5 @@
-//! All lines through a set of vertical intervals: their slopes and their values, by linear programming in two variables.
+//! All lines through a set of vertical intervals: their slopes and their values, by linear
+//! programming in two variables.
 
 /// The true value at `x` lies in `low..=high`.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +25,8 @@ impl Range {
 
 /// Slopes of the lines that pass through all strips, of those in `prior`; `None` if there is none.
 ///
-/// Eliminating the intercept from `low_i <= c + s x_i <= high_i` leaves exactly the pairwise conditions (Fourier-Motzkin),
-/// so this is not an approximation.
+/// Eliminating the intercept from `low_i <= c + s x_i <= high_i` leaves exactly the pairwise
+/// conditions (Fourier-Motzkin), so this is not an approximation.
 pub(crate) fn slopes(strips: &[Strip], prior: Range) -> Option<Range> {
     let mut range = prior;
     for (i, a) in strips.iter().enumerate() {
@@ -45,7 +46,8 @@ pub(crate) fn slopes(strips: &[Strip], prior: Range) -> Option<Range> {
     (range.low <= range.high).then_some(range)
 }
 
-/// Values at `x` of the lines through all strips whose slopes are in `slopes` (as [`slopes`] gave them).
+/// Values at `x` of the lines through all strips whose slopes are in `slopes` (as [`slopes`] gave
+/// them).
 pub(crate) fn values(strips: &[Strip], slopes: Range, x: f64) -> Range {
     let high = |s: f64| strips.iter().map(|p| p.high - s * (p.x - x)).fold(f64::INFINITY, f64::min);
     let low = |s: f64| strips.iter().map(|p| s * (p.x - x) - p.low).fold(f64::INFINITY, f64::min);
@@ -103,7 +105,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any line drawn through the strips is within the bounds, and the bounds are touched by lines in the strips.
+        /// Any line drawn through the strips is within the bounds, and the bounds are touched by
+        /// lines in the strips.
         #[test]
         fn bounds_hold_every_line_and_are_tight(
             (c, s) in (-5.0f64..5.0, -2.0f64..2.0),

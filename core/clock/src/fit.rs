@@ -6,7 +6,8 @@ use crate::number::{gap, in_limit, median, middle, round};
 use crate::probe::{Assumptions, Estimate, Probe, Rate};
 use alloc::vec::Vec;
 
-/// Measurements a fit takes at most: the exact bound looks at all pairs, and again for each outlier.
+/// Measurements a fit takes at most: the exact bound looks at all pairs, and again for each
+/// outlier.
 pub(crate) const MAX_POINTS: usize = 256;
 
 /// Passes over the batches; each knows the drift better than the one before, the fourth hardly so.
@@ -24,8 +25,8 @@ pub enum FitError {
     /// More measurements than the limit.
     #[error("clock fit: {0} measurements, at most 256 are taken")]
     TooMany(usize),
-    /// No line within the drift limit agrees with three quarters of the measurements: a clock was stepped, or drifts more
-    /// or less steadily than assumed.
+    /// No line within the drift limit agrees with three quarters of the measurements: a clock was
+    /// stepped, or drifts more or less steadily than assumed.
     #[error("clock fit: {discarded} of {points} measurements contradict a steady drift; was a clock stepped?")]
     Unsteady {
         /// Measurements in all.
@@ -54,16 +55,17 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Fits a line by robust regression: Huber weights over inverse squares of each measurement's own error, from a start
-    /// that a quarter of wild measurements cannot move (median of slopes over half the span). The bound comes from all
-    /// lines that agree with the measurements.
+    /// Fits a line by robust regression: Huber weights over inverse squares of each measurement's
+    /// own error, from a start that a quarter of wild measurements cannot move (median of slopes
+    /// over half the span). The bound comes from all lines that agree with the measurements.
     ///
     /// One measurement suffices; the drift is then unknown up to [`Assumptions::max_drift`].
     ///
     /// # Errors
     /// See [`FitError`].
     pub fn new(estimates: &[Estimate], assumptions: &Assumptions) -> Result<Fit, FitError> {
-        // Each estimate's floors are lower bounds by themselves; the narrowest's are the most to the point.
+        // Each estimate's floors are lower bounds by themselves; the narrowest's are the most to
+        // the point.
         let best = estimates.iter().min_by(|a, b| a.width_ns.total_cmp(&b.width_ns)).ok_or(FitError::Empty)?;
         Fit::over_floors(estimates, best.width_ns - best.slack_ns, assumptions)
     }
@@ -94,16 +96,17 @@ impl Fit {
         }
     }
 
-    /// The fit over batches of probes, each an [`Estimate::envelope`]: first without knowledge of the drift, then again
-    /// with what that told, so that far probes of a batch prove as much as near ones. Batches that give no estimate are
-    /// left out.
+    /// The fit over batches of probes, each an [`Estimate::envelope`]: first without knowledge of
+    /// the drift, then again with what that told, so that far probes of a batch prove as much as
+    /// near ones. Batches that give no estimate are left out.
     ///
     /// # Errors
     /// See [`FitError`].
     pub fn from_batches(batches: &[Vec<Probe>], assumptions: &Assumptions) -> Result<Fit, FitError> {
         let pass = |rate: Rate| {
             let estimates = Estimate::of_batches(batches, rate, assumptions);
-            // At least one batch is no further above its floors than its slack, and nobody knows which.
+            // At least one batch is no further above its floors than its slack, and nobody knows
+            // which.
             let floors = estimates.iter().map(|e| e.width_ns - e.slack_ns).fold(f64::INFINITY, f64::min);
             Fit::over_floors(&estimates, floors, assumptions)
         };
@@ -126,7 +129,8 @@ impl Fit {
     }
 }
 
-/// A measurement relative to the cloud's anchor and base: `y` at `x`, wrong by `error` at most (asymmetry apart).
+/// A measurement relative to the cloud's anchor and base: `y` at `x`, wrong by `error` at most
+/// (asymmetry apart).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub x: f64,
@@ -179,7 +183,8 @@ impl Cloud {
         })
     }
 
-    /// Where truth minus `line` can be. Truth bends away from its tangent at the anchor by `wander/2 x^2` at most.
+    /// Where truth minus `line` can be. Truth bends away from its tangent at the anchor by
+    /// `wander/2 x^2` at most.
     fn strips(&self, line: Line, wander_per_ns: f64) -> Vec<Strip> {
         let strip = |p: &Point| {
             let reach = p.error + 0.5 * wander_per_ns * p.x * p.x;
@@ -206,7 +211,8 @@ impl Cloud {
         assumptions: &Assumptions,
     ) -> Result<Fit, FitError> {
         let h = self.half_span_ns;
-        // The greatest distance of a line in a strip is convex in x: between the ends it is below the ends' greater.
+        // The greatest distance of a line in a strip is convex in x: between the ends it is below
+        // the ends' greater.
         let inner = values(strips, range, -h).magnitude().max(values(strips, range, h).magnitude());
         let bound = Bound {
             fixed_ns: assumptions.fixed_ns(self.width_min_ns),
@@ -227,8 +233,8 @@ impl Cloud {
     }
 }
 
-/// The regression line: robust start, then Huber weights (1 within a point's error, falling beyond) over the inverse
-/// squares of the errors.
+/// The regression line: robust start, then Huber weights (1 within a point's error, falling beyond)
+/// over the inverse squares of the errors.
 pub(crate) fn robust_line(points: &[Point]) -> Line {
     let mut line = start_line(points);
     for _ in 0..REWEIGHTINGS {

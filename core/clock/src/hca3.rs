@@ -1,10 +1,11 @@
 //! HCA3: every rank's model of the root's clock in `ceil(log2 P)` rounds.
 //!
-//! From the idea of Hunold & Carpen-Amarie (CLUSTER 2018): the tree of references is walked from the root, so that a
-//! reference knows its own model before it serves; a client probes its reference several times over some span, fits a
-//! line, and puts the reference's model behind it. What differs: the reference answers with its plain local clock and
-//! hands over its model at the end, with its error bound; the client composes the two. That gives the same line as
-//! answering in global time would, and a bound for every time, which global time would not.
+//! From the idea of Hunold & Carpen-Amarie (CLUSTER 2018): the tree of references is walked from
+//! the root, so that a reference knows its own model before it serves; a client probes its
+//! reference several times over some span, fits a line, and puts the reference's model behind it.
+//! What differs: the reference answers with its plain local clock and hands over its model at the
+//! end, with its error bound; the client composes the two. That gives the same line as answering in
+//! global time would, and a bound for every time, which global time would not.
 
 use crate::fit::{Fit, FitError};
 use crate::model::{MODEL_BYTES, Model, ModelError};
@@ -17,10 +18,12 @@ use alloc::vec::Vec;
 /// How much measuring one pair is worth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// Batches per pair, each one offset measurement of the fit: 1 to 256 (more count as 256, 0 as 1).
+    /// Batches per pair, each one offset measurement of the fit: 1 to 256 (more count as 256, 0 as
+    /// 1).
     pub batches: u32,
-    /// From the end of one batch to the start of the next, ns. The error of the drift falls with the span that all
-    /// batches cover together; a synchronisation takes about `batches * spacing * rounds`.
+    /// From the end of one batch to the start of the next, ns. The error of the drift falls with
+    /// the span that all batches cover together; a synchronisation takes about
+    /// `batches * spacing * rounds`.
     pub spacing_ns: i64,
     /// When a batch ends.
     pub stop: StopRule,
@@ -58,7 +61,8 @@ pub enum Action {
         /// The rank that gives it.
         reference: u32,
     },
-    /// Answer the probes of `client` with own clock's time until it finishes, then call [`Participant::done`].
+    /// Answer the probes of `client` with own clock's time until it finishes, then call
+    /// [`Participant::done`].
     Serve {
         /// The rank that probes.
         client: u32,
@@ -106,10 +110,11 @@ pub enum SyncError<E> {
     Exchange(E),
 }
 
-/// One rank's part in a synchronisation: a state machine that says what to do and takes what came of it.
+/// One rank's part in a synchronisation: a state machine that says what to do and takes what came
+/// of it.
 ///
-/// A rank whose measurement fails still plays its part to the end, without a model, so that nobody waits for it in vain;
-/// its clients then fail too.
+/// A rank whose measurement fails still plays its part to the end, without a model, so that nobody
+/// waits for it in vain; its clients then fail too.
 #[derive(Clone, Debug)]
 pub struct Participant {
     rank: u32,
@@ -155,7 +160,8 @@ impl Participant {
         self.actions.front().copied().unwrap_or(Action::End)
     }
 
-    /// Reports an [`Action::Probe`]: its times, or `None` if it was lost. Ignored during any other action.
+    /// Reports an [`Action::Probe`]: its times, or `None` if it was lost. Ignored during any other
+    /// action.
     pub fn probed(&mut self, outcome: Option<Probe>) {
         if !matches!(self.action(), Action::Probe { .. }) || self.batch.offer(outcome) == Verdict::Continue {
             return;
@@ -171,7 +177,8 @@ impl Participant {
         }
     }
 
-    /// Reports an [`Action::Take`]: the bytes the reference gave, whatever they are. Ignored during any other action.
+    /// Reports an [`Action::Take`]: the bytes the reference gave, whatever they are. Ignored during
+    /// any other action.
     pub fn took(&mut self, bytes: &[u8; MODEL_BYTES]) {
         let Action::Take { reference } = self.action() else { return };
         self.actions.pop_front();
@@ -183,7 +190,8 @@ impl Participant {
         };
     }
 
-    /// Reports any other action. Ignored during [`Action::Probe`] and [`Action::Take`], which have results.
+    /// Reports any other action. Ignored during [`Action::Probe`] and [`Action::Take`], which have
+    /// results.
     pub fn done(&mut self) {
         if !matches!(self.action(), Action::Probe { .. } | Action::Take { .. }) {
             self.actions.pop_front();
@@ -204,13 +212,15 @@ impl Participant {
         self.state
     }
 
-    /// The fit against the direct reference, for reports; `None` for the root, adopters and failures.
+    /// The fit against the direct reference, for reports; `None` for the root, adopters and
+    /// failures.
     #[must_use]
     pub fn fit(&self) -> Option<&Fit> {
         self.fit.as_ref()
     }
 
-    /// Own clock against the reference's: measured, or the same clock if nothing was to be measured.
+    /// Own clock against the reference's: measured, or the same clock if nothing was to be
+    /// measured.
     fn own_model(&mut self) -> Result<Model, FitError> {
         if self.batches.is_empty() {
             return Ok(Model::IDENTITY);
@@ -237,9 +247,9 @@ fn actions_of(rank: u32, step: Step) -> Vec<Action> {
 
 /// What moves the messages of a synchronisation and reads the local clock. Every function blocks.
 ///
-/// Over MPI: `probe` is a send of one byte and a receive of 8 (the reference's time); `finish` a send of another byte (or
-/// another tag); `serve` receives such bytes and answers until the finishing one; `give` and `take` a message of
-/// [`MODEL_BYTES`].
+/// Over MPI: `probe` is a send of one byte and a receive of 8 (the reference's time); `finish` a
+/// send of another byte (or another tag); `serve` receives such bytes and answers until the
+/// finishing one; `give` and `take` a message of [`MODEL_BYTES`].
 pub trait Exchange {
     /// What can go wrong with messages.
     type Error;
@@ -253,7 +263,8 @@ pub trait Exchange {
     /// # Errors
     /// As the transport has them.
     fn finish(&mut self, reference: u32) -> Result<(), Self::Error>;
-    /// Answers the probes of `client` with the local time, read as late as possible, until it finishes.
+    /// Answers the probes of `client` with the local time, read as late as possible, until it
+    /// finishes.
     ///
     /// # Errors
     /// As the transport has them.
@@ -275,11 +286,12 @@ pub trait Exchange {
     fn wait_until(&mut self, local_ns: i64) -> Result<(), Self::Error>;
 }
 
-/// Plays the part of `rank` over `exchange`; all ranks of the schedule must do so with the same schedule. Returns the
-/// participant at its end: [`Participant::result`] and [`Participant::fit`].
+/// Plays the part of `rank` over `exchange`; all ranks of the schedule must do so with the same
+/// schedule. Returns the participant at its end: [`Participant::result`] and [`Participant::fit`].
 ///
 /// # Errors
-/// [`SyncError::NoSuchRank`] and [`SyncError::Exchange`]. A measurement that failed is in [`Participant::result`].
+/// [`SyncError::NoSuchRank`] and [`SyncError::Exchange`]. A measurement that failed is in
+/// [`Participant::result`].
 pub fn synchronise<X: Exchange>(
     schedule: &Schedule,
     rank: u32,

@@ -5,22 +5,24 @@ use crate::number::{LIMIT_NS, gap, in_limit, round};
 /// Size of [`Model::to_bytes`].
 pub const MODEL_BYTES: usize = 72;
 
-/// Added to products of errors and rates, whose second-order terms are left out (rates are below 10^-3).
+/// Added to products of errors and rates, whose second-order terms are left out (rates are below
+/// 10^-3).
 const GUARD: f64 = 1e-3;
 
 /// The bound of a [`Model`]'s error at local time `t`, with `d = |t - anchor|`:
 ///
 /// `fixed + inner + tilt * min(d, half_span) + slope_error * max(0, d - half_span) + wander / 2 * d^2`
 ///
-/// Within the measured span it is all but flat, outside it grows by what is not known about the drift. `tilt` is what
-/// references' models add, whose own spans were earlier.
+/// Within the measured span it is all but flat, outside it grows by what is not known about the
+/// drift. `tilt` is what references' models add, whose own spans were earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bound {
     /// Error that is the same at all times, ns: asymmetric paths.
     pub fixed_ns: f64,
     /// Further error at the anchor, ns: queueing, readings, rounding.
     pub inner_ns: f64,
-    /// Growth of the error within the span (ratio), not above `slope_error`; 0 for a fit of its own.
+    /// Growth of the error within the span (ratio), not above `slope_error`; 0 for a fit of its
+    /// own.
     pub tilt: f64,
     /// Half the length of the measured span, ns.
     pub half_span_ns: f64,
@@ -63,9 +65,9 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// From this reading to a later one *of another rank*, ns, negative if `later` was in fact earlier. Both errors count
-    /// in full; for two times of the same rank [`Model::duration`] and [`Timeline::duration`](crate::Timeline::duration)
-    /// give far smaller bounds.
+    /// From this reading to a later one *of another rank*, ns, negative if `later` was in fact
+    /// earlier. Both errors count in full; for two times of the same rank [`Model::duration`] and
+    /// [`Timeline::duration`](crate::Timeline::duration) give far smaller bounds.
     #[must_use]
     pub fn until(self, later: Reading) -> Span {
         Span { duration_ns: gap(later.global_ns, self.global_ns), error_ns: self.error_ns + later.error_ns }
@@ -89,10 +91,11 @@ pub enum ModelError {
     OutOfRange(&'static str),
 }
 
-/// Local time to reference time: `reference(t) = t + offset + slope * (t - anchor)`, with a [`Bound`].
+/// Local time to reference time: `reference(t) = t + offset + slope * (t - anchor)`, with a
+/// [`Bound`].
 ///
-/// The offset is kept as a whole number of ns at an anchor close to the measurements, so that clocks whose origins are
-/// years apart lose nothing.
+/// The offset is kept as a whole number of ns at an anchor close to the measurements, so that
+/// clocks whose origins are years apart lose nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
     anchor_ns: i64,
@@ -120,8 +123,8 @@ impl Model {
     /// A model from its parts.
     ///
     /// # Errors
-    /// Times beyond [`LIMIT_NS`](crate::LIMIT_NS), a slope of 1/2 or more (clocks are not that bad; the inverse would
-    /// lose its meaning), bounds that are negative or not finite.
+    /// Times beyond [`LIMIT_NS`](crate::LIMIT_NS), a slope of 1/2 or more (clocks are not that bad;
+    /// the inverse would lose its meaning), bounds that are negative or not finite.
     pub fn new(anchor_ns: i64, offset_ns: i64, slope: f64, bound: Bound) -> Result<Model, ModelError> {
         if !in_limit(anchor_ns) {
             return Err(ModelError::OutOfRange("anchor_ns"));
@@ -151,7 +154,8 @@ impl Model {
         self.offset_ns
     }
 
-    /// Rate of the reference against the local clock, minus one (5e-6: the reference is 5 ppm faster).
+    /// Rate of the reference against the local clock, minus one (5e-6: the reference is 5 ppm
+    /// faster).
     #[must_use]
     pub fn slope(&self) -> f64 {
         self.slope
@@ -163,7 +167,8 @@ impl Model {
         &self.bound
     }
 
-    /// Reference time of the local time, with its error bound. Times far beyond [`LIMIT_NS`](crate::LIMIT_NS) saturate.
+    /// Reference time of the local time, with its error bound. Times far beyond
+    /// [`LIMIT_NS`](crate::LIMIT_NS) saturate.
     #[must_use]
     pub fn at(&self, local_ns: i64) -> Reading {
         let d = gap(local_ns, self.anchor_ns);
@@ -171,8 +176,8 @@ impl Model {
         Reading { global_ns, error_ns: self.bound.error_ns(d.abs()) + self.rounding_ns() }
     }
 
-    /// Length between two local times of *this* rank on the reference clock, ns. Offsets cancel: only the slope's error
-    /// counts.
+    /// Length between two local times of *this* rank on the reference clock, ns. Offsets cancel:
+    /// only the slope's error counts.
     #[must_use]
     pub fn duration(&self, start_ns: i64, end_ns: i64) -> Span {
         let length = gap(end_ns, start_ns);
@@ -182,8 +187,8 @@ impl Model {
         Span { duration_ns: length + self.slope * length, error_ns: by_slope.min(by_ends) }
     }
 
-    /// This model followed by the reference's own: local to reference to the reference's reference. Bounds add, each
-    /// counted where it is used (the parent is used away from its own anchor).
+    /// This model followed by the reference's own: local to reference to the reference's reference.
+    /// Bounds add, each counted where it is used (the parent is used away from its own anchor).
     #[must_use]
     pub fn then(&self, parent: &Model) -> Model {
         if self.slope == 0.0 && self.bound == Model::IDENTITY.bound {
@@ -202,8 +207,9 @@ impl Model {
         // How the parent stretches the child's error, and the child the parent's time axis.
         let k = 1.0 + parent.slope.abs() + p.slope_error + GUARD * f64::from(u8::from(parent.slope != 0.0));
         let m = 1.0 + self.slope.abs() + c.slope_error;
-        // The parent is used up to `d + m |t - anchor|` from its anchor; its error grows by its slope's error at most, and
-        // by its wander: w/2 (d + m x)^2 = w/2 d^2 + w d m x + w/2 m^2 x^2.
+        // The parent is used up to `d + m |t - anchor|` from its anchor; its error grows by its
+        // slope's error at most, and by its wander: w/2 (d + m x)^2 = w/2 d^2 + w d m x + w/2 m^2
+        // x^2.
         let growth = m * (p.slope_error + p.wander_per_ns * d);
         let bound = Bound {
             fixed_ns: k * c.fixed_ns + p.fixed_ns,
@@ -240,8 +246,8 @@ impl Model {
         }
     }
 
-    /// The model in 72 bytes, little-endian: anchor, offset (i64), slope, fixed, inner, tilt, half span, slope error,
-    /// wander (f64). For the message from reference to client.
+    /// The model in 72 bytes, little-endian: anchor, offset (i64), slope, fixed, inner, tilt, half
+    /// span, slope error, wander (f64). For the message from reference to client.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; MODEL_BYTES] {
         let b = &self.bound;

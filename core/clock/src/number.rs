@@ -1,7 +1,7 @@
 //! Arithmetic on nanoseconds that neither overflows nor loses the small part beside the large.
 
-/// Times beyond this (73 years from a clock's origin, either way) are refused: sums of a time and an offset cannot
-/// overflow then.
+/// Times beyond this (73 years from a clock's origin, either way) are refused: sums of a time and
+/// an offset cannot overflow then.
 pub const LIMIT_NS: i64 = i64::MAX / 4;
 
 /// `later - earlier`. Exact up to 2^53 ns (104 days), relative error 10^-16 beyond.

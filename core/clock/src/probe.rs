@@ -3,8 +3,8 @@
 use crate::number::{gap, in_limit, middle, round};
 use alloc::vec::Vec;
 
-/// One exchange: the prober notes its clock, sends, the remote side notes its own clock and answers, the prober notes
-/// the arrival.
+/// One exchange: the prober notes its clock, sends, the remote side notes its own clock and
+/// answers, the prober notes the arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Prober's clock just before sending, ns.
@@ -22,8 +22,9 @@ impl Probe {
         gap(self.receive_ns, self.send_ns)
     }
 
-    /// Remote clock minus prober's clock if both ways took equally long, ns: `remote - (send + rtt/2)`. What to add to
-    /// the prober's time to get the remote's; its negative, `send + rtt/2 - remote`, is what to add to the remote's.
+    /// Remote clock minus prober's clock if both ways took equally long, ns:
+    /// `remote - (send + rtt/2)`. What to add to the prober's time to get the remote's; its
+    /// negative, `send + rtt/2 - remote`, is what to add to the remote's.
     #[must_use]
     pub fn offset_ns(&self) -> i64 {
         self.remote_ns.saturating_sub(middle(self.send_ns, self.receive_ns))
@@ -38,31 +39,38 @@ impl Probe {
     }
 }
 
-/// What is taken for granted about network and clocks. Every bound holds as far as this does; report it with them.
+/// What is taken for granted about network and clocks. Every bound holds as far as this does;
+/// report it with them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Assumptions {
-    /// The least possible delays of the two directions differ by at most this share of their sum: 0 for equal, 1 for no
-    /// assumption. Values outside of 0..=1 count as the nearer end.
+    /// The least possible delays of the two directions differ by at most this share of their sum: 0
+    /// for equal, 1 for no assumption. Values outside of 0..=1 count as the nearer end.
     pub asymmetry: f64,
-    /// Delay that no message can beat, in either direction, ns; 0 if unknown. Narrows the hard bound.
+    /// Delay that no message can beat, in either direction, ns; 0 if unknown. Narrows the hard
+    /// bound.
     pub floor_ns: f64,
-    /// The rule that tells floors may fail with probability `2^-floor_bits` for each pair and synchronisation. The rule:
-    /// the least of a batch's delays stands above the floor by at most its distance to the `k`-th least. Where delays
-    /// are densest at their floor (exponential, uniform) it fails for one batch with probability `2^-(k-1)` a direction,
-    /// and for all of `n` batches with `2^-(n (k-2))`: the more batches, the smaller `k` may be, and the distance with
+    /// The rule that tells floors may fail with probability `2^-floor_bits` for each pair and
+    /// synchronisation. The rule: the least of a batch's delays stands above the floor by at most
+    /// its distance to the `k`-th least. Where delays are densest at their floor (exponential,
+    /// uniform) it fails for one batch with probability `2^-(k-1)` a direction, and for all of `n`
+    /// batches with `2^-(n (k-2))`: the more batches, the smaller `k` may be, and the distance with
     /// it. A batch with fewer than `k` probes claims no knowledge of the floor.
     pub floor_bits: u32,
-    /// Greatest difference of two clocks' rates (5e-4 is 500 ppm, the limit NTP sets itself, RFC 5905 section 11.3).
+    /// Greatest difference of two clocks' rates (5e-4 is 500 ppm, the limit NTP sets itself, RFC
+    /// 5905 section 11.3).
     pub max_drift: f64,
-    /// Greatest change of that difference in one second. 2e-9: a quartz of 0.1 ppm per kelvin whose temperature changes
-    /// by about 1 kelvin a minute; over a minute between two synchronisations that leaves 1 us, as Grove found.
+    /// Greatest change of that difference in one second. 2e-9: a quartz of 0.1 ppm per kelvin whose
+    /// temperature changes by about 1 kelvin a minute; over a minute between two synchronisations
+    /// that leaves 1 us, as Grove found.
     pub wander_per_s: f64,
-    /// Granularity of the clocks, ns: a reading of `t` means a time in `t - resolution ..= t + resolution`.
+    /// Granularity of the clocks, ns: a reading of `t` means a time in
+    /// `t - resolution ..= t + resolution`.
     pub resolution_ns: f64,
 }
 
 impl Default for Assumptions {
-    /// Floors equal within a tenth of the round trip, failure of the floor rule at 2^-20 (10^-6), 500 ppm, 2 ppb per second.
+    /// Floors equal within a tenth of the round trip, failure of the floor rule at 2^-20 (10^-6),
+    /// 500 ppm, 2 ppb per second.
     fn default() -> Self {
         Assumptions {
             asymmetry: 0.1,
@@ -99,7 +107,8 @@ impl Assumptions {
     }
 }
 
-/// What is known of the drift while a batch is judged: the remote's rate against the prober's, minus one.
+/// What is known of the drift while a batch is judged: the remote's rate against the prober's,
+/// minus one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Best knowledge of the relative rate.
@@ -123,10 +132,11 @@ pub struct Estimate {
     pub at_ns: i64,
     /// Remote minus prober, ns.
     pub offset_ns: i64,
-    /// Width of the interval proved to hold the offset, ns: least delay forth plus least delay back.
+    /// Width of the interval proved to hold the offset, ns: least delay forth plus least delay
+    /// back.
     pub width_ns: f64,
-    /// How far the width may be above the sum of the floors, by the floor rule, ns (the whole width if there were too
-    /// few probes).
+    /// How far the width may be above the sum of the floors, by the floor rule, ns (the whole width
+    /// if there were too few probes).
     pub slack_ns: f64,
     /// Least round trip, ns.
     pub rtt_min_ns: f64,
@@ -155,10 +165,11 @@ impl Estimate {
         })
     }
 
-    /// Intersection of what all probes prove: the least delay forth and the least delay back need not belong to the same
-    /// probe. Drift within the batch is taken out with `rate`, and its uncertainty widens what far probes prove. Probes
-    /// that contradict the greatest agreeing set (Marzullo & Owicki 1983) are refused; and where some were, others may be
-    /// wrong by too little to contradict, so the tightest proof of either direction is not relied on.
+    /// Intersection of what all probes prove: the least delay forth and the least delay back need
+    /// not belong to the same probe. Drift within the batch is taken out with `rate`, and its
+    /// uncertainty widens what far probes prove. Probes that contradict the greatest agreeing set
+    /// (Marzullo & Owicki 1983) are refused; and where some were, others may be wrong by too little
+    /// to contradict, so the tightest proof of either direction is not relied on.
     ///
     /// `None` if no probe is usable or fewer than half agree.
     #[must_use]
@@ -166,8 +177,9 @@ impl Estimate {
         Batch::new(probes, rate, assumptions)?.envelope(assumptions.floor_rank(1), Trust::ByRefusals)
     }
 
-    /// [`Estimate::envelope`]s of several batches; those that give none are left out. The slack is such that, by the floor
-    /// rule, at least one batch is no further above its floors. A probe refused in one batch is a warning for all.
+    /// [`Estimate::envelope`]s of several batches; those that give none are left out. The slack is
+    /// such that, by the floor rule, at least one batch is no further above its floors. A probe
+    /// refused in one batch is a warning for all.
     pub(crate) fn of_batches(batches: &[Vec<Probe>], rate: Rate, assumptions: &Assumptions) -> Vec<Estimate> {
         let rank = assumptions.floor_rank(batches.len());
         let judged: Vec<Batch> = batches.iter().filter_map(|b| Batch::new(b, rate, assumptions)).collect();
@@ -176,34 +188,36 @@ impl Estimate {
         if trusting.iter().all(|e| e.refused == 0) { trusting } else { with(Trust::AllButTightest) }
     }
 
-    /// Bound on the error that holds whatever the delays were, ns (only the known floor, the drift limit and honest
-    /// clocks are assumed).
+    /// Bound on the error that holds whatever the delays were, ns (only the known floor, the drift
+    /// limit and honest clocks are assumed).
     #[must_use]
     pub fn hard_bound_ns(&self, assumptions: &Assumptions) -> f64 {
         assumptions.hard_ns(self.width_ns)
     }
 
-    /// Bound on the error under the assumptions, ns: half of what the floors may differ by and half of what the width may
-    /// be above them.
+    /// Bound on the error under the assumptions, ns: half of what the floors may differ by and half
+    /// of what the width may be above them.
     #[must_use]
     pub fn bound_ns(&self, assumptions: &Assumptions) -> f64 {
         (assumptions.fixed_ns(self.width_ns) + 0.5 * self.slack_ns).min(self.hard_bound_ns(assumptions))
     }
 }
 
-/// What one probe proves about the offset at the batch's reference time, relative to the batch's base.
+/// What one probe proves about the offset at the batch's reference time, relative to the batch's
+/// base.
 struct Proof {
     low: f64,
     high: f64,
     is_fastest: bool,
 }
 
-/// Which of the probes that agree count. A remote time that is wrong by less than the delay contradicts nobody and yet
-/// moves the envelope.
+/// Which of the probes that agree count. A remote time that is wrong by less than the delay
+/// contradicts nobody and yet moves the envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     All,
-    /// One in each direction may be wrong: the second tightest proof bounds the offset, the tightest still the floors.
+    /// One in each direction may be wrong: the second tightest proof bounds the offset, the
+    /// tightest still the floors.
     AllButTightest,
     /// The one or the other, as the batch has refused no probe or some.
     ByRefusals,
@@ -300,16 +314,17 @@ fn least_and_slack(values: &mut [f64], rank: usize) -> Option<(f64, f64)> {
     Some((least, slack))
 }
 
-/// The same if the least value may be wrong: the second least value, and how far it may be above the floor whether the
-/// least was right or not.
+/// The same if the least value may be wrong: the second least value, and how far it may be above
+/// the floor whether the least was right or not.
 fn second_and_slack(values: &mut [f64], rank: usize) -> Option<(f64, f64)> {
     let (least, slack_if_right) = least_and_slack(values, rank)?;
     let (second, slack_if_wrong) = least_and_slack(&mut values[1..], rank)?;
     Some((second, (second - least + slack_if_right).max(slack_if_wrong)))
 }
 
-/// When a batch ends: enough probes in a row that were no faster than the fastest (Grove 2003, section 4.3.2, there 100 to
-/// 1000, because the last word was one probe; here the batch's statistics stand behind it).
+/// When a batch ends: enough probes in a row that were no faster than the fastest (Grove 2003,
+/// section 4.3.2, there 100 to 1000, because the last word was one probe; here the batch's
+/// statistics stand behind it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopRule {
     /// Probes in a row without a new minimum after which the batch ends.

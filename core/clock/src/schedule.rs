@@ -14,8 +14,8 @@ pub enum Kind {
 /// One pair in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Rounds follow each other; the pairs of one round are disjoint and work at the same time (adopting apart: a leader
-    /// serves all its followers in the last round).
+    /// Rounds follow each other; the pairs of one round are disjoint and work at the same time
+    /// (adopting apart: a leader serves all its followers in the last round).
     pub round: u32,
     /// The rank that has its model already.
     pub reference: u32,
@@ -34,9 +34,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// HCA3's order for `ranks` ranks, rank 0 being the root, in `ceil(log2(ranks))` rounds: among the first `2^k` ranks
-    /// the distance between reference and client halves from round to round, from `2^(k-1)` to 1, so that every
-    /// reference was a client before; the ranks from `2^k` on measure against the first ones in a last round.
+    /// HCA3's order for `ranks` ranks, rank 0 being the root, in `ceil(log2(ranks))` rounds: among
+    /// the first `2^k` ranks the distance between reference and client halves from round to round,
+    /// from `2^(k-1)` to 1, so that every reference was a client before; the ranks from `2^k` on
+    /// measure against the first ones in a last round.
     #[must_use]
     pub fn new(ranks: u32) -> Schedule {
         let members: Vec<u32> = (0..ranks).collect();
@@ -45,9 +46,9 @@ impl Schedule {
         Schedule { ranks, rounds, steps }
     }
 
-    /// The same among the first ranks of each domain, then the others of a domain adopt: `domain_of[r]` is the same for
-    /// ranks that read one physical clock (processes of one host, if its counter is the same on all cores). One rank's
-    /// domain is all one needs to know of a rank.
+    /// The same among the first ranks of each domain, then the others of a domain adopt:
+    /// `domain_of[r]` is the same for ranks that read one physical clock (processes of one host, if
+    /// its counter is the same on all cores). One rank's domain is all one needs to know of a rank.
     #[must_use]
     pub fn with_domains(domain_of: &[u64]) -> Schedule {
         let mut ordered: Vec<(u64, u32)> = domain_of.iter().enumerate().map(|(r, d)| (*d, r as u32)).collect();
@@ -125,7 +126,8 @@ mod tests {
         schedule.steps().iter().copied().filter(|s| s.kind == Kind::Measure).collect()
     }
 
-    /// Every rank but the root is reached once, by one reached in an earlier round; no rank works twice in a round.
+    /// Every rank but the root is reached once, by one reached in an earlier round; no rank works
+    /// twice in a round.
     fn check(schedule: &Schedule) {
         let mut reached = BTreeSet::from([0]);
         for round in 0..schedule.rounds() {

@@ -56,8 +56,8 @@ pub enum TickError {
 
 /// A calibrated counter: the local clock that all models speak of.
 ///
-/// Its zero is the monotonic clock's. What the calibration has wrong in its rate is one more drift to the models; on the
-/// root it scales all global durations (by [`Ticks::rate_error`]).
+/// Its zero is the monotonic clock's. What the calibration has wrong in its rate is one more drift
+/// to the models; on the root it scales all global durations (by [`Ticks::rate_error`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ticks {
     anchor_tick: u64,
@@ -71,7 +71,8 @@ impl Ticks {
     /// Fits a rate through pairs taken in order over some time (tens of milliseconds at least).
     ///
     /// # Errors
-    /// See [`TickError`]: a counter that no steady rate explains is refused, and the caller uses the monotonic clock.
+    /// See [`TickError`]: a counter that no steady rate explains is refused, and the caller uses
+    /// the monotonic clock.
     pub fn calibrate(pairs: &[TickPair]) -> Result<Ticks, TickError> {
         if !(LEAST_PAIRS..=MAX_POINTS).contains(&pairs.len()) {
             return Err(TickError::Count(pairs.len()));
@@ -85,9 +86,11 @@ impl Ticks {
             return Err(TickError::Implausible(rough));
         }
         let anchor_tick = middle(&anchor);
-        // A counter that reads n stands anywhere from n to n + 1, so the clock was read between `before` and `after + 1`.
+        // A counter that reads n stands anywhere from n to n + 1, so the clock was read between
+        // `before` and `after + 1`.
         let half = |p: &TickPair| 0.5 * ((p.after - p.before) as f64 + 1.0);
-        // How far the true rate may be from the rough one (ratio): half widths above are of the rough one.
+        // How far the true rate may be from the rough one (ratio): half widths above are of the
+        // rough one.
         let ends = half(&first) + half(&last) + 1.0;
         let rough_error = if span > ends { ends / (span - ends) } else { f64::INFINITY };
         // x is time by the rough rate, y what the rough rate has wrong: numbers stay small.

@@ -28,15 +28,16 @@ struct Knot {
 
 /// One rank's global clock.
 ///
-/// Between two synchronisations, at local times `b` and `a` with offsets `B` and `A`, the seed's interpolation
-/// (Grove 2003, section 4.3.2):
+/// Between two synchronisations, at local times `b` and `a` with offsets `B` and `A`, the seed's
+/// interpolation (Grove 2003, section 4.3.2):
 ///
 /// `global(t) = t + B + (A - B) (t - b) / (a - b)`
 ///
-/// Its error is at most the two ends' errors in the same proportion, plus `wander/2 |t - b| |t - a|` for a drift that is not
-/// steady. Outside of all synchronisations the same line is continued, for which the same bound holds (and grows), or
-/// the nearest synchronisation's own model is used: whichever is bounded tighter. With one synchronisation only, its
-/// model is all there is; convert after the last synchronisation, not before.
+/// Its error is at most the two ends' errors in the same proportion, plus
+/// `wander/2 |t - b| |t - a|` for a drift that is not steady. Outside of all synchronisations the
+/// same line is continued, for which the same bound holds (and grows), or the nearest
+/// synchronisation's own model is used: whichever is bounded tighter. With one synchronisation
+/// only, its model is all there is; convert after the last synchronisation, not before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
     knots: Vec<Knot>,
@@ -64,11 +65,12 @@ impl Timeline {
         Timeline::new(Model::IDENTITY, &assumptions)
     }
 
-    /// Adds a later synchronisation. On the root, where every model is [`Model::IDENTITY`], nothing is to be added and
-    /// nothing happens.
+    /// Adds a later synchronisation. On the root, where every model is [`Model::IDENTITY`], nothing
+    /// is to be added and nothing happens.
     ///
     /// # Errors
-    /// [`TimelineError::NotLater`] if its anchor is not after the last one's; the timeline stays as it was.
+    /// [`TimelineError::NotLater`] if its anchor is not after the last one's; the timeline stays as
+    /// it was.
     pub fn push(&mut self, model: Model) -> Result<(), TimelineError> {
         if model == Model::IDENTITY && self.last == Model::IDENTITY {
             return Ok(());
@@ -88,8 +90,8 @@ impl Timeline {
         self.knots.len()
     }
 
-    /// The model of the last synchronisation: what is known while the run goes on. Its [`Model::inverse`] gives the local
-    /// time of an agreed global instant.
+    /// The model of the last synchronisation: what is known while the run goes on. Its
+    /// [`Model::inverse`] gives the local time of an agreed global instant.
     #[must_use]
     pub fn latest(&self) -> &Model {
         &self.last
@@ -105,9 +107,9 @@ impl Timeline {
         }
     }
 
-    /// Length between two local times of this rank on the global clock. If both lie between the same two
-    /// synchronisations, or outside on the same side, the offset's error cancels and only the drift's counts; else the
-    /// bounds of both ends do.
+    /// Length between two local times of this rank on the global clock. If both lie between the
+    /// same two synchronisations, or outside on the same side, the offset's error cancels and only
+    /// the drift's counts; else the bounds of both ends do.
     #[must_use]
     pub fn duration(&self, start_ns: i64, end_ns: i64) -> Span {
         match (self.place(start_ns), self.place(end_ns)) {
@@ -173,7 +175,8 @@ impl Chord {
     fn duration(&self, start_ns: i64, end_ns: i64) -> Span {
         let length = gap(end_ns, start_ns);
         let reach = |t: i64| gap(t, self.before.local_ns).abs().max(gap(t, self.after.local_ns).abs());
-        // The true rate equals the true chord's somewhere between the knots, and wanders from there.
+        // The true rate equals the true chord's somewhere between the knots, and wanders from
+        // there.
         let drift = (self.before.error_ns + self.after.error_ns) / self.run_ns();
         let bend = self.wander_per_ns * reach(start_ns).max(reach(end_ns));
         let by_rate = (drift + bend) * length.abs();

@@ -1,14 +1,15 @@
 //! Starting together: agreed global instants, and what to do when one was missed.
 //!
-//! The leader [plans](Windows::plan) a run of windows of equal width and sends the [`Plan`] to all; every rank then starts
-//! repetition `k` at [`Plan::start_ns`]`(k)` on the global clock, without another message (window scheme of Worsch,
-//! Reussner & Augustin 2002). Windows must be so wide that every rank is through with one repetition before the next
-//! starts.
+//! The leader [plans](Windows::plan) a run of windows of equal width and sends the [`Plan`] to all;
+//! every rank then starts repetition `k` at [`Plan::start_ns`]`(k)` on the global clock, without
+//! another message (window scheme of Worsch, Reussner & Augustin 2002). Windows must be so wide
+//! that every rank is through with one repetition before the next starts.
 //!
-//! **Missed windows.** A rank that comes late to a start ([`Arrival::Missed`]) does not wait and does not skip: it starts
-//! at once, so that a collective operation cannot hang, and flags the repetition. A repetition flagged on any rank counts
-//! as missed on all, for all ranks' times depend on the late one. After the plan the ranks' outcomes are
-//! [merged](Outcome::merge) and the leader [learns](Windows::learn): when more starts were missed than may be
+//! **Missed windows.** A rank that comes late to a start ([`Arrival::Missed`]) does not wait and
+//! does not skip: it starts at once, so that a collective operation cannot hang, and flags the
+//! repetition. A repetition flagged on any rank counts as missed on all, for all ranks' times
+//! depend on the late one. After the plan the ranks' outcomes are [merged](Outcome::merge) and the
+//! leader [learns](Windows::learn): when more starts were missed than may be
 //! ([`WindowConfig::tolerated`]), the next plan's windows are wider.
 
 use crate::number::ceil;
@@ -16,28 +17,32 @@ use crate::number::ceil;
 /// Limits and habits of [`Windows`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowConfig {
-    /// From planning to the first start, ns: must cover sending the plan to all ranks. Grows like the width when first
-    /// windows are missed.
+    /// From planning to the first start, ns: must cover sending the plan to all ranks. Grows like
+    /// the width when first windows are missed.
     pub lead_ns: i64,
     /// First and least width, ns.
     pub width_min_ns: i64,
-    /// Greatest width, and greatest lead unless that is longer from the beginning, ns. Missing windows of this width means that windows do not work here.
+    /// Greatest width, and greatest lead unless that is longer from the beginning, ns. Missing
+    /// windows of this width means that windows do not work here.
     pub width_max_ns: i64,
-    /// The width is at least this times the longest repetition seen. Grove found 1 to 3 retransmission timeouts.
+    /// The width is at least this times the longest repetition seen. Grove found 1 to 3
+    /// retransmission timeouts.
     pub headroom: f64,
     /// What width or lead grow by after a miss, at least.
     pub growth: f64,
     /// Calm plans after which the width may shrink, by half at most.
     pub calm_plans: u32,
-    /// Share of starts that may be missed. Times with a heavy tail have no longest: windows that hold all of them grow without end and measure ever less, while a few missed starts cost those
-    /// repetitions only.
+    /// Share of starts that may be missed. Times with a heavy tail have no longest: windows that
+    /// hold all of them grow without end and measure ever less, while a few missed starts cost
+    /// those repetitions only.
     pub tolerated: f64,
     /// So many more may be missed: of few starts a share says little.
     pub slack: u32,
 }
 
 impl Default for WindowConfig {
-    /// Lead 2 ms; width 50 us to 2 s, 1.5 times the longest, doubled when more than 1 start in 20 and 2 more are missed, halved after 8 calm plans.
+    /// Lead 2 ms; width 50 us to 2 s, 1.5 times the longest, doubled when more than 1 start in 20
+    /// and 2 more are missed, halved after 8 calm plans.
     fn default() -> Self {
         WindowConfig {
             lead_ns: 2_000_000,
@@ -106,8 +111,8 @@ pub struct Outcome {
     pub missed_first: bool,
     /// Later starts missed.
     pub missed_later: u32,
-    /// Greatest time from an agreed start to this rank being ready for the next repetition, over the repetitions that
-    /// windows are to hold (all, or all but the longest few in a hundred), ns.
+    /// Greatest time from an agreed start to this rank being ready for the next repetition, over
+    /// the repetitions that windows are to hold (all, or all but the longest few in a hundred), ns.
     pub longest_ns: i64,
     /// Greatest lateness at a missed start, ns.
     pub latest_ns: i64,
@@ -157,7 +162,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of the least width, unless an operation's expected length asks for more: `expected_ns`, 0 if unknown.
+    /// Windows of the least width, unless an operation's expected length asks for more:
+    /// `expected_ns`, 0 if unknown.
     #[must_use]
     pub fn new(config: WindowConfig, expected_ns: i64) -> Windows {
         let mut windows = Windows {
@@ -174,8 +180,9 @@ impl Windows {
         windows
     }
 
-    /// The next windows, planned at global time `now_ns`. `clock_error_ns` is the greatest error bound of all ranks' global
-    /// clocks: a rank may start that much early or late, so both ends of a window give way by it.
+    /// The next windows, planned at global time `now_ns`. `clock_error_ns` is the greatest error
+    /// bound of all ranks' global clocks: a rank may start that much early or late, so both ends of
+    /// a window give way by it.
     #[must_use]
     pub fn plan(&self, now_ns: i64, count: u32, clock_error_ns: f64) -> Plan {
         let error_ns = ceil(clock_error_ns.max(0.0));
@@ -209,7 +216,8 @@ impl Windows {
         self.longest_calm_ns = self.longest_calm_ns.max(outcome.longest_ns);
         self.width_ns = self.width_ns.max(wanted_ns);
         if self.calm >= self.config.calm_plans.max(1) {
-            // Half the width would lose more: only what loses far less than it may is made narrower.
+            // Half the width would lose more: only what loses far less than it may is made
+            // narrower.
             if 4.0 * self.lost as f64 <= tolerated {
                 self.width_ns = self.fitting_ns(self.longest_calm_ns).max(self.width_ns / 2);
             }

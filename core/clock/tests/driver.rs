@@ -58,7 +58,8 @@ impl Exchange for Rank {
             match self.receive(client)? {
                 Message::Ping { t } => {
                     turn += 1;
-                    // A rank that is busy until later answers later: the client sees a longer round trip.
+                    // A rank that is busy until later answers later: the client sees a longer round
+                    // trip.
                     self.now = self.now.max(t);
                     let steps = turn / 20;
                     let off_ns = if self.jumps { steps * steps * 1_000_000 } else { 0 };

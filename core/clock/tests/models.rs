@@ -19,7 +19,8 @@ impl Truth {
     }
 }
 
-/// A truth and a model of it that is wrong by as much as its bound allows, each part with a sign of its own.
+/// A truth and a model of it that is wrong by as much as its bound allows, each part with a sign of
+/// its own.
 fn pair() -> impl Strategy<Value = (Truth, Model)> {
     let sign = || prop::sample::select(vec![-1.0, 1.0]);
     (
@@ -156,7 +157,8 @@ fn interpolation_is_the_seeds_formula() {
         assert_eq!(reading.global_ns - t, theta, "at {t}");
         assert!((reading.error_ns - (error + 0.5)).abs() < 1e-3, "at {t}: {}", reading.error_ns);
     }
-    // Beyond the ends the line goes on, with the ends' errors in the same proportion: 1.5 * 30 + 0.5 * 10 at 4_000_000.
+    // Beyond the ends the line goes on, with the ends' errors in the same proportion: 1.5 * 30 +
+    // 0.5 * 10 at 4_000_000.
     let beyond = line.at(4_000_000);
     assert_eq!((beyond.global_ns - 4_000_000, beyond.error_ns), (1_100, 50.5));
     assert_eq!(line.at(0).global_ns, 300);

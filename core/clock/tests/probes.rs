@@ -17,7 +17,8 @@ fn steady() -> (Rate, Assumptions) {
 
 #[test]
 fn the_seeds_corrected_formula_is_unbiased_on_a_symmetric_path() {
-    // The reference probes at a = 1000, both ways take 250, the client reads r = 50 at 1250: offset a + rtt/2 - r = 1200.
+    // The reference probes at a = 1000, both ways take 250, the client reads r = 50 at 1250: offset
+    // a + rtt/2 - r = 1200.
     let p = Probe { send_ns: 1_000, remote_ns: 50, receive_ns: 1_500 };
     assert_eq!(-p.offset_ns(), 1_200);
     assert_eq!(p.rtt_ns(), 500.0);
@@ -25,7 +26,8 @@ fn the_seeds_corrected_formula_is_unbiased_on_a_symmetric_path() {
 
 #[test]
 fn the_envelope_takes_the_best_of_each_direction() {
-    // Neither probe is fast both ways: 100 forth and 900 back, 900 forth and 100 back; one far away is slow.
+    // Neither probe is fast both ways: 100 forth and 900 back, 900 forth and 100 back; one far away
+    // is slow.
     let (rate, assumptions) = steady();
     let batch = [probe(0, 100, 900, 77), probe(2_000, 900, 100, 77), probe(9_000, 5_000, 5_000, 77)];
     let e = Estimate::envelope(&batch, rate, &assumptions).unwrap();
@@ -71,7 +73,8 @@ fn probes_with_impossible_times_are_refused_and_counted() {
 
 #[test]
 fn where_one_probe_lies_another_may_that_contradicts_nobody() {
-    // The truth is 0. A remote time 480 late proves, wrongly, an offset of 480 or more; up to 500 nobody contradicts.
+    // The truth is 0. A remote time 480 late proves, wrongly, an offset of 480 or more; up to 500
+    // nobody contradicts.
     let (rate, assumptions) = steady();
     let mut batch: Vec<Probe> = (0..20).map(|i| probe(i * 10_000, 500 + i, 500 + i, 0)).collect();
     batch.push(probe(200_000, 980, 20, 0));
@@ -173,7 +176,8 @@ fn counts_out_of_range_are_errors() {
 }
 
 proptest! {
-    /// Whatever the delays, the truth is within the hard bound; the middle of the fastest probe as well as the envelope's.
+    /// Whatever the delays, the truth is within the hard bound; the middle of the fastest probe as
+    /// well as the envelope's.
     #[test]
     fn the_hard_bound_needs_no_assumption(seed: u64, count in 1u32..200, drift in -100e-6f64..100e-6) {
         let mut rng = Rng(seed);
@@ -197,7 +201,8 @@ proptest! {
         }
     }
 
-    /// The two-pass fit's bound at its anchor without the assumption of asymmetry holds whatever the asymmetry.
+    /// The two-pass fit's bound at its anchor without the assumption of asymmetry holds whatever
+    /// the asymmetry.
     #[test]
     fn the_hard_error_of_a_fit_holds(seed: u64, asymmetry in 0.0f64..1.0) {
         let mut net = Net::new(2, Trouble { asymmetry, ..Trouble::JITTER }, seed);

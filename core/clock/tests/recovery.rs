@@ -1,4 +1,5 @@
-//! Injected offsets and drifts are recovered, and the claimed bounds hold, over whole synchronisations.
+//! Injected offsets and drifts are recovered, and the claimed bounds hold, over whole
+//! synchronisations.
 
 mod common;
 
@@ -50,8 +51,8 @@ fn cases(n: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases(24))]
 
-    /// Offsets of seconds, drifts of 100 ppm either way that change slowly, symmetric jitter: within 2 us between two
-    /// synchronisations on up to 64 ranks, and within the bound.
+    /// Offsets of seconds, drifts of 100 ppm either way that change slowly, symmetric jitter:
+    /// within 2 us between two synchronisations on up to 64 ranks, and within the bound.
     #[test]
     fn symmetric_jitter_leaves_less_than_2_us(
         ranks in 2u32..=64,
@@ -69,8 +70,8 @@ proptest! {
         }
     }
 
-    /// Asymmetry up to what is assumed, bursts of queueing, loss, late probes, garbage: the bound holds inside, before
-    /// and long after the measured span.
+    /// Asymmetry up to what is assumed, bursts of queueing, loss, late probes, garbage: the bound
+    /// holds inside, before and long after the measured span.
     #[test]
     fn no_error_is_above_its_bound(
         ranks in 2u32..=40,
@@ -101,7 +102,8 @@ proptest! {
         }
     }
 
-    /// Without any assumption about asymmetry the bound holds for a path that is slow in one direction only.
+    /// Without any assumption about asymmetry the bound holds for a path that is slow in one
+    /// direction only.
     #[test]
     fn assuming_nothing_bounds_a_one_sided_path(ranks in 2u32..=16, asymmetry in 0.6f64..1.0, seed: u64) {
         let assumptions = Assumptions { asymmetry: 1.0, ..Assumptions::default() };
@@ -163,7 +165,8 @@ fn the_drift_is_recovered_to_a_fraction_of_a_ppm() {
 
 #[test]
 fn bounds_are_useful_not_only_true() {
-    // 40 us round trips, 3 us jitter: a bound of the order of asymmetry (2 us a level at most) and jitter.
+    // 40 us round trips, 3 us jitter: a bound of the order of asymmetry (2 us a level at most) and
+    // jitter.
     let mut net = Net::new(16, Trouble::JITTER, 7);
     let (lines, _) = timelines(&mut net, effort(), &[1.0, 5.0]);
     for (rank, line) in lines.iter().enumerate() {

@@ -6,8 +6,8 @@ use common::Rng;
 use proptest::prelude::*;
 use weir_clock::{TickError, TickPair, Ticks};
 
-/// Pairs a millisecond apart of a counter with value `count(t)` at monotonic time `t`, each read taking 20 to 60 ns, some
-/// interrupted for microseconds.
+/// Pairs a millisecond apart of a counter with value `count(t)` at monotonic time `t`, each read
+/// taking 20 to 60 ns, some interrupted for microseconds.
 fn pairs(seed: u64, n: u32, count: impl Fn(f64) -> f64) -> Vec<TickPair> {
     let mut rng = Rng(seed);
     let pair = |i| {
@@ -66,8 +66,8 @@ proptest! {
 
 #[test]
 fn interrupted_ends_do_not_make_a_steady_counter_look_unsteady() {
-    // The first and the last reading, from which the rough rate comes, took 100 us, and so did one between them. In each
-    // the clock was read at the very start or the very end, in all ways.
+    // The first and the last reading, from which the rough rate comes, took 100 us, and so did one
+    // between them. In each the clock was read at the very start or the very end, in all ways.
     for late in 0..8u32 {
         let pair = |i: u64| {
             let interrupted = [0, 10, 19].iter().position(|k| *k == i);

@@ -7,7 +7,8 @@ fn config() -> WindowConfig {
     WindowConfig { lead_ns: 1_000, width_min_ns: 100, width_max_ns: 100_000, ..WindowConfig::default() }
 }
 
-/// Runs a plan on one rank for which a repetition takes `length_ns` and which gets the plan at `got_ns`.
+/// Runs a plan on one rank for which a repetition takes `length_ns` and which gets the plan at
+/// `got_ns`.
 fn run(plan: &Plan, got_ns: i64, length_ns: impl Fn(u32) -> i64) -> Outcome {
     let (mut outcome, mut now) = (Outcome::default(), got_ns);
     for k in 0..plan.count {
@@ -38,7 +39,8 @@ fn starts_are_evenly_spaced_after_the_lead() {
 fn a_missed_window_is_flagged_and_the_next_ones_are_wider() {
     let mut windows = Windows::new(config(), 0);
     let plan = windows.plan(0, 4, 0.0);
-    // The second repetition takes two and a half windows: the third is missed by 150, the fourth by 60.
+    // The second repetition takes two and a half windows: the third is missed by 150, the fourth
+    // by 60.
     let outcome = run(&plan, 0, |k| if k == 1 { 250 } else { 10 });
     assert_eq!(outcome, Outcome { windows: 4, missed_first: false, missed_later: 2, longest_ns: 250, latest_ns: 150 });
     windows.learn(&outcome);
@@ -93,7 +95,8 @@ fn missing_the_widest_windows_is_said() {
     assert!(windows.is_saturated());
 }
 
-/// Repetitions of which one in `every` takes `long_ns`, the others 60 ns, in plans of 100 windows; widths after each plan.
+/// Repetitions of which one in `every` takes `long_ns`, the others 60 ns, in plans of 100 windows;
+/// widths after each plan.
 fn widths_with_a_tail(every: u32, long_ns: i64) -> Vec<i64> {
     let mut windows = Windows::new(config(), 60);
     let mut done = 0;
@@ -127,7 +130,8 @@ fn merging_keeps_the_worst_of_all_ranks() {
 }
 
 proptest! {
-    /// Operations of any length that fits end up without misses, within a logarithmic number of plans.
+    /// Operations of any length that fits end up without misses, within a logarithmic number of
+    /// plans.
     #[test]
     fn windows_become_wide_enough(length_ns in 1i64..60_000, late_ns in 0i64..60_000) {
         let mut windows = Windows::new(config(), 0);

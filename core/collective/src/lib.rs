@@ -1,12 +1,18 @@
-//! Collectives made of messages between two members of a group: one place for all who need them and have none of their own, faces and benchmark alike.
+//! Collectives made of messages between two members of a group: one place for all who need them and
+//! have none of their own, faces and benchmark alike.
 //!
-//! Pure: [`Group`] is how messages go, and its errors are the only ones. Nothing is allocated; every collective sends and receives a number of messages that the group's size bounds, and an
-//! error of one of them ends it. (That the others hear of it is the affair of who carries the messages: `weir_engine::Team` tells them.)
+//! Pure: [`Group`] is how messages go, and its errors are the only ones. Nothing is allocated;
+//! every collective sends and receives a number of messages that the group's size bounds, and an
+//! error of one of them ends it. (That the others hear of it is the affair of who carries the
+//! messages: `weir_engine::Team` tells them.)
 //!
-//! The algorithms are the textbook's: binomial trees for broadcast and reduction (largest subtree first), dissemination for the barrier (Hensgen, Finkel and Manber 1988), linear gather and
-//! scatter, rings for allgather, pairwise exchange for alltoall, a chain for running sums. A group of one exchanges nothing.
+//! The algorithms are the textbook's: binomial trees for broadcast and reduction (largest subtree
+//! first), dissemination for the barrier (Hensgen, Finkel and Manber 1988), linear gather and
+//! scatter, rings for allgather, pairwise exchange for alltoall, a chain for running sums. A group
+//! of one exchanges nothing.
 //!
-//! Buffers over `n` members hold `n` blocks of equal length where each member has its own; block `i` belongs to member `i`.
+//! Buffers over `n` members hold `n` blocks of equal length where each member has its own; block
+//! `i` belongs to member `i`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -80,7 +86,8 @@ impl Number for u64 {
     }
 }
 
-/// Returns when all members have called it. Dissemination: in round k each tells the one 2^k places on.
+/// Returns when all members have called it. Dissemination: in round k each tells the one 2^k places
+/// on.
 ///
 /// # Errors
 /// The group's.
@@ -94,7 +101,8 @@ pub fn barrier<G: Group>(g: &G) -> Result<(), G::Error> {
     Ok(())
 }
 
-/// The root's `data` comes to all. Binomial tree: a member receives from the one without its lowest bit, then serves its own children, the largest subtree first.
+/// The root's `data` comes to all. Binomial tree: a member receives from the one without its lowest
+/// bit, then serves its own children, the largest subtree first.
 ///
 /// # Errors
 /// The group's.
@@ -118,9 +126,11 @@ pub fn bcast<G: Group>(g: &G, root: usize, data: &mut [u8]) -> Result<(), G::Err
     Ok(())
 }
 
-/// Everybody's `data` combined, place by place, comes to member 0's `into`; the others' `into` is changed on the way. The tree of [`bcast`] upwards.
+/// Everybody's `data` combined, place by place, comes to member 0's `into`; the others' `into` is
+/// changed on the way. The tree of [`bcast`] upwards.
 ///
-/// `wire` has room for eight bytes a number. `combine` is associative and commutative, as far as the caller minds.
+/// `wire` has room for eight bytes a number. `combine` is associative and commutative, as far as
+/// the caller minds.
 ///
 /// # Errors
 /// The group's.
@@ -189,7 +199,8 @@ fn from_wire<T: Number>(wire: &[u8], numbers: &mut [T], combine: impl Fn(T, T) -
     }
 }
 
-/// Everybody's `data` comes to member 0's `into`, by member; others' `into` is not looked at. Member 0 receives in order.
+/// Everybody's `data` comes to member 0's `into`, by member; others' `into` is not looked at.
+/// Member 0 receives in order.
 ///
 /// # Errors
 /// The group's.
@@ -229,7 +240,8 @@ pub fn scatter<G: Group>(g: &G, data: &[u8], into: &mut [u8]) -> Result<(), G::E
     Ok(())
 }
 
-/// Everybody's `data` comes to everybody's `into`, by member. Ring: in each step the block last received goes on to the next member.
+/// Everybody's `data` comes to everybody's `into`, by member. Ring: in each step the block last
+/// received goes on to the next member.
 ///
 /// # Errors
 /// The group's.
@@ -259,7 +271,8 @@ fn two_blocks(all: &mut [u8], block: usize, read: usize, write: usize) -> (&[u8]
     }
 }
 
-/// Block `i` of `data` goes to member `i`, which finds it at this member's place in `into`. Pairwise: in step i to the member i places on, from the one i places back.
+/// Block `i` of `data` goes to member `i`, which finds it at this member's place in `into`.
+/// Pairwise: in step i to the member i places on, from the one i places back.
 ///
 /// # Errors
 /// The group's.

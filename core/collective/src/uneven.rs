@@ -14,7 +14,8 @@ fn place(lengths: &[usize], member: usize) -> core::ops::Range<usize> {
 /// The group's.
 ///
 /// # Panics
-/// If there is not a length for each member, `data` is not as long as this member's, or member 0's `into` has no room.
+/// If there is not a length for each member, `data` is not as long as this member's, or member 0's
+/// `into` has no room.
 #[inline]
 pub fn gatherv<G: Group>(g: &G, data: &[u8], into: &mut [u8], lengths: &[usize]) -> Result<(), G::Error> {
     assert_eq!(data.len(), lengths[g.own()]);
@@ -54,7 +55,8 @@ pub fn scatterv<G: Group>(g: &G, data: &[u8], into: &mut [u8], lengths: &[usize]
 /// The group's.
 ///
 /// # Panics
-/// If there is not a length for each member, `data` is not as long as this member's, or `into` has no room.
+/// If there is not a length for each member, `data` is not as long as this member's, or `into` has
+/// no room.
 #[inline]
 pub fn allgatherv<G: Group>(g: &G, data: &[u8], into: &mut [u8], lengths: &[usize]) -> Result<(), G::Error> {
     let (n, own) = (g.members(), g.own());
@@ -80,7 +82,8 @@ pub fn allgatherv<G: Group>(g: &G, data: &[u8], into: &mut [u8], lengths: &[usiz
 /// The group's.
 ///
 /// # Panics
-/// If there is not a length for each member, a buffer is too short, or the lengths of this member's own block differ.
+/// If there is not a length for each member, a buffer is too short, or the lengths of this member's
+/// own block differ.
 #[inline]
 pub fn alltoallv<G: Group>(
     g: &G,
@@ -96,9 +99,11 @@ pub fn alltoallv<G: Group>(
     Ok(())
 }
 
-/// Everybody's `data` combined, place by place, of which each member has its block in `into`: a [`reduce`], then member 0 scatters.
+/// Everybody's `data` combined, place by place, of which each member has its block in `into`: a
+/// [`reduce`], then member 0 scatters.
 ///
-/// `lengths` are in numbers. `sums` has room for as many numbers as `data`, `wire` for eight bytes each.
+/// `lengths` are in numbers. `sums` has room for as many numbers as `data`, `wire` for eight bytes
+/// each.
 ///
 /// # Errors
 /// The group's.
@@ -133,7 +138,8 @@ pub fn reduce_scatter<G: Group, T: Number>(
     Ok(())
 }
 
-/// `data` of the members up to this one combined, place by place. A chain: each member waits for the one before it.
+/// `data` of the members up to this one combined, place by place. A chain: each member waits for
+/// the one before it.
 ///
 /// # Errors
 /// The group's.

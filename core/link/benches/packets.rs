@@ -1,7 +1,8 @@
 //! Cost of the protocol in nanoseconds per packet, without sockets. `cargo bench -p weir-link`.
 //!
-//! Two endpoints in one thread hand datagrams to each other; virtual time advances by a fixed amount. What is measured
-//! is therefore the sum of both sides; the CRC over bulk payload is left out (as if the network card did it).
+//! Two endpoints in one thread hand datagrams to each other; virtual time advances by a fixed
+//! amount. What is measured is therefore the sum of both sides; the CRC over bulk payload is left
+//! out (as if the network card did it).
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -24,15 +25,16 @@ struct Side {
     events: Vec<Event>,
 }
 
-/// Moves every datagram of `a` to `b`; returns how many. `corrupting` payloads are not transported at all: the receiver's
-/// check would fail, so bulk goes through the copying path with a CRC that is counted.
+/// Moves every datagram of `a` to `b`; returns how many. `corrupting` payloads are not transported
+/// at all: the receiver's check would fail, so bulk goes through the copying path with a CRC that
+/// is counted.
 fn pump(now: Time, a: &mut Side, b: &mut Side, buf: &mut PacketBuf, scratch: &mut Vec<u8>) -> u64 {
     let mut n = 0;
     while let Some(t) = a.ep.poll_transmit(now, &Zeros, buf) {
         scratch.clear();
         scratch.extend_from_slice(&buf.head);
         assert!(t.payload.is_none());
-        let meta = RxMeta { remote: a.addr, local: None, slack_ns: 0, ecn: 0 };
+        let meta = RxMeta { remote: a.addr, local: None, receiver_delay_ns: 0, ecn: 0 };
         b.ep.handle(now, meta, scratch, &mut b.events);
         n += 1;
     }
@@ -90,8 +92,8 @@ fn main() {
     let rounds = 2000u64;
     for i in 0..rounds {
         let len = 1u64 << 20;
-        let o = y.ep.open_body(now, px, len).expect("open");
-        x.ep.send_body(now, py, o.handle, o.granted, len, i).expect("send_body");
+        let o = y.ep.open_rndv(now, px, len).expect("open");
+        x.ep.send_rndv(now, py, o.handle, o.granted, len, i).expect("send_rndv");
         let mut done = false;
         while !done {
             packets += pump(now, &mut x, &mut y, &mut buf, &mut scratch);

@@ -1,4 +1,5 @@
-//! Acknowledgements that came in, loss detection, probe timeouts, and what becomes of lost frames (spec 4).
+//! Acknowledgements that came in, loss detection, probe timeouts, and what becomes of lost frames
+//! (spec 4).
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,9 +11,9 @@ use crate::association::{Association, Cx, State};
 use crate::congestion::Acked;
 use crate::counters::count;
 use crate::paths::{Path, PathState};
-use crate::recovery::{IN_FLIGHT, LEAD, LOST, REQUEUED, Sent, SentFrame};
+use crate::recovery::{IN_FLIGHT, LOST, REQUEUED, RTT_PROBE, Sent, SentFrame};
 use crate::rtt::clock_us;
-use crate::{BodyKey, Event, Time};
+use crate::{Event, RndvKey, Time};
 
 /// Packets a probe timeout sends.
 const PROBES: u8 = 2;
@@ -31,7 +32,7 @@ struct Sum {
     oldest_at: Time,
     largest: bool,
     /// The first of a round trip is among them.
-    lead: bool,
+    rtt_probe: bool,
     touched: bool,
 }
 
@@ -43,7 +44,7 @@ impl Association {
         cx: &mut Cx<'_>,
         mut ranges: impl Iterator<Item = (u64, u64)> + Clone,
         times: AckTimes,
-        own_slack_ns: u32,
+        own_receiver_delay_ns: u32,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
         let all = ranges.clone();
@@ -53,20 +54,21 @@ impl Association {
             && (hi == oldest + 1 || self.paths.len() == 1)
             && !cx.is_plain()
         {
-            self.on_ack_in_order(cx, oldest..hi, path, (times, own_slack_ns), events);
+            self.on_ack_in_order(cx, oldest..hi, path, (times, own_receiver_delay_ns), events);
             return Ok(());
         }
-        self.on_any_ack(cx, all, times, own_slack_ns, events)
+        self.on_any_ack(cx, all, times, own_receiver_delay_ns, events)
     }
 
-    /// As nearly always: acknowledged is what was sent by one path, up to some packet. Nothing was overtaken, and nothing else is to be forgotten. Does what [`Self::on_any_ack`] would.
+    /// As nearly always: acknowledged is what was sent by one path, up to some packet. Nothing was
+    /// overtaken, and nothing else is to be forgotten. Does what [`Self::on_any_ack`] would.
     #[inline(never)]
     fn on_ack_in_order(
         &mut self,
         cx: &mut Cx<'_>,
         packets: Range<u64>,
         path: u8,
-        (times, own_slack_ns): (AckTimes, u32),
+        (times, own_receiver_delay_ns): (AckTimes, u32),
         events: &mut Vec<Event>,
     ) {
         #[cfg(test)]
@@ -93,7 +95,7 @@ impl Association {
             }
         }
         if sum.touched {
-            self.path_acked(cx, usize::from(path), &sum, times, own_slack_ns);
+            self.path_acked(cx, usize::from(path), &sum, times, own_receiver_delay_ns);
         }
         if self.is_silent {
             self.note_silence(cx);
@@ -112,7 +114,7 @@ impl Association {
         cx: &mut Cx<'_>,
         ranges: impl Iterator<Item = (u64, u64)>,
         times: AckTimes,
-        own_slack_ns: u32,
+        own_receiver_delay_ns: u32,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
         let mut fresh: SmallVec<[(u64, u64); 8]> = SmallVec::new();
@@ -135,7 +137,7 @@ impl Association {
         }
         for (i, s) in sums.iter().enumerate().take(self.paths.len()) {
             if s.touched {
-                self.path_acked(cx, i, s, times, own_slack_ns);
+                self.path_acked(cx, i, s, times, own_receiver_delay_ns);
             }
         }
         if self.is_silent {
@@ -164,7 +166,8 @@ impl Association {
         }
     }
 
-    /// A packet was acknowledged: it leaves flight, and is added to what the acknowledgement did to its path.
+    /// A packet was acknowledged: it leaves flight, and is added to what the acknowledgement did to
+    /// its path.
     #[inline(always)]
     fn add_acked(&mut self, cx: &mut Cx<'_>, s: &Sent, largest: bool, sum: &mut Sum) {
         let Some(path) = self.paths.get_mut(usize::from(s.path)) else { return };
@@ -179,7 +182,7 @@ impl Association {
             path.mtu.on_acked(s.size);
             sum.bytes += u64::from(s.size);
             sum.packets += 1;
-            sum.lead |= s.flags & LEAD != 0;
+            sum.rtt_probe |= s.flags & RTT_PROBE != 0;
             sum.oldest_at = if sum.touched { sum.oldest_at.min(s.at) } else { s.at };
             if !sum.touched || s.seq.wrapping_sub(sum.seq) as i32 > 0 {
                 sum.seq = s.seq;
@@ -203,7 +206,7 @@ impl Association {
                 self.set_piece_max(cx.s);
                 None
             }
-            SentFrame::Lane | SentFrame::Once | SentFrame::Recovered { .. } => None,
+            SentFrame::BulkConnection | SentFrame::Once | SentFrame::Recovered { .. } => None,
         };
         if let Some(token) = done {
             events.push(Event::Sent { peer: self.id, token });
@@ -220,14 +223,14 @@ impl Association {
         len: u16,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
-        let key = if message { BodyKey::Message(key) } else { BodyKey::Body(key) };
+        let key = if message { RndvKey::Message(key) } else { RndvKey::Rndv(key) };
         if let Some(token) = cx.s.on_restored(cx.common, key, offset, u32::from(len))? {
             events.push(Event::Sent { peer: self.id, token });
         }
         Ok(())
     }
 
-    fn path_acked(&mut self, cx: &mut Cx<'_>, i: usize, s: &Sum, times: AckTimes, own_slack_ns: u32) {
+    fn path_acked(&mut self, cx: &mut Cx<'_>, i: usize, s: &Sum, times: AckTimes, own_receiver_delay_ns: u32) {
         // Of one path nobody asks what it delivers.
         let has_several = self.paths.len() > 1;
         let path = &mut self.paths[i];
@@ -237,12 +240,12 @@ impl Association {
             path.rtt.sample(cx.now, raw, u64::from(times.delay_ns));
             let there_ns = path.one_way.sample(cx.now, clock_us(s.at), times.read_us);
             let target = cx.cfg.delay_target.as_nanos() as u64 + path.rtt.base() / 16;
-            if s.lead {
-                path.lead_rtt = raw;
+            if s.rtt_probe {
+                path.rtt_probe_rtt = raw;
             }
-            let slack_ns = u64::from(times.slack_us) * 1000 + u64::from(own_slack_ns);
+            let receiver_delay_ns = u64::from(times.receiver_delay_us) * 1000 + u64::from(own_receiver_delay_ns);
             let on = cx.cfg.mechanisms;
-            if (s.lead || !on.rtt_probes) && slack_ns <= target / 4 {
+            if (s.rtt_probe || !on.rtt_probes) && receiver_delay_ns <= target / 4 {
                 let there = if on.one_way_delay { path.rtt.base().saturating_add(there_ns) } else { u64::MAX };
                 certain = Some(path.rtt.latest.min(there));
             }
@@ -356,9 +359,9 @@ impl Association {
     fn requeue(&mut self, cx: &mut Cx<'_>, f: SentFrame) {
         match f {
             SentFrame::Session(f) => cx.s.lost(f),
-            SentFrame::Lane => {
-                if let Some(lane) = self.lane.as_mut() {
-                    lane.say_again(cx.now, self.peer.connects);
+            SentFrame::BulkConnection => {
+                if let Some(bulk) = self.bulk.as_mut() {
+                    bulk.say_again(cx.now, self.peer.connects);
                 }
             }
             SentFrame::Recovered { message, key, offset, len } => self.recovered.push_back((message, key, offset, len)),
@@ -399,7 +402,8 @@ impl Association {
         }
     }
 
-    /// Tells the endpoint whether this peer leaves several probes in a row unanswered, if that has changed.
+    /// Tells the endpoint whether this peer leaves several probes in a row unanswered, if that has
+    /// changed.
     pub(crate) fn note_silence(&mut self, cx: &mut Cx<'_>) {
         // Who has a path that answers is not.
         let leaves_probes = self.paths.iter().any(|p| p.ptos >= SILENT_PTOS);
@@ -410,7 +414,8 @@ impl Association {
         }
     }
 
-    /// Sends the oldest unacknowledged data of a path again, whatever the window says; all of it, if another path brought an answer to something sent after the newest here, at `sent`.
+    /// Sends the oldest unacknowledged data of a path again, whatever the window says; all of it,
+    /// if another path brought an answer to something sent after the newest here, at `sent`.
     fn probe(&mut self, cx: &mut Cx<'_>, path: u8, sent: Time) {
         let other = self.paths.iter().enumerate().any(|(k, p)| k != usize::from(path) && p.answered > sent);
         let most = if other && self.has_other(cx.cfg, usize::from(path)) { usize::MAX } else { usize::from(PROBES) };

@@ -1,8 +1,11 @@
-//! A short message that leaves as it is accepted: nothing else of its peer waits, is due, or has to be asked for.
+//! A short message that leaves as it is accepted: nothing else of its peer waits, is due, or has to
+//! be asked for.
 //!
-//! Most messages of a program that waits for each answer are such. `send`, and then [`Association::build`], would ask some forty questions whose answers are known here: what waits in which
-//! line, what is to be told, which timer is due. This is an optimisation and no rule: the packet is what `build` would have written, by the same functions, and remembered as any other; and
-//! where anything is not as usual nothing is done, and the message goes the general way.
+//! Most messages of a program that waits for each answer are such. `send`, and then
+//! [`Association::build`], would ask some forty questions whose answers are known here: what waits
+//! in which line, what is to be told, which timer is due. This is an optimisation and no rule: the
+//! packet is what `build` would have written, by the same functions, and remembered as any other;
+//! and where anything is not as usual nothing is done, and the message goes the general way.
 
 use weir_wire::frame::{ACK_ENTRY_LEN, ACK_HEAD_LEN, MSG_HEAD_LEN};
 
@@ -16,11 +19,15 @@ use crate::recovery::SentFrame;
 use crate::{Config, Message, PacketBuf, PeerId, Time, Transmit};
 
 impl Endpoint {
-    /// Accepts a message as [`Endpoint::send`] does, keeps its payload, all of it, and writes its packet into `out`, to be sent now. `None`: nothing was done, and it is to be sent as any other.
+    /// Accepts a message as [`Endpoint::send`] does, keeps its payload, all of it, and writes its
+    /// packet into `out`, to be sent now. `None`: nothing was done, and it is to be sent as any
+    /// other.
     ///
-    /// The caller hears no more of it: neither that it has arrived nor, should the peer die, that it has not.
+    /// The caller hears no more of it: neither that it has arrived nor, should the peer die, that
+    /// it has not.
     ///
-    /// What was written before must have been asked for until there was nothing left ([`Endpoint::poll_transmit`]).
+    /// What was written before must have been asked for until there was nothing left
+    /// ([`Endpoint::poll_transmit`]).
     #[inline]
     pub fn send_alone(
         &mut self,
@@ -90,8 +97,8 @@ impl Association {
         out.head.clear();
         let mut pk = self.begin(self.primary, size, out);
         self.put_ack(cx, &pk, out, true);
-        if let Some(lane) = self.lane.as_mut() {
-            lane.answers(cx.now);
+        if let Some(bulk) = self.bulk.as_mut() {
+            bulk.answers(cx.now);
         }
         let mut w = Out { payloads: &NoPayloads, head: &mut out.head, gather_min: usize::MAX };
         write_message(&mut w, &mut pk, mseq, false, cx.s.message(mseq)?, 0, m.len, false);
@@ -116,7 +123,8 @@ impl Path {
             && self.mtu.due().is_none_or(|t| t > now)
     }
 
-    /// A packet may go, and its window has room for another behind it: one that fills it would have to ask for its acknowledgement.
+    /// A packet may go, and its window has room for another behind it: one that fills it would have
+    /// to ask for its acknowledgement.
     #[inline]
     fn lets_out_at_ease(&self, now: Time, rx_buffer: u64) -> bool {
         self.ptos == 0

@@ -29,8 +29,9 @@ pub struct RxMeta {
     pub remote: SocketAddr,
     /// Our address it was sent to, if the driver knows.
     pub local: Option<IpAddr>,
-    /// How long before this reading the caller had last looked at the socket: the datagram may have waited that long unseen.
-    pub slack_ns: u32,
+    /// How long before this reading the caller had last looked at the socket: the datagram may have
+    /// waited that long unseen.
+    pub receiver_delay_ns: u32,
     /// ECN bits of the IP header (0 when unknown).
     pub ecn: u8,
 }
@@ -51,7 +52,7 @@ pub struct Transmit {
 /// A piece of an operation's payload.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PayloadRef {
-    /// The operation, as given in [`Message::token`] or to `send_body`.
+    /// The operation, as given in [`Message::token`] or to `send_rndv`.
     pub token: u64,
     /// First byte.
     pub offset: u64,
@@ -76,7 +77,7 @@ impl PacketBuf {
 
 /// A connection is to be made to a peer.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct LaneNews {
+pub struct BulkNews {
     /// To whom.
     pub peer: PeerId,
     /// Where it listens.

@@ -12,7 +12,8 @@ use crate::asked::{Answer, Asking, NOBODY};
 use crate::endpoint::{Datagram, Endpoint, INDEX_BITS, OUTBOX_MAX};
 use crate::{DownReason, RxMeta, Time};
 
-/// Askings under way at a time: each costs a packet in a while, and a program names its servers by the dozen.
+/// Askings under way at a time: each costs a packet in a while, and a program names its servers by
+/// the dozen.
 pub const ASKINGS_MAX: usize = 1024;
 /// INITs in a row for which the network says that no program has the port.
 const REFUSED_VERDICT: u32 = 3;
@@ -20,7 +21,8 @@ const REFUSED_VERDICT: u32 = 3;
 const NO_INDEX: u64 = (1 << INDEX_BITS) - 1;
 
 impl Endpoint {
-    /// Asks who lives at these addresses of one host. Returns the ticket of the answer; none when too many are asked already, or there is no address.
+    /// Asks who lives at these addresses of one host. Returns the ticket of the answer; none when
+    /// too many are asked already, or there is no address.
     pub fn ask(&mut self, now: Time, addrs: &[SocketAddr]) -> Option<u64> {
         if addrs.is_empty() || self.askings.len() >= ASKINGS_MAX {
             return None;
@@ -169,7 +171,7 @@ mod tests {
     fn pass(now: Time, one: &mut Endpoint, other: &mut Endpoint, from: SocketAddr) -> usize {
         let (mut n, mut buf) = (0, PacketBuf::new());
         while one.poll_transmit(now, &NoPayloads, &mut buf).is_some() {
-            let meta = RxMeta { remote: from, local: None, slack_ns: 0, ecn: 0 };
+            let meta = RxMeta { remote: from, local: None, receiver_delay_ns: 0, ecn: 0 };
             other.handle(now, meta, &mut buf.head.clone(), &mut Vec::new());
             n += 1;
         }

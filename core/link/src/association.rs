@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 use rand_chacha::ChaCha12Rng;
 use smallvec::SmallVec;
 
-use weir_lane::Lane;
+use weir_bulk::BulkConnection;
 use weir_session::{Carrier, Common, Session, Terms};
 
 use crate::counters::PeerCounters;
@@ -19,7 +19,7 @@ use crate::openings::Openings;
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::recovery::Recovery;
-use crate::{Config, Counters, DownReason, Event, LaneNews, Level, PeerId, Time};
+use crate::{BulkNews, Config, Counters, DownReason, Event, Level, PeerId, Time};
 
 /// What every step of an association works with.
 pub(crate) struct Cx<'a> {
@@ -32,10 +32,11 @@ pub(crate) struct Cx<'a> {
     pub(crate) rng: &'a mut ChaCha12Rng,
     /// Our own endpoint id.
     pub(crate) endpoint_id: u64,
-    pub(crate) lane_news: &'a mut VecDeque<LaneNews>,
+    pub(crate) bulk_news: &'a mut VecDeque<BulkNews>,
     /// Openings of the endpoint.
     pub(crate) openings: &'a mut Openings,
-    /// What counts in no verdict about others: what the endpoint was late by, and the time in which many openings went on, all in all.
+    /// What counts in no verdict about others: what the endpoint was late by, and the time in which
+    /// many openings went on, all in all.
     pub(crate) late_ns: u64,
     /// Whether all that has arrived was read.
     pub(crate) unread: &'a mut Unread,
@@ -45,7 +46,8 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Whether all goes the general way, as in half of the tests: short cuts must make no difference.
+    /// Whether all goes the general way, as in half of the tests: short cuts must make no
+    /// difference.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         #[cfg(test)]
@@ -74,8 +76,8 @@ pub(crate) struct PeerParams {
     pub(crate) max_datagram: u16,
     pub(crate) rx_buffer: u64,
     pub(crate) ack_delay_max_ns: u64,
-    /// Both sides take lanes.
-    pub(crate) lanes: bool,
+    /// Both sides take bulk connections.
+    pub(crate) bulk_connections: bool,
     /// What it sends is ECN-capable, and it wants to be told of marks.
     pub(crate) ecn: bool,
     /// It is for us to connect them.
@@ -112,14 +114,15 @@ pub(crate) struct Association {
     pub(crate) probe_path: u8,
     pub(crate) parity: crate::parity::ParitySender,
     /// The TCP connection that large payload may go by.
-    pub(crate) lane: Option<Box<Lane>>,
-    /// How far the last lane was read, for each CLOSE.
-    pub(crate) closed_lane: Option<weir_wire::frame::Lane>,
+    pub(crate) bulk: Option<Box<BulkConnection>>,
+    /// How far the last bulk connection was read, for each CLOSE.
+    pub(crate) closed_bulk: Option<weir_wire::frame::BulkConnection>,
 
     pub(crate) rec: Recovery,
     pub(crate) rx: Received,
     pub(crate) marks_in: MarksIn,
-    /// With no room to spare: most peers have one, and it is large. (Asked for some twenty times in a packet, it is found in fewer steps than where it could stand in one of two places.)
+    /// With no room to spare: most peers have one, and it is large. (Asked for some twenty times in
+    /// a packet, it is found in fewer steps than where it could stand in one of two places.)
     pub(crate) paths: Vec<Path>,
     pub(crate) primary: u8,
 
@@ -132,14 +135,15 @@ pub(crate) struct Association {
     pub(crate) is_silent: bool,
     /// Somebody says that the peer is gone.
     pub(crate) doubt: Option<crate::judging::Doubt>,
-    /// Of several paths, the one that fragments go by now, and how many more do before the choice is made anew.
+    /// Of several paths, the one that fragments go by now, and how many more do before the choice
+    /// is made anew.
     pub(crate) stripe: crate::delivery::Turn,
     /// Somebody waits for the acknowledgement of what is being sent.
     pub(crate) ack_wanted: bool,
     /// The packet just built can be the first of a run.
-    pub(crate) can_run: bool,
+    pub(crate) has_template: bool,
     /// By which path.
-    pub(crate) run_path: u8,
+    pub(crate) template_path: u8,
     /// Closing: until when.
     pub(crate) closing: Option<Time>,
     pub(crate) close_pending: Option<u16>,
@@ -151,7 +155,8 @@ pub(crate) struct Association {
 
     /// The caller forgot it: its place may be given to another peer.
     pub(crate) vacant: bool,
-    /// The caller forgot it while its peer was still to be told that it is closed, or a carrier still to let go of it.
+    /// The caller forgot it while its peer was still to be told that it is closed, or a carrier
+    /// still to let go of it.
     pub(crate) forgetting: bool,
     /// It stands in the endpoint's queue of associations with something to send.
     pub(crate) ready: bool,
@@ -179,7 +184,7 @@ impl Association {
                 max_datagram: cfg.max_datagram,
                 rx_buffer: cfg.rx_buffer_bytes,
                 ack_delay_max_ns: cfg.ack_delay_max.as_nanos() as u64,
-                lanes: false,
+                bulk_connections: false,
                 ecn: false,
                 connects: false,
                 terms: Terms { credit_msgs: 0, credit_bytes: cfg.session.initial_credit_bytes },
@@ -191,8 +196,8 @@ impl Association {
             probes: 0,
             probe_path: 0,
             parity: crate::parity::ParitySender::default(),
-            lane: None,
-            closed_lane: None,
+            bulk: None,
+            closed_bulk: None,
             rec: Recovery::default(),
             rx: Received::default(),
             marks_in: MarksIn::default(),
@@ -206,8 +211,8 @@ impl Association {
             doubt: None,
             stripe: crate::delivery::Turn::default(),
             ack_wanted: false,
-            can_run: false,
-            run_path: 0,
+            has_template: false,
+            template_path: 0,
             closing: None,
             close_pending: None,
             ending: None,
@@ -223,7 +228,8 @@ impl Association {
         }
     }
 
-    /// Becomes the association of another peer; what the endpoint's queues and timers know of its place stays true.
+    /// Becomes the association of another peer; what the endpoint's queues and timers know of its
+    /// place stays true.
     pub(crate) fn renew(&mut self, cfg: &Config, endpoint_id: u64, addrs: &[SocketAddr], now: Time) {
         let (ready, armed) = (self.ready, self.armed);
         *self = Association { ready, armed, ..Association::new(cfg, self.id, endpoint_id, addrs, now) };
@@ -262,8 +268,8 @@ impl Association {
         }
         self.end_opening(cx);
         self.note_silence(cx);
-        self.closed_lane = self.last_lane_frame();
-        self.lane = None;
+        self.closed_bulk = self.last_bulk_frame();
+        self.bulk = None;
         self.recovered = VecDeque::new();
         self.rec.clear();
         self.ping = false;
@@ -304,7 +310,7 @@ impl Association {
 
     /// Small frames wait.
     pub(crate) fn has_control_frames(&self, s: &Session, now: Time) -> bool {
-        self.lane_due().is_some_and(|t| t <= now)
+        self.bulk_due().is_some_and(|t| t <= now)
             || (carries(s) && s.has_notices())
             || self.ping
             || self.close_pending.is_some()
@@ -323,7 +329,8 @@ impl Association {
         }
     }
 
-    /// The session is to know how long a round trip of what carries data is: of several paths, the longest.
+    /// The session is to know how long a round trip of what carries data is: of several paths, the
+    /// longest.
     pub(crate) fn set_round_trip(&self, s: &mut Session) {
         if carries(s) {
             let valid = self.paths.iter().filter(|p| p.state == PathState::Valid);
@@ -350,7 +357,7 @@ impl Association {
                 at(self.rx.due_at());
                 at(s.deadline().filter(|_| carries(s)));
                 at(self.closing);
-                at(self.lane_due());
+                at(self.bulk_due());
                 at(Some(self.next_ping(cfg)));
                 at(self.doubt.as_ref().map(|d| d.at));
                 let many = self.paths.len() > 1;
@@ -373,7 +380,8 @@ impl Association {
         t
     }
 
-    /// As nearly always when something has come: nothing waits to be sent, and what may be due is an acknowledgement of either side, or a PING. Then [`Self::deadline`], else `None`.
+    /// As nearly always when something has come: nothing waits to be sent, and what may be due is
+    /// an acknowledgement of either side, or a PING. Then [`Self::deadline`], else `None`.
     #[inline]
     pub(crate) fn due_if_calm(&self, s: &Session, cfg: &Config, now: Time) -> Option<Time> {
         let [p] = self.paths.as_slice() else { return None };
@@ -393,7 +401,8 @@ impl Association {
         Some(p.pto_at(cfg, self.peer.ack_delay_max_ns).map_or(due, |at| due.min(at)))
     }
 
-    /// Nothing but what the session wants is to be sent or done: no question, no farewell, nothing of a lane.
+    /// Nothing but what the session wants is to be sent or done: no question, no farewell, nothing
+    /// of a bulk connection.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
         self.closing.is_none()
@@ -402,7 +411,7 @@ impl Association {
             && !self.ping
             && self.recovered.is_empty()
             && !self.parity.is_due()
-            && self.lane_due().is_none()
+            && self.bulk_due().is_none()
     }
 
     /// When the next PING, or the verdict, is due.
@@ -413,7 +422,8 @@ impl Association {
             // What hundreds of peers ask that have nothing to say is work, for both.
             0 => 2 * quarter,
             1 => quarter,
-            // Whoever is about to be given up is asked often: with most questions or answers lost, a probe every `pto_max` is too few.
+            // Whoever is about to be given up is asked often: with most questions or answers lost,
+            // a probe every `pto_max` is too few.
             n if n < 2 + last => quarter / u64::from(last),
             // Not yet given up, for this endpoint was late itself: nobody is helped by a flood.
             _ => quarter,

@@ -4,21 +4,22 @@ use alloc::vec::Vec;
 
 use rand_core::RngCore;
 use weir_wire::frame::{
-    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BODY_ABORT_LEN, BODY_HEAD_LEN, CREDIT_LEN, GRANT_LEN, LANE_LEN, MSG_HEAD_LEN,
-    MsgHead, PARITY_HEAD_LEN, PING_LEN, RECOVERED_LEN,
+    self, ACK_ENTRY_LEN, ACK_HEAD_LEN, BULK_LEN, CREDIT_LEN, GRANT_LEN, MSG_HEAD_LEN, MsgHead, PARITY_HEAD_LEN,
+    PING_LEN, RECOVERED_LEN, RNDV_ABORT_LEN, RNDV_HEAD_LEN,
 };
 use weir_wire::seal::SendKeys;
-use weir_wire::{BodyKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
+use weir_wire::{Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN, RndvKey};
 
 use weir_session::{Flow, Fragment, Line, OutMessage, Session};
 
 use crate::association::{Association, Cx, State, carries};
 use crate::counters::count;
 use crate::paths::{Path, PathState};
-use crate::recovery::{IN_FLIGHT, LEAD, SentFrame};
+use crate::recovery::{IN_FLIGHT, RTT_PROBE, SentFrame};
 use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Time, Transmit};
 
-/// Fragments shorter than this are not begun in a packet that has something already, unless they end their message.
+/// Fragments shorter than this are not begun in a packet that has something already, unless they
+/// end their message.
 const FRAGMENT_MIN: usize = 256;
 /// What is left of a packet behind a gathered payload, at most, if more waits that could fill it.
 const LEFT_OVER_MAX: usize = 100;
@@ -33,7 +34,8 @@ pub(crate) const ACK_ENTRIES_FEW: usize = 8;
 /// After this many packets the keys of a direction are spent (spec 2.1).
 pub(crate) const PACKETS_MAX: u64 = 1 << 40;
 
-/// Largest payload of a control message: fits the smallest packet with the longest envelope at any level.
+/// Largest payload of a control message: fits the smallest packet with the longest envelope at any
+/// level.
 pub(crate) fn control_len_max(cfg: &Config) -> usize {
     usize::from(cfg.mtu_base.min(cfg.max_datagram))
         .saturating_sub(Level::Encrypt.overhead() + MSG_HEAD_LEN + MAX_ENVELOPE_LEN)
@@ -45,7 +47,8 @@ pub(crate) fn gather_min(cfg: &Config, level: Level) -> usize {
     if cfg.gather && level == Level::Integrity { usize::from(cfg.gather_min.max(1)) } else { usize::MAX }
 }
 
-/// A CLOSE is sent so many times: nobody acknowledges it, and a peer that missed it would wait out its linger time.
+/// A CLOSE is sent so many times: nobody acknowledges it, and a peer that missed it would wait out
+/// its linger time.
 const CLOSES: u8 = 3;
 
 /// A packet being written.
@@ -79,7 +82,8 @@ pub(crate) struct Out<'a, P: Payloads> {
 }
 
 impl<P: Payloads> Out<'_, P> {
-    /// Payload bytes of `token` behind a frame's head: copied, or left to be gathered if nothing is to follow.
+    /// Payload bytes of `token` behind a frame's head: copied, or left to be gathered if nothing is
+    /// to follow.
     fn payload(&mut self, pk: &mut Packet, token: u64, offset: u64, len: usize, more: bool) {
         let left = pk.limit - self.head.len() - len;
         if len >= self.gather_min && (left < LEFT_OVER_MAX || !more) {
@@ -141,7 +145,8 @@ impl Association {
         if let Some(t) = self.build_data(cx, payloads, out) {
             return Some(t);
         }
-        // Last, so that their acknowledgement tells of what was sent again before them: what is told later than the next probe timeout is sent again for ever.
+        // Last, so that their acknowledgement tells of what was sent again before them: what is
+        // told later than the next probe timeout is sent again for ever.
         let i = (0..self.paths.len()).find(|i| self.paths[*i].asks > 0)?;
         out.head.clear();
         self.build_ask(cx, i, out)
@@ -188,7 +193,7 @@ impl Association {
         let (mut seq, mut flags) = (0, 0);
         if in_flight {
             seq = path.on_sent(cx.now, size as u64, self.peer.rx_buffer);
-            flags = if path.is_lead(seq) { IN_FLIGHT | LEAD } else { IN_FLIGHT };
+            flags = if path.is_rtt_probe(seq) { IN_FLIGHT | RTT_PROBE } else { IN_FLIGHT };
         }
         self.rec.push(cx.now, size as u16, pk.path, seq, pk.frames, flags);
         if pk.frames == 0 {
@@ -208,7 +213,8 @@ impl Association {
     pub(crate) fn put_ack(&mut self, cx: &mut Cx<'_>, pk: &Packet, out: &mut PacketBuf, few: bool) {
         let Some(way) = self.rx.next() else { return };
         let entries = if few { ACK_ENTRIES_FEW } else { MAX_ACK_ENTRIES };
-        // What is told of marks takes the place of entries: a fragment beside it is no shorter for it.
+        // What is told of marks takes the place of entries: a fragment beside it is no shorter for
+        // it.
         let room = pk.space(&out.head).min(ACK_HEAD_LEN + entries * ACK_ENTRY_LEN);
         let marks = self.marks_in.room();
         let room = room.saturating_sub(marks);
@@ -279,12 +285,13 @@ impl Association {
             self.close_pending = None;
             return None;
         }
-        // Each says what has arrived: the peer's last operations must not fail for want of an acknowledgement.
+        // Each says what has arrived: the peer's last operations must not fail for want of an
+        // acknowledgement.
         self.rx.repeat();
         let pk = self.begin(self.primary, cx.cfg.mtu_base, out);
         self.put_ack(cx, &pk, out, true);
-        if let Some(f) = self.last_lane_frame() {
-            frame::write_lane(&f, &mut out.head);
+        if let Some(f) = self.last_bulk_frame() {
+            frame::write_bulk(&f, &mut out.head);
         }
         frame::write_close(code, "", &mut out.head);
         let t = self.finish(cx, &pk, None::<&NoPayloads>, out, false);
@@ -305,7 +312,8 @@ impl Association {
             self.probes = 0;
             return None;
         }
-        // An acknowledgement alone goes back the way the newest packet came: our primary may be cut.
+        // An acknowledgement alone goes back the way the newest packet came: our primary may be
+        // cut.
         let only_ack = !(control || bulk || frames);
         let back = self.rx.next().map(|way| self.rx.back(way)).filter(|i| usize::from(*i) < self.paths.len());
         let ix = if only_ack { back.unwrap_or(ix) } else { ix };
@@ -320,9 +328,9 @@ impl Association {
         let empty = out.head.len() == self.level().frames_offset();
         let mut w = Out { payloads, head: &mut out.head, gather_min: gather_min(cx.cfg, self.level()) };
         if (control || bulk)
-            && let Some(lane) = self.lane.as_mut()
+            && let Some(bulk) = self.bulk.as_mut()
         {
-            lane.answers(cx.now);
+            bulk.answers(cx.now);
         }
         if control {
             self.put_control_messages(cx, &mut pk, &mut w);
@@ -341,7 +349,7 @@ impl Association {
             self.probes = self.probes.saturating_sub(1);
             let total = out.head.len() as u64 + pk.payload.map_or(0, |p| u64::from(p.len));
             let full = Room { in_flight: room.in_flight + total, ..room }.is_full();
-            let at_an_end = pk.flow && self.ends_or_leads(cx, pk.path);
+            let at_an_end = pk.flow && self.ends_or_probes(cx, pk.path);
             let last_write = pk.write && !cx.s.has_control();
             if probing || full || at_an_end || last_write {
                 Header::set_ack_now(&mut out.head);
@@ -355,10 +363,11 @@ impl Association {
         if let Some(p) = self.paths.get_mut(usize::from(pk.path)) {
             p.is_tail = is_tail;
         }
-        // Alone in its packet, with more of its flow behind it and nothing else that waits: the next ones can be of its kind.
+        // Alone in its packet, with more of its flow behind it and nothing else that waits: the
+        // next ones can be of its kind.
         let alone = empty && pk.flow && pk.frames == 1 && pk.payload.is_some();
-        self.run_path = ix;
-        self.can_run = alone
+        self.template_path = ix;
+        self.has_template = alone
             && cx.s.lost_waiting() + cx.s.small_waiting() == 0
             && !(control || probing || self.parity.active || slot.is_some());
         if bulk && pk.eliciting {
@@ -370,7 +379,8 @@ impl Association {
         self.finish(cx, &pk, Some(payloads), out, eliciting)
     }
 
-    /// What the next packet may hold, and by which path it goes: its path, that one's room, and (control messages, data, control frames). `lead` is for what is short, `carrier` for data.
+    /// What the next packet may hold, and by which path it goes: its path, that one's room, and
+    /// (control messages, data, control frames). `lead` is for what is short, `carrier` for data.
     fn what_goes(
         &mut self,
         cx: &mut Cx<'_>,
@@ -396,7 +406,7 @@ impl Association {
                 count!(self, cx, stalls_pacing);
             }
         }
-        frames |= (control || bulk) && self.lane_due().is_some();
+        frames |= (control || bulk) && self.bulk_due().is_some();
         (ix, room, (control, bulk, frames))
     }
 
@@ -420,7 +430,8 @@ impl Association {
         if room.is_full() {
             return false;
         }
-        // Once closed it stays so for a part of a burst: polled all the time, it would let out packets one by one, each for a system call.
+        // Once closed it stays so for a part of a burst: polled all the time, it would let out
+        // packets one by one, each for a system call.
         let slot = cx.common.slot();
         let Some(p) = self.paths.get_mut(usize::from(path)) else { return false };
         let is_open = p.held_until.is_none_or(|t| t <= cx.now) && p.pacer.open(cx.now);
@@ -432,11 +443,13 @@ impl Association {
         false
     }
 
-    /// Whether a packet of a flow is the last that somebody waits for, or the first of a train: that tells what queue was there before it, while those behind wait in the queue that the train itself makes.
+    /// Whether a packet of a flow is the last that somebody waits for, or the first of a train:
+    /// that tells what queue was there before it, while those behind wait in the queue that the
+    /// train itself makes.
     #[inline]
-    fn ends_or_leads(&mut self, cx: &Cx<'_>, path: u8) -> bool {
+    fn ends_or_probes(&mut self, cx: &Cx<'_>, path: u8) -> bool {
         let ends = !self.has_bulk(cx.s) && core::mem::take(&mut self.ack_wanted);
-        ends || self.paths.get_mut(usize::from(path)).is_some_and(|p| p.take_lead(cx.now))
+        ends || self.paths.get_mut(usize::from(path)).is_some_and(|p| p.take_rtt_probe(cx.now))
     }
 
     /// Keeps the interleaving of small messages and flows.
@@ -456,7 +469,8 @@ impl Association {
     fn put_control_frames(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, out: &mut PacketBuf) {
         let head = &mut out.head;
         if self.ping && pk.space(head) >= PING_LEN {
-            // On a lossy path both packets of a probe timeout that repeats have one, also if the first takes all there is to send again.
+            // On a lossy path both packets of a probe timeout that repeats have one, also if the
+            // first takes all there is to send again.
             let lossy = |p: &Path| p.ptos > 1 && p.loss_ppm > cx.cfg.lossy_ppm;
             self.ping = self.probes > 1 && self.path().is_some_and(lossy);
             frame::write_ping(head);
@@ -477,10 +491,10 @@ impl Association {
             frame::write_grant(&frame::Grant { handle, limit }, head);
             self.remember(pk, SentFrame::Session(Fragment::Grant { handle }));
         }
-        while pk.space(head) >= BODY_ABORT_LEN
+        while pk.space(head) >= RNDV_ABORT_LEN
             && let Some((handle, code)) = cx.s.take_abort()
         {
-            frame::write_body_abort(&frame::BodyAbort { handle, code }, head);
+            frame::write_rndv_abort(&frame::RndvAbort { handle, code }, head);
             self.remember(pk, SentFrame::Session(Fragment::Abort { handle, code }));
         }
         self.put_own_frames(pk, head);
@@ -488,16 +502,16 @@ impl Association {
 
     /// Control frames that no session asks for.
     fn put_own_frames(&mut self, pk: &mut Packet, head: &mut Vec<u8>) {
-        if pk.space(head) >= LANE_LEN
-            && let Some(f) = self.lane.as_mut().and_then(|lane| lane.frame())
+        if pk.space(head) >= BULK_LEN
+            && let Some(f) = self.bulk.as_mut().and_then(|bulk| bulk.frame())
         {
-            frame::write_lane(&f, head);
-            self.remember(pk, SentFrame::Lane);
+            frame::write_bulk(&f, head);
+            self.remember(pk, SentFrame::BulkConnection);
         }
         while pk.space(head) >= RECOVERED_LEN
             && let Some((message, key, offset, len)) = self.recovered.pop_front()
         {
-            let k = if message { BodyKey::Message(key) } else { BodyKey::Body(key) };
+            let k = if message { RndvKey::Message(key) } else { RndvKey::Rndv(key) };
             frame::write_recovered(&frame::Recovered { key: k, offset, len }, head);
             self.remember(pk, SentFrame::Recovered { message, key, offset, len });
         }
@@ -553,7 +567,8 @@ impl Association {
         }
     }
 
-    /// While parity is on, fragments keep one length whether an acknowledgement travels with them or not.
+    /// While parity is on, fragments keep one length whether an acknowledgement travels with them
+    /// or not.
     fn fragment_max(&self, pk: &Packet, head: usize) -> usize {
         if self.parity.active {
             pk.limit.saturating_sub(
@@ -596,11 +611,11 @@ impl Association {
             let (key, len, patient) = match piece.flow {
                 Flow::Message(mseq) => {
                     let Some(m) = cx.s.message(mseq) else { return };
-                    (BodyKey::Message(mseq), u64::from(m.len), m.patient)
+                    (RndvKey::Message(mseq), u64::from(m.len), m.patient)
                 }
-                Flow::Body(slot, generation) => {
-                    let Some(b) = cx.s.body(slot, generation) else { return };
-                    (BodyKey::Body(b.handle), b.len, false)
+                Flow::Rndv(slot, generation) => {
+                    let Some(b) = cx.s.rndv(slot, generation) else { return };
+                    (RndvKey::Rndv(b.handle), b.len, false)
                 }
             };
             self.ack_wanted |= !patient;
@@ -631,14 +646,15 @@ impl Association {
                 let m = s.message(mseq)?;
                 self.put_message(pk, w, mseq, m, from as u32, to as u32, more, whole).map(u64::from)
             }
-            Flow::Body(slot, generation) => {
-                let b = s.body(slot, generation)?;
-                self.put_body(pk, w, flow, (b.handle, b.token), from, to, more)
+            Flow::Rndv(slot, generation) => {
+                let b = s.rndv(slot, generation)?;
+                self.put_rndv(pk, w, flow, (b.handle, b.token), from, to, more)
             }
         }
     }
 
-    /// Puts `[from, to)` of a matched message, or its beginning, into the packet; returns where it ends.
+    /// Puts `[from, to)` of a matched message, or its beginning, into the packet; returns where it
+    /// ends.
     #[allow(clippy::too_many_arguments, reason = "one place for all kinds of fragments")]
     fn put_message<P: Payloads>(
         &mut self,
@@ -667,7 +683,7 @@ impl Association {
 
     /// The same for rendezvous data.
     #[allow(clippy::too_many_arguments, reason = "as above")]
-    fn put_body<P: Payloads>(
+    fn put_rndv<P: Payloads>(
         &mut self,
         pk: &mut Packet,
         w: &mut Out<'_, P>,
@@ -677,14 +693,14 @@ impl Association {
         to: u64,
         more: bool,
     ) -> Option<u64> {
-        let space = pk.space(w.head).checked_sub(BODY_HEAD_LEN)?;
+        let space = pk.space(w.head).checked_sub(RNDV_HEAD_LEN)?;
         let want = usize::try_from(to - from).unwrap_or(usize::MAX);
-        let n = want.min(space).min(self.fragment_max(pk, BODY_HEAD_LEN));
+        let n = want.min(space).min(self.fragment_max(pk, RNDV_HEAD_LEN));
         let empty = w.head.len() <= self.level().frames_offset();
         if n < want && (n == 0 || (!empty && n < FRAGMENT_MIN)) {
             return None;
         }
-        frame::write_body_head(handle, from, n as u16, w.head);
+        frame::write_rndv_head(handle, from, n as u16, w.head);
         w.payload(pk, token, from, n, more);
         let to = from + n as u64;
         self.remember(pk, SentFrame::Session(Fragment::of(flow, from, to)));

@@ -1,4 +1,5 @@
-//! The constants of the protocol that an endpoint may be given otherwise, with their reasons. The others stand, with theirs, where they are used (spec 11).
+//! The constants of the protocol that an endpoint may be given otherwise, with their reasons. The
+//! others stand, with theirs, where they are used (spec 11).
 
 use core::time::Duration;
 
@@ -16,7 +17,8 @@ pub enum CongestionKind {
 
 pub use crate::Level;
 
-/// Parts of the default congestion control (`spec/protocol.md` 6). All are on; one is switched off to see what it is worth (`weir-sim ablation`, `docs/ablation.md`).
+/// Parts of the default congestion control (`spec/protocol.md` 6). All are on; one is switched off
+/// to see what it is worth (`weir-sim ablation`, `docs/ablation.md`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Mechanisms {
     /// Only RTT probes steer; else each acknowledgement does.
@@ -54,23 +56,32 @@ impl Default for Mechanisms {
 pub struct Config {
     /// Least protection asked for; the association gets the higher of both sides.
     pub level: Level,
-    /// Rules of the layer above that both sides must follow, one bit each; a peer with others is refused.
+    /// Rules of the layer above that both sides must follow, one bit each; a peer with others is
+    /// refused.
     pub features: u16,
-    /// Largest UDP payload this side sends or accepts. 1472: Ethernet over IPv4; the driver raises it to what its interfaces carry.
+    /// Largest UDP payload this side sends or accepts. 1472: Ethernet over IPv4; the driver raises
+    /// it to what its interfaces carry.
     pub max_datagram: u16,
-    /// Leave the last payload of a packet to the driver to gather (level integrity only). Off: everything is copied into `PacketBuf::head`.
+    /// Leave the last payload of a packet to the driver to gather (level integrity only). Off:
+    /// everything is copied into `PacketBuf::head`.
     pub gather: bool,
-    /// Payloads shorter than this are copied even when gathering: below it that is cheaper than for the driver to look them up.
+    /// Payloads shorter than this are copied even when gathering: below it that is cheaper than for
+    /// the driver to look them up.
     pub gather_min: u16,
 
-    /// The driver sends all datagrams as ECN-capable (ECT(0)): marks are asked for, and heeded. What comes marked is told to peers that ask whether this is on or not, if the driver reports ECN bits.
+    /// The driver sends all datagrams as ECN-capable (ECT(0)): marks are asked for, and heeded.
+    /// What comes marked is told to peers that ask whether this is on or not, if the driver reports
+    /// ECN bits.
     pub ecn: bool,
-    /// Size of the socket's receive buffer, announced to peers, which keep less than half of it waiting there.
+    /// Size of the socket's receive buffer, announced to peers, which keep less than half of it
+    /// waiting there.
     pub rx_buffer_bytes: u64,
 
-    /// Longest delay of an acknowledgement on short paths. 50 us: enough for the answer to a message of 64 KiB to carry it.
+    /// Longest delay of an acknowledgement on short paths. 50 us: enough for the answer to a
+    /// message of 64 KiB to carry it.
     pub ack_delay_max: Duration,
-    /// An acknowledgement goes out after this many packets (64: what one segmentation-offload batch holds; of full packets the bytes come first) ...
+    /// An acknowledgement goes out after this many packets (64: what one segmentation-offload batch
+    /// holds; of full packets the bytes come first) ...
     pub ack_every_packets: u32,
     /// ... or bytes: the size of a segmentation-offload batch.
     pub ack_every_bytes: u32,
@@ -84,28 +95,34 @@ pub struct Config {
     pub loss_time_extra: Duration,
     /// Least variance part of the probe timeout: below it timers race with the peer's scheduler.
     pub pto_var_min: Duration,
-    /// A path with a measured loss above this (parts per million) is lossy: nobody waits long for the last packets of a message.
+    /// A path with a measured loss above this (parts per million) is lossy: nobody waits long for
+    /// the last packets of a message.
     pub lossy_ppm: u32,
-    /// Largest probe timeout after back-off. 250 ms: whoever was cut off is tried again within that, and 20 times before `peer_timeout` is over.
+    /// Largest probe timeout after back-off. 250 ms: whoever was cut off is tried again within
+    /// that, and 20 times before `peer_timeout` is over.
     pub pto_max: Duration,
-    /// For each silent peer so much, where that is longer. 10 ms: two packets each at the most every 10 ms, whatever the number of peers. (128 ranks on two cores that probe each other every
-    /// 250 ms have time for nothing else.)
+    /// For each silent peer so much, where that is longer. 10 ms: two packets each at the most
+    /// every 10 ms, whatever the number of peers. (128 ranks on two cores that probe each other
+    /// every 250 ms have time for nothing else.)
     pub pto_each: Duration,
 
-    /// Packets remembered behind one that is not acknowledged; with more the association ends. 2^19: four times what credit and the largest window let out, acknowledgements besides; 16 MiB
-    /// at 32 bytes each.
+    /// Packets remembered behind one that is not acknowledged; with more the association ends.
+    /// 2^19: four times what credit and the largest window let out, acknowledgements besides; 16
+    /// MiB at 32 bytes each.
     pub sent_packets_max: usize,
 
     /// Congestion controller.
     pub congestion: CongestionKind,
     /// What of the default one is on.
     pub mechanisms: Mechanisms,
-    /// Initial window in packets: 32, about 47 KB, less than half of any switch port's buffer share.
+    /// Initial window in packets: 32, about 47 KB, less than half of any switch port's buffer
+    /// share.
     pub initial_window_packets: u32,
     /// Floor of the window in packets: fewer than 2 would wait for delayed acknowledgements.
     pub min_window_packets: u32,
-    /// While the queueing delay is at most half the target, one packet more for each such time of round trip (2 ms: 6 Mbit/s, so that a long path with a third of random loss
-    /// does not crawl; a floor that holds on short paths too, of 4 or 8 packets, costs incasts and farms) ...
+    /// While the queueing delay is at most half the target, one packet more for each such time of
+    /// round trip (2 ms: 6 Mbit/s, so that a long path with a third of random loss does not crawl;
+    /// a floor that holds on short paths too, of 4 or 8 packets, costs incasts and farms) ...
     pub quiet_window_interval: Duration,
     /// ... but no more than this altogether.
     pub quiet_window_packets_max: u32,
@@ -115,13 +132,17 @@ pub struct Config {
     pub delay_target: Duration,
     /// Largest burst the pacer lets out: one segmentation-offload batch.
     pub pacing_burst_bytes: u64,
-    /// Smallest burst, in packets, the initial window of RFC 9002, 7.2; it grows by an eighth in each round without notable loss, up to 256 packets.
+    /// Smallest burst, in packets, the initial window of RFC 9002, 7.2; it grows by an eighth in
+    /// each round without notable loss, up to 256 packets.
     pub pacing_burst_packets: u32,
     /// Packets to one peer before another is served: what one segmentation-offload batch holds.
     pub peer_batch_packets: u32,
-    /// The same in a superstep, to peers it sends to. 4: the trains of several senders meet at a port and must fit its queue together; with 1 each packet is acknowledged alone.
+    /// The same in a superstep, to peers it sends to. 4: the trains of several senders meet at a
+    /// port and must fit its queue together; with 1 each packet is acknowledged alone.
     pub told_batch_packets: u32,
-    /// Packets of one stream or body before another of the same peer is served. 48: a message of 64 KiB is not cut up, for of several that are as long the first should be there first.
+    /// Packets of one stream or rendezvous transfer before another of the same peer is served. 48:
+    /// a message of 64 KiB is not cut up, for of several that are as long the first should be there
+    /// first.
     pub flow_batch_packets: u32,
     /// Send parity fragments on lossy long paths.
     pub parity: bool,
@@ -129,45 +150,56 @@ pub struct Config {
     pub parity_group: u8,
     /// Parity needs a measured loss above this (parts per million) ...
     pub parity_min_loss_ppm: u32,
-    /// ... and a least round trip above this: repair by asking is quick enough below, and a queue gets only longer by it.
+    /// ... and a least round trip above this: repair by asking is quick enough below, and a queue
+    /// gets only longer by it.
     pub parity_min_rtt: Duration,
 
     /// Sessions. Their longest control message is set by what fits a packet.
     pub session: weir_session::Config,
     /// Bulk TCP connections.
-    pub lane: weir_lane::Config,
+    pub bulk: weir_bulk::Config,
 
-    /// First retransmission of a handshake packet; doubles ... 5 ms: on a network that loses 2 %, an eighth of all first
-    /// messages waits for it, and three packets more to a peer that is not there yet cost nothing.
+    /// First retransmission of a handshake packet; doubles ... 5 ms: on a network that loses 2 %,
+    /// an eighth of all first messages waits for it, and three packets more to a peer that is not
+    /// there yet cost nothing.
     pub handshake_retry: Duration,
     /// ... up to this.
     pub handshake_retry_max: Duration,
-    /// ... or up to this, once the peer has answered. 100 ms: it is there, and may hold the association for up already; with one packet in two lost, four of the handshake
-    /// must still pass well within its `peer_timeout`.
+    /// ... or up to this, once the peer has answered. 100 ms: it is there, and may hold the
+    /// association for up already; with one packet in two lost, four of the handshake must still
+    /// pass well within its `peer_timeout`.
     pub handshake_retry_answered: Duration,
-    /// Where more than 8 openings are in progress, no interval is shorter than this for each of them (nor has to be longer than `handshake_retry_max`). 1 ms: what a rank can do in the
+    /// Where more than 8 openings are in progress, no interval is shorter than this for each of
+    /// them (nor has to be longer than `handshake_retry_max`). 1 ms: what a rank can do in the
     /// hundredth of a core that it may have.
     pub handshake_retry_each: Duration,
     /// ... and intervals grow up to this for each, where that is more than the above ...
     pub handshake_retry_each_max: Duration,
-    /// ... but not beyond this, once a CONFIRM was sent half of it: several must fit into the time in which the peer is to be heard.
+    /// ... but not beyond this, once a CONFIRM was sent half of it: several must fit into the time
+    /// in which the peer is to be heard.
     pub handshake_retry_crowd: Duration,
-    /// Openings that hold a place at a time: a first answer to what they sent may still come. The others wait. 16: with more the packets that wait in front of each answer are the more where
-    /// processors are short (`docs/lab/2026-11-26-start-storm.md`), and where they are not an endpoint opens to 10^5 peers a second.
+    /// Openings that hold a place at a time: a first answer to what they sent may still come. The
+    /// others wait. 16: with more the packets that wait in front of each answer are the more where
+    /// processors are short (`docs/lab/2026-11-26-start-storm.md`), and where they are not an
+    /// endpoint opens to 10^5 peers a second.
     pub openings_max: u32,
-    /// Opening fails when the peer was not heard for this long. 10 s: launchers start ranks seconds apart.
+    /// Opening fails when the peer was not heard for this long. 10 s: launchers start ranks seconds
+    /// apart.
     pub connect_timeout: Duration,
     /// A peer is dead when nothing was heard for this long; a PING goes out after half of it.
     pub peer_timeout: Duration,
-    /// Whether a peer that did not leave in good order may be named again once it was forgotten. To a job it is dead for good; a server that was cut off for a while is not.
+    /// Whether a peer that did not leave in good order may be named again once it was forgotten. To
+    /// a job it is dead for good; a server that was cut off for a while is not.
     pub dead_may_return: bool,
     /// Least time between the questions to a peer that is said to be gone (spec 9).
     pub doubt_interval: Duration,
-    /// PINGs in the last quarter of it (25: with half of the packets lost each way, one peer in 10^5 that lives is given up after a silence, not one in 300).
+    /// PINGs in the last quarter of it (25: with half of the packets lost each way, one peer in
+    /// 10^5 that lives is given up after a silence, not one in 300).
     pub last_pings: u32,
     /// How long a closing endpoint keeps resending.
     pub linger: Duration,
-    /// Handshake packets of a kind looked at in a second: bounds the HMACs a stranger can make us compute.
+    /// Handshake packets of a kind looked at in a second: bounds the HMACs a stranger can make us
+    /// compute.
     pub init_rate_per_s: u32,
     /// RESET packets a second: it must not serve as an amplifier.
     pub reset_rate_per_s: u32,
@@ -178,11 +210,14 @@ pub struct Config {
     pub path_suspect_after: Duration,
     /// ... or after this many probe timeouts in a row, ...
     pub path_suspect_ptos: u32,
-    /// ... but not before this: a peer whose process waits for a core is silent for some milliseconds on all its paths.
+    /// ... but not before this: a peer whose process waits for a core is silent for some
+    /// milliseconds on all its paths.
     pub path_suspect_min: Duration,
-    /// First probe of a suspect path. 50 ms: with three answers wanted (`path_return_probes`) a path whose trouble was short is back within 200. Doubles ...
+    /// First probe of a suspect path. 50 ms: with three answers wanted (`path_return_probes`) a
+    /// path whose trouble was short is back within 200. Doubles ...
     pub path_probe_min: Duration,
-    /// ... up to this, which is also the interval on standby paths. 1 s: a packet that costs nothing, and a link that heals, or a standby that fails, is noticed in a few seconds.
+    /// ... up to this, which is also the interval on standby paths. 1 s: a packet that costs
+    /// nothing, and a link that heals, or a standby that fails, is noticed in a few seconds.
     pub path_probe_max: Duration,
     /// Answers in a row that make a suspect path valid again.
     pub path_return_probes: u32,
@@ -236,7 +271,7 @@ impl Default for Config {
             parity_min_loss_ppm: 3000,
             parity_min_rtt: Duration::from_micros(500),
             session: weir_session::Config::default(),
-            lane: weir_lane::Config::default(),
+            bulk: weir_bulk::Config::default(),
             handshake_retry: Duration::from_millis(5),
             handshake_retry_max: Duration::from_millis(500),
             handshake_retry_answered: Duration::from_millis(100),

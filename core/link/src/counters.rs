@@ -31,15 +31,16 @@ pub struct Counters {
     pub bytes_resent: u64,
     pub parity_sent: u64,
     pub parity_used: u64,
-    // Marks of switches (ECN): packets that came marked, packets of ours that peers told came marked, windows and grant budgets made smaller for them, and what peers told that cannot be.
+    // Marks of switches (ECN): packets that came marked, packets of ours that peers told came
+    // marked, windows and grant budgets made smaller for them, and what peers told that cannot be.
     pub marks_received: u64,
     pub marks_told: u64,
     pub marks_windows: u64,
     pub marks_grants: u64,
     pub marks_refused: u64,
-    // Lanes.
+    // Bulk connections.
     #[serde(flatten)]
-    pub lane: weir_lane::Counters,
+    pub bulk: weir_bulk::Counters,
     // Transmissions that had to wait for window or pacing.
     pub stalls_window: u64,
     pub stalls_pacing: u64,
@@ -57,7 +58,8 @@ pub struct Counters {
     pub last_violation: &'static str,
 }
 
-/// What was counted of one peer since its association began: its part of the endpoint's counters of the same names, which count handshakes and peers that are gone too.
+/// What was counted of one peer since its association began: its part of the endpoint's counters of
+/// the same names, which count handshakes and peers that are gone too.
 #[derive(Copy, Clone, Default, Debug, PartialEq, Eq, Serialize)]
 pub struct PeerCounters {
     /// Packets sent, acknowledgements included.
@@ -70,9 +72,10 @@ pub struct PeerCounters {
     pub acks_received: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
-    /// Losses that proved spurious: what they carried was repaired in vain, unless that was not sent yet.
+    /// Losses that proved spurious: what they carried was repaired in vain, unless that was not
+    /// sent yet.
     pub losses_spurious: u64,
-    /// Pieces of messages and bodies sent again.
+    /// Pieces of messages and rendezvous transfers sent again.
     pub repairs_sent: u64,
     /// Their payload, bytes.
     pub bytes_resent: u64,
@@ -115,15 +118,15 @@ pub struct PeerStats {
     /// Index of the path that carries data.
     pub primary_path: u8,
     /// TCP connections that carry large payload now.
-    pub lanes_open: usize,
+    pub bulk_connections_open: usize,
     /// Matched messages accepted and not completely acknowledged.
     pub messages_open: usize,
     /// Matched messages waiting for credit.
     pub messages_waiting: usize,
-    /// Outgoing bodies not completely acknowledged.
-    pub bodies_open: usize,
-    /// Incoming bodies open.
-    pub bodies_in: usize,
+    /// Outgoing rendezvous transfers not completely acknowledged.
+    pub rndvs_open: usize,
+    /// Incoming rendezvous transfers open.
+    pub rndvs_in: usize,
     /// What was counted.
     #[serde(flatten)]
     pub counts: PeerCounters,
@@ -158,6 +161,7 @@ pub struct PathStats {
     pub mtu: u16,
     /// Reordering threshold of loss detection, packets.
     pub reorder_threshold: u32,
-    /// Probe timeouts since something was last acknowledged; each added two packets to those in flight.
+    /// Probe timeouts since something was last acknowledged; each added two packets to those in
+    /// flight.
     pub probe_timeouts: u32,
 }

@@ -2,28 +2,33 @@
 
 use crate::Time;
 
-/// A packet as most networks take it: longer ones need as much time for as many bytes, and so few of them tell as much.
+/// A packet as most networks take it: longer ones need as much time for as many bytes, and so few
+/// of them tell as much.
 pub(crate) const USUAL_BYTES: u64 = 1472;
 /// A path whose train told nothing is tried again after so long, doubling up to 2^7 times it.
 const TRY_NS: u64 = 10_000_000;
 const TRIES_MAX: u8 = 7;
-/// A train of so many packets, of at most [`USUAL_BYTES`], says what a path delivers; one of so many bytes has said enough.
+/// A train of so many packets, of at most [`USUAL_BYTES`], says what a path delivers; one of so
+/// many bytes has said enough.
 pub(crate) const TRAIN_PACKETS: u64 = 6;
 const TRAIN_BYTES: u64 = 64 << 10;
 /// Weight of a train: a quarter.
 const TRAIN_WEIGHT: u64 = 4;
 
-/// What a path delivers, by the receiver's clock: bytes between two of its readings, over the time between them. What waits in front of the first, and what the acknowledgements need on their way
+/// What a path delivers, by the receiver's clock: bytes between two of its readings, over the time
+/// between them. What waits in front of the first, and what the acknowledgements need on their way
 /// back, is not in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Delivery {
-    /// Bytes acknowledged, all in all; when the train's first packet was read and what had been acknowledged by then.
+    /// Bytes acknowledged, all in all; when the train's first packet was read and what had been
+    /// acknowledged by then.
     pub(crate) bytes: u64,
     pub(crate) mark: Option<(u32, u64)>,
     /// The window was full since.
     pub(crate) was_full: bool,
     pub(crate) rate: u64,
-    /// Time that a byte takes at this rate, in 1/65536 ns; and when all that was sent has left the slowest link, by that.
+    /// Time that a byte takes at this rate, in 1/65536 ns; and when all that was sent has left the
+    /// slowest link, by that.
     pub(crate) byte_cost: u64,
     pub(crate) drained: Time,
     /// Trains that told nothing, and when the next may be tried.
@@ -32,7 +37,8 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Bytes were acknowledged; `read_us`: when the newest of them was read. `is_idle`: nothing is in flight any more.
+    /// Bytes were acknowledged; `read_us`: when the newest of them was read. `is_idle`: nothing is
+    /// in flight any more.
     pub(crate) fn on_ack(&mut self, bytes: u64, read_us: Option<u32>, mtu: u64, is_idle: bool) {
         self.bytes += bytes;
         match (self.mark, read_us) {
@@ -53,7 +59,8 @@ impl Delivery {
         }
     }
 
-    /// A train came at this rate. One that the sender itself held back says only that the path is at least so fast.
+    /// A train came at this rate. One that the sender itself held back says only that the path is
+    /// at least so fast.
     pub(crate) fn learn(&mut self, rate: u64) {
         if self.rate == 0 {
             self.rate = rate;

@@ -18,11 +18,11 @@ use crate::hash::IdHash;
 use crate::judging::{Lateness, Unread};
 use crate::openings::Openings;
 use crate::paths::PathState;
-use crate::run::Run;
 use crate::spent::Spent;
+use crate::template::Template;
 use crate::{
-    BodyKey, BodyOpened, Config, Counters, Credit, DownReason, Event, LaneNews, Level, Message, PacketBuf, PathStats,
-    Payloads, PeerCounters, PeerId, PeerStats, RxMeta, SendError, Time, Transmit,
+    BulkNews, Config, Counters, Credit, DownReason, Event, Level, Message, PacketBuf, PathStats, Payloads,
+    PeerCounters, PeerId, PeerStats, RndvKey, RndvOpened, RxMeta, SendError, Time, Transmit,
 };
 
 /// Association ids hold the peer's index in their low bits, so that finding it costs no look-up.
@@ -86,22 +86,25 @@ pub struct Endpoint {
     /// Associations with something to send, and packets the front one sent in its turn.
     pub(crate) ready: VecDeque<PeerId>,
     turn: u32,
-    /// Whom this superstep sends to: their receivers grant what they know is coming, one after another.
+    /// Whom this superstep sends to: their receivers grant what they know is coming, one after
+    /// another.
     pub(crate) granted: Vec<PeerId>,
     /// What may wait in this host's interface meanwhile.
     pub(crate) own_queue: OwnQueue,
     /// Goes on with the packets of a flow as long as nothing else happens.
-    pub(crate) run: Option<Run>,
-    /// Runs and short cuts are switched off, and how many packets runs wrote: they must make no difference.
+    pub(crate) template: Option<Template>,
+    /// Runs and short cuts are switched off, and how many packets runs wrote: they must make no
+    /// difference.
     #[cfg(test)]
     pub(crate) plain: bool,
     #[cfg(test)]
-    pub(crate) run_packets: u64,
+    pub(crate) template_packets: u64,
     pub(crate) timers: BinaryHeap<Reverse<(Time, PeerId)>>,
     pub(crate) outbox: VecDeque<Datagram>,
-    /// Lanes that the driver is to connect.
-    pub(crate) lane_news: VecDeque<LaneNews>,
-    /// INIT, CONFIRM, answers to our own openings, RESET: a flood of one kind must not stop another.
+    /// Bulk connections that the driver is to connect.
+    pub(crate) bulk_news: VecDeque<BulkNews>,
+    /// INIT, CONFIRM, answers to our own openings, RESET: a flood of one kind must not stop
+    /// another.
     pub(crate) init_limit: RateLimit,
     pub(crate) confirm_limit: RateLimit,
     pub(crate) answer_limit: RateLimit,
@@ -122,7 +125,7 @@ macro_rules! with_association {
         #[cfg(test)]
         let plain = $self.plain;
         let Endpoint {
-            assocs, sessions, cfg, counters, rng, endpoint_id, lane_news, openings, lateness, unread, ..
+            assocs, sessions, cfg, counters, rng, endpoint_id, bulk_news, openings, lateness, unread, ..
         } = $self;
         let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns + openings.crowded_ns());
         assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {
@@ -134,7 +137,7 @@ macro_rules! with_association {
                 common,
                 rng,
                 endpoint_id,
-                lane_news,
+                bulk_news,
                 openings,
                 late_ns,
                 unread,
@@ -148,9 +151,10 @@ macro_rules! with_association {
 pub(crate) use with_association;
 
 impl Endpoint {
-    /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation, and is drawn from `seed` if it is 0 or
-    /// all ones (which on the wire mean "whoever is at this address" and "who is there?"); `local_addrs` are told to peers, best first; `seed` is the
-    /// only source of randomness (cookies, nonces, association ids).
+    /// Makes an endpoint. `endpoint_id` must be random and new for each incarnation, and is drawn
+    /// from `seed` if it is 0 or all ones (which on the wire mean "whoever is at this address" and
+    /// "who is there?"); `local_addrs` are told to peers, best first; `seed` is the only source of
+    /// randomness (cookies, nonces, association ids).
     #[must_use]
     pub fn new(
         mut config: Config,
@@ -183,14 +187,14 @@ impl Endpoint {
             turn: 0,
             granted: Vec::new(),
             own_queue: OwnQueue::System,
-            run: None,
+            template: None,
             #[cfg(test)]
             plain: false,
             #[cfg(test)]
-            run_packets: 0,
+            template_packets: 0,
             timers: BinaryHeap::new(),
             outbox: VecDeque::new(),
-            lane_news: VecDeque::new(),
+            bulk_news: VecDeque::new(),
             init_limit: RateLimit::new(config.init_rate_per_s),
             confirm_limit: RateLimit::new(config.init_rate_per_s),
             answer_limit: RateLimit::new(config.init_rate_per_s),
@@ -216,7 +220,8 @@ impl Endpoint {
         self.sessions.touch_for(Carrier::Link, peer);
     }
 
-    /// Packets carry from now on what the session with this peer sends: another carrier has failed, or is not to be had. What that had taken and not delivered is told by
+    /// Packets carry from now on what the session with this peer sends: another carrier has failed,
+    /// or is not to be had. What that had taken and not delivered is told by
     /// [`weir_session::Session::lost`].
     pub fn carry(&mut self, now: Time, peer: PeerId, events: &mut Vec<Event>) {
         self.sessions.set_carrier(peer, Carrier::Link);
@@ -230,7 +235,8 @@ impl Endpoint {
         self.touch(peer);
     }
 
-    /// The layer above finds that the peer broke a rule of its own: the peer is told, as of any violation, and everything of it fails, whatever carries it.
+    /// The layer above finds that the peer broke a rule of its own: the peer is told, as of any
+    /// violation, and everything of it fails, whatever carries it.
     pub fn give_up(&mut self, now: Time, peer: PeerId, why: &'static str, events: &mut Vec<Event>) {
         self.sessions.common_mut().advance(now);
         if let Some((a, mut cx)) = with_association!(self, peer, now)
@@ -243,8 +249,9 @@ impl Endpoint {
         self.touch(peer);
     }
 
-    /// The verdict of another carrier: the session with this peer is over. An association that packets never began ends with it, so that the peer can be forgotten; one that they
-    /// did begin comes to its own end.
+    /// The verdict of another carrier: the session with this peer is over. An association that
+    /// packets never began ends with it, so that the peer can be forgotten; one that they did begin
+    /// comes to its own end.
     pub fn end(&mut self, now: Time, peer: PeerId, reason: DownReason, events: &mut Vec<Event>) {
         if let Some((a, mut cx)) = with_association!(self, peer, now)
             && matches!(a.state, State::Idle)
@@ -254,7 +261,8 @@ impl Endpoint {
         self.sessions.end(peer, reason, events);
     }
 
-    /// Packets carry what some peer sends, or an association is being opened: arrivals are to be expected.
+    /// Packets carry what some peer sends, or an association is being opened: arrivals are to be
+    /// expected.
     #[must_use]
     pub fn expects_packets(&self) -> bool {
         // (Where all is sent otherwise none is looked at, however many there are.)
@@ -289,11 +297,12 @@ impl Endpoint {
         self.by_endpoint.get(&endpoint_id).copied()
     }
 
-    /// Something was queued: opens the association if that has not begun, and wants a lane if it would pay.
+    /// Something was queued: opens the association if that has not begun, and wants a bulk
+    /// connection if it would pay.
     pub(crate) fn ensure_open(&mut self, now: Time, peer: PeerId) {
         if let Some((a, mut cx)) = with_association!(self, peer, now).filter(|(_, cx)| carries(cx.s)) {
             match a.state {
-                State::Up => a.consider_lane(&mut cx),
+                State::Up => a.consider_bulk(&mut cx),
                 State::Idle => self.open(now, peer),
                 State::Opening | State::Down(_) => {}
             }
@@ -301,7 +310,8 @@ impl Endpoint {
         self.sessions.touch(peer);
     }
 
-    /// Queues a message; the envelope is copied, the payload is read later through [`Payloads`] until the token is reported.
+    /// Queues a message; the envelope is copied, the payload is read later through [`Payloads`]
+    /// until the token is reported.
     ///
     /// # Errors
     /// See [`SendError`]; nothing was queued then.
@@ -317,7 +327,8 @@ impl Endpoint {
         self.sessions.credit(peer)
     }
 
-    /// Longest matched message the peer takes (spec 5): half of its initial byte credit; before it is up, of ours.
+    /// Longest matched message the peer takes (spec 5): half of its initial byte credit; before it
+    /// is up, of ours.
     #[must_use]
     pub fn max_matched_len(&self, peer: PeerId) -> u64 {
         self.sessions.get(peer).map_or(0, |s| s.max_matched_len())
@@ -330,7 +341,8 @@ impl Endpoint {
         path.filter(|p| p.rtt.sampled).map_or(0, |p| p.rtt.base())
     }
 
-    /// Bytes that the window towards the peer lets out at once: what is free of it while nothing waits to leave, else nothing. `None` where no window holds anything back, for packets do not
+    /// Bytes that the window towards the peer lets out at once: what is free of it while nothing
+    /// waits to leave, else nothing. `None` where no window holds anything back, for packets do not
     /// carry what the session sends.
     #[must_use]
     pub fn free_window(&self, peer: PeerId) -> Option<u64> {
@@ -343,15 +355,16 @@ impl Endpoint {
         Some(if s.has_data() { 0 } else { free })
     }
 
-    /// Control messages the peer's window has room for. Who can wait sends no more than that; answers a peer waits for may
-    /// exceed it (up to `Config::control_queue`).
+    /// Control messages the peer's window has room for. Who can wait sends no more than that;
+    /// answers a peer waits for may exceed it (up to `Config::control_queue`).
     #[must_use]
     pub fn control_room(&self, peer: PeerId) -> usize {
         self.sessions.control_room(peer)
     }
 
-    /// The network says that no program has this port any more (ICMP port unreachable). A hint that may be forged or of a
-    /// firewall: the peers there are asked, and given up only when they do not answer while the hint repeats (spec 9).
+    /// The network says that no program has this port any more (ICMP port unreachable). A hint that
+    /// may be forged or of a firewall: the peers there are asked, and given up only when they do
+    /// not answer while the hint repeats (spec 9).
     pub fn refused(&mut self, now: Time, remote: SocketAddr) {
         self.asking_unreachable(remote);
         for i in 0..self.assocs.len() {
@@ -375,7 +388,8 @@ impl Endpoint {
         self.sessions.get(peer).map_or(0, |s| s.unsent())
     }
 
-    /// The upper layer freed that much of what the peer sent as matched messages: the peer may send as much again.
+    /// The upper layer freed that much of what the peer sent as matched messages: the peer may send
+    /// as much again.
     #[inline]
     pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {
         self.sessions.consume(peer, msgs, bytes);
@@ -384,21 +398,23 @@ impl Endpoint {
     /// Receiver: opens a handle for `len` bytes of the peer.
     ///
     /// # Errors
-    /// `QueueFull` when `Config::bodies_max` are open, `Closed` when the peer is down, `TooLong` for an empty body: nothing would ever end it.
-    pub fn open_body(&mut self, now: Time, peer: PeerId, len: u64) -> Result<BodyOpened, SendError> {
-        self.sessions.open_body(now, peer, len)
+    /// `QueueFull` when `Config::rndvs_max` are open, `Closed` when the peer is down, `TooLong` for
+    /// an empty rendezvous transfer: nothing would ever end it.
+    pub fn open_rndv(&mut self, now: Time, peer: PeerId, len: u64) -> Result<RndvOpened, SendError> {
+        self.sessions.open_rndv(now, peer, len)
     }
 
     /// Receiver: gives up on a handle; late fragments are dropped silently.
-    pub fn close_body(&mut self, peer: PeerId, handle: u64) {
-        self.sessions.close_body(peer, handle);
+    pub fn close_rndv(&mut self, peer: PeerId, handle: u64) {
+        self.sessions.close_rndv(peer, handle);
     }
 
     /// Sender: sends `len` bytes to a handle the peer opened and told us, with what it granted.
     ///
     /// # Errors
-    /// `QueueFull` when the handle is in use already, `Closed` when the peer is down, `TooLong` for an empty body.
-    pub fn send_body(
+    /// `QueueFull` when the handle is in use already, `Closed` when the peer is down, `TooLong` for
+    /// an empty rendezvous transfer.
+    pub fn send_rndv(
         &mut self,
         now: Time,
         peer: PeerId,
@@ -407,19 +423,20 @@ impl Endpoint {
         len: u64,
         token: u64,
     ) -> Result<(), SendError> {
-        self.sessions.send_body(peer, handle, granted, len, token)?;
+        self.sessions.send_rndv(peer, handle, granted, len, token)?;
         self.ensure_open(now, peer);
         Ok(())
     }
 
-    /// Sender: gives up, or declines a handle it was told. Returns the token of a body that was under way, which is released at once and not
-    /// reported.
-    pub fn abort_body(&mut self, _now: Time, peer: PeerId, handle: u64, code: u16) -> Option<u64> {
-        self.sessions.abort_body(peer, handle, code)
+    /// Sender: gives up, or declines a handle it was told. Returns the token of a rendezvous
+    /// transfer that was under way, which is released at once and not reported.
+    pub fn abort_rndv(&mut self, _now: Time, peer: PeerId, handle: u64, code: u16) -> Option<u64> {
+        self.sessions.abort_rndv(peer, handle, code)
     }
 
-    /// After [`Event::Parity`] was applied: the restored range counts as received, and the sender is told.
-    pub fn restored(&mut self, now: Time, peer: PeerId, key: BodyKey, offset: u64, len: u32, events: &mut Vec<Event>) {
+    /// After [`Event::Parity`] was applied: the restored range counts as received, and the sender
+    /// is told.
+    pub fn restored(&mut self, now: Time, peer: PeerId, key: RndvKey, offset: u64, len: u32, events: &mut Vec<Event>) {
         let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
         a.restored(&mut cx, key, offset, len, events);
         self.touch(peer);
@@ -436,7 +453,8 @@ impl Endpoint {
             || self.openings.can_admit(&self.cfg)
     }
 
-    /// Writes the next packet into `out` (cleared first). `None`: nothing to send now. Call until `None`.
+    /// Writes the next packet into `out` (cleared first). `None`: nothing to send now. Call until
+    /// `None`.
     pub fn poll_transmit(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
         if let Some(d) = self.outbox.pop_front() {
             out.head.clear();
@@ -447,7 +465,7 @@ impl Endpoint {
         }
         let has_changed = self.sessions.has_touched(Carrier::Link) || self.sessions.common().grants.has_changed();
         if has_changed || self.openings.can_admit(&self.cfg) {
-            self.run = None;
+            self.template = None;
             self.settle(now);
         }
         if let Some(t) = self.go_on(now, payloads, out) {
@@ -469,8 +487,8 @@ impl Endpoint {
             if let Some(t) = built {
                 self.count_sent(&t, out);
                 let a = &mut self.assocs[peer.0 as usize];
-                if core::mem::take(&mut a.can_run) {
-                    self.run = self.sessions.get_mut(peer).and_then(|(s, _)| a.begin_run(s, now, out, &t));
+                if core::mem::take(&mut a.has_template) {
+                    self.template = self.sessions.get_mut(peer).and_then(|(s, _)| a.begin_template(s, now, out, &t));
                 } else if !self.sessions.get(peer).is_some_and(|s| a.wants_to_send(s, now)) {
                     // That was all: what the next call would find out at greater cost.
                     a.probes = 0;
@@ -478,7 +496,7 @@ impl Endpoint {
                 }
                 #[cfg(test)]
                 if self.plain {
-                    self.run = None;
+                    self.template = None;
                 }
                 return Some(t);
             }
@@ -500,22 +518,22 @@ impl Endpoint {
     /// The next packet of the run, if one is under way and goes on.
     fn go_on(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
         let batch = self.peer_batch();
-        let run = self.run.as_mut()?;
+        let template = self.template.as_mut()?;
         let others_turn = self.turn >= batch && self.ready.len() > 1;
-        let same = run.now == now && self.ready.front() == Some(&run.peer) && !others_turn;
-        let built = match with_association!(self, run.peer, now) {
-            Some((a, mut cx)) if same => a.build_run(&mut cx, run, payloads, out),
+        let same = template.now == now && self.ready.front() == Some(&template.peer) && !others_turn;
+        let built = match with_association!(self, template.peer, now) {
+            Some((a, mut cx)) if same => a.build_from_template(&mut cx, template, payloads, out),
             _ => None,
         };
         match &built {
             Some(t) => {
                 #[cfg(test)]
                 {
-                    self.run_packets += 1;
+                    self.template_packets += 1;
                 }
                 self.count_sent(t, out);
             }
-            None => self.run = None,
+            None => self.template = None,
         }
         built
     }
@@ -556,7 +574,8 @@ impl Endpoint {
         }
     }
 
-    /// Ends what there is with one peer, at once: what is under way with it fails, and it is told. [`Endpoint::forget`] gives its place back.
+    /// Ends what there is with one peer, at once: what is under way with it fails, and it is told.
+    /// [`Endpoint::forget`] gives its place back.
     pub fn close_peer(&mut self, now: Time, peer: PeerId, events: &mut Vec<Event>) {
         self.sessions.common_mut().advance(now);
         if let Some((a, mut cx)) = with_association!(self, peer, now) {
@@ -584,7 +603,7 @@ impl Endpoint {
         let Some((a, s)) = self.assocs.get(peer.0 as usize).zip(self.sessions.get(peer)) else {
             return PeerStats::default();
         };
-        let (bodies_open, bodies_in) = s.bodies_open();
+        let (rndvs_open, rndvs_in) = s.rndvs_open();
         PeerStats {
             state: match a.state {
                 // Another carrier has it.
@@ -602,11 +621,11 @@ impl Endpoint {
                 Level::Encrypt => 2,
             },
             primary_path: a.primary,
-            lanes_open: usize::from(a.lane.as_ref().is_some_and(|lane| lane.is_up())),
+            bulk_connections_open: usize::from(a.bulk.as_ref().is_some_and(|bulk| bulk.is_up())),
             messages_open: s.messages_open(),
             messages_waiting: s.messages_waiting(),
-            bodies_open,
-            bodies_in,
+            rndvs_open,
+            rndvs_in,
             counts: PeerCounters { session: *s.counts(), ..a.counts },
             paths: a
                 .paths

@@ -21,8 +21,9 @@ use crate::{Config, DownReason, Event, Level, PacketBuf, PeerId, RxMeta, Time, T
 
 /// CONFIRMs sent before the cookie is taken for stale and the opening starts again with INIT.
 const CONFIRM_TRIES: u32 = 6;
-/// INITs in a row that must be refused by an endpoint other than the one wanted before that is believed to live there no
-/// more: some 35 ms. Whoever lives answers one of them; a stranger who passes a third member's answers on must keep on.
+/// INITs in a row that must be refused by an endpoint other than the one wanted before that is
+/// believed to live there no more: some 35 ms. Whoever lives answers one of them; a stranger who
+/// passes a third member's answers on must keep on.
 const STALE_VERDICT: u32 = 3;
 /// The driver has read all that has arrived within this time.
 const READ_NS: u64 = 100_000_000;
@@ -69,7 +70,7 @@ impl Endpoint {
             rx_buffer_bytes: cfg.rx_buffer_bytes,
             ack_delay_max_us: cfg.ack_delay_max.as_micros() as u32,
             peer_timeout_ms: cfg.peer_timeout.as_millis() as u32,
-            lanes: if cfg.lane.on { weir_lane::VERSION } else { 0 },
+            bulk_connections: if cfg.bulk.on { weir_bulk::VERSION } else { 0 },
             ecn: cfg.ecn,
             addresses,
         }
@@ -123,7 +124,8 @@ impl Endpoint {
         self.counters.handshakes_opened += 1;
     }
 
-    /// What counts in no verdict about others: what the endpoint was itself late by, and the time in which many openings went on.
+    /// What counts in no verdict about others: what the endpoint was itself late by, and the time
+    /// in which many openings went on.
     fn late_ns(&self) -> u64 {
         self.lateness.total_ns + self.openings.crowded_ns()
     }
@@ -173,8 +175,8 @@ impl Endpoint {
                 (Handshake::Init(o.opening), remote, None)
             }
         };
-        // Half to three halves of the interval: a thousand openers that start together and overflow a switch must not
-        // all repeat at the same moments.
+        // Half to three halves of the interval: a thousand openers that start together and overflow
+        // a switch must not all repeat at the same moments.
         let interval_ns = self.openings.interval_ns(&self.cfg, o.interval_ns, self.askings.len(), o.confirmed);
         let spread = ((u128::from(self.rng.next_u64()) * u128::from(interval_ns)) >> 64) as u64;
         o.send_at = now.plus_ns(interval_ns / 2 + spread);
@@ -208,8 +210,8 @@ impl Endpoint {
         }
     }
 
-    /// Before the MAC is computed: each kind has its own limit, and answers that name no opening of ours, which a stranger
-    /// cannot guess, are not looked at (spec 10).
+    /// Before the MAC is computed: each kind has its own limit, and answers that name no opening of
+    /// ours, which a stranger cannot guess, are not looked at (spec 10).
     fn is_worth_a_mac(&mut self, now: Time, datagram: &[u8]) -> bool {
         let limit = match packet::kind(datagram) {
             Ok(Kind::Init) => &mut self.init_limit,
@@ -251,8 +253,9 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint wanted is believed, wherever it says so. That another one lives at its address is believed only of
-    /// that address, and when it answers several times: a stranger may have repeated our INIT to a third member.
+    /// The endpoint wanted is believed, wherever it says so. That another one lives at its address
+    /// is believed only of that address, and when it answers several times: a stranger may have
+    /// repeated our INIT to a third member.
     fn on_refuse(&mut self, now: Time, meta: &RxMeta, r: &wire::Refuse, events: &mut Vec<Event>) {
         if self.on_asking_refused(meta, r) {
             return;
@@ -285,8 +288,8 @@ impl Endpoint {
         self.touch(peer);
     }
 
-    /// The peer itself is believed. Anybody else at its address (its next incarnation, or a third party that was made to
-    /// answer by a packet with a forged source) only makes us ask.
+    /// The peer itself is believed. Anybody else at its address (its next incarnation, or a third
+    /// party that was made to answer by a packet with a forged source) only makes us ask.
     fn on_reset(&mut self, now: Time, meta: &RxMeta, r: &wire::Reset, events: &mut Vec<Event>) {
         let found = self.assocs.iter().find(|a| a.state == State::Up && a.remote_id == r.association).map(|a| a.id);
         let Some((a, mut cx)) = found.and_then(|p| with_association!(self, p, now)) else {
@@ -295,7 +298,8 @@ impl Endpoint {
         };
         let peer = a.id;
         if a.endpoint_id == r.endpoint_id {
-            // The same incarnation: it knows the association no more, or has ended it without a word that came here.
+            // The same incarnation: it knows the association no more, or has ended it without a
+            // word that came here.
             a.go_down(&mut cx, DownReason::GivenUp, events);
         } else if a.paths.iter().any(|p| p.remote == meta.remote) {
             a.doubt(now, DownReason::Restarted);
@@ -322,8 +326,9 @@ impl Endpoint {
         false
     }
 
-    /// A peer we know by name, and may be waiting for, follows other rules. It is refused; our own opening, which it will
-    /// refuse likewise, lets our side know too (spec 3). What it said is believed no further, for anybody in the job may say it.
+    /// A peer we know by name, and may be waiting for, follows other rules. It is refused; our own
+    /// opening, which it will refuse likewise, lets our side know too (spec 3). What it said is
+    /// believed no further, for anybody in the job may say it.
     fn ask_too(&mut self, now: Time, opener_id: u64) {
         if let Some(&p) = self.by_endpoint.get(&opener_id)
             && self.assocs.get(p.0 as usize).is_some_and(|a| !a.addrs.is_empty())
@@ -337,7 +342,8 @@ impl Endpoint {
         }
     }
 
-    /// An INIT of another version, if it is one: the opener is told (spec 2.6). Anything else is dropped.
+    /// An INIT of another version, if it is one: the opener is told (spec 2.6). Anything else is
+    /// dropped.
     pub(crate) fn on_other_version(&mut self, now: Time, meta: &RxMeta, datagram: &[u8]) {
         if !self.init_limit.take(now) {
             self.counters.dropped_rate_limit += 1;
@@ -349,7 +355,8 @@ impl Endpoint {
         }
     }
 
-    /// Our own opening to the same peer, if it is the one that is to win (spec 3, simultaneous opening).
+    /// Our own opening to the same peer, if it is the one that is to win (spec 3, simultaneous
+    /// opening).
     fn winning(&self, opener_id: u64) -> Option<&Opening> {
         let a = self.by_endpoint.get(&opener_id).and_then(|p| self.assocs.get(p.0 as usize))?;
         // (Of one that waits for its turn the other side knows nothing.)
@@ -365,9 +372,10 @@ impl Endpoint {
         }
     }
 
-    /// The opener of an association we hold for established has not seen our ACCEPT and knocks again: it lives, though
-    /// nothing of it can come through yet. Without this a network that loses handshake packets for a while makes us
-    /// declare it dead. Once a protected packet came only those count, so a recorded INIT keeps no association alive.
+    /// The opener of an association we hold for established has not seen our ACCEPT and knocks
+    /// again: it lives, though nothing of it can come through yet. Without this a network that
+    /// loses handshake packets for a while makes us declare it dead. Once a protected packet came
+    /// only those count, so a recorded INIT keeps no association alive.
     fn note_opener_lives(&mut self, now: Time, o: &wire::Opening) {
         let known = self.by_endpoint.get(&o.opener_id).and_then(|p| self.assocs.get_mut(p.0 as usize));
         let waits = known.filter(|a| {
@@ -422,7 +430,8 @@ impl Endpoint {
 
     fn on_confirm(&mut self, now: Time, meta: &RxMeta, c: &wire::Confirm, events: &mut Vec<Event>) {
         let o = &c.opening;
-        // Once we sent a CONFIRM the peer may have accepted it, and there would be two associations.
+        // Once we sent a CONFIRM the peer may have accepted it, and there would be two
+        // associations.
         let ignored = self.winning(o.opener_id).is_some_and(|ours| ours.confirmed);
         if !self.acceptable(now, meta, o) {
             return;
@@ -526,7 +535,8 @@ impl Endpoint {
         let took_ns = cx.openings.crowd_took_ns().unwrap_or(0);
         a.establish(&mut cx, &c.params, (meta, took_ns), events);
         if learned {
-            // Named again by its own name, it is the same peer; an association it has already under that name stays.
+            // Named again by its own name, it is the same peer; an association it has already under
+            // that name stays.
             self.by_endpoint.entry(c.responder_id).or_insert(peer);
         }
         self.touch(peer);
@@ -555,7 +565,8 @@ impl Association {
         }
     }
 
-    /// Both sides agree: the association is up. `took_ns`: what its first messages may take until they are acknowledged.
+    /// Both sides agree: the association is up. `took_ns`: what its first messages may take until
+    /// they are acknowledged.
     fn establish(&mut self, cx: &mut Cx<'_>, p: &Params, (meta, took_ns): (&RxMeta, u64), events: &mut Vec<Event>) {
         cx.openings.alive += usize::from(self.state == State::Idle);
         self.state = State::Up;
@@ -568,7 +579,9 @@ impl Association {
             rx_buffer: p.rx_buffer_bytes.max(64 << 10),
             // A peer cannot make us wait longer than a tenth of a second by what it says.
             ack_delay_max_ns: u64::from(p.ack_delay_max_us.min(100_000)) * 1000,
-            lanes: cx.cfg.lane.on && p.lanes == weir_lane::VERSION && self.level() == Level::Integrity,
+            bulk_connections: cx.cfg.bulk.on
+                && p.bulk_connections == weir_bulk::VERSION
+                && self.level() == Level::Integrity,
             ecn: p.ecn,
             connects: cx.endpoint_id < self.endpoint_id,
             terms: Terms { credit_msgs: u64::from(p.initial_credit_msgs), credit_bytes: p.initial_credit_bytes },
@@ -603,7 +616,7 @@ impl Association {
         }
         self.set_piece_max(cx.s);
         self.set_round_trip(cx.s);
-        cx.s.allow_bulk(if self.peer.lanes { u64::from(cx.cfg.lane.min_bytes) } else { 0 });
+        cx.s.allow_bulk(if self.peer.bulk_connections { u64::from(cx.cfg.bulk.min_bytes) } else { 0 });
         if !cx.s.begin(cx.common, self.peer.terms) {
             // Queued before the peer's limits were known; it would never be let out.
             self.go_down(cx, DownReason::NoRoom, events);

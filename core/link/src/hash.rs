@@ -2,7 +2,8 @@
 
 use core::hash::{BuildHasher, Hasher};
 
-/// Hashes one random 64-bit id, mixed with a multiplication so that ids an opponent chose spread as well.
+/// Hashes one random 64-bit id, mixed with a multiplication so that ids an opponent chose spread as
+/// well.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct IdHash;
 

@@ -1,5 +1,6 @@
-//! Members of the job that break rules: each ends its own association, within bounded memory, and harms nobody else, but that
-//! some can slow the bodies of others (spec 10). Inside the crate, for no honest endpoint sends such packets.
+//! Members of the job that break rules: each ends its own association, within bounded memory, and
+//! harms nobody else, but that some can slow the rendezvous transfers of others (spec 10). Inside
+//! the crate, for no honest endpoint sends such packets.
 
 extern crate std;
 use alloc::vec;
@@ -7,13 +8,13 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use weir_wire::lane::{UnitHead, UnitKind};
+use weir_wire::bulk::{RecordHead, RecordKind};
 use weir_wire::{Header, frame};
 
 use crate::association::State;
 use crate::build::PACKETS_MAX;
 use crate::{
-    BodyKey, Config, DownReason, Endpoint, Event, LaneConfig, Message, PacketBuf, Payloads, PeerId, RxMeta, Time,
+    BulkConfig, Config, DownReason, Endpoint, Event, Message, PacketBuf, Payloads, PeerId, RndvKey, RxMeta, Time,
 };
 
 pub(crate) const P: PeerId = PeerId(0);
@@ -45,7 +46,7 @@ pub(crate) fn addr(i: usize) -> SocketAddr {
 }
 
 pub(crate) fn meta(from: usize) -> RxMeta {
-    RxMeta { remote: addr(from), local: None, slack_ns: 0, ecn: 0 }
+    RxMeta { remote: addr(from), local: None, receiver_delay_ns: 0, ecn: 0 }
 }
 
 impl Two {
@@ -82,7 +83,8 @@ impl Two {
         }
     }
 
-    /// What each side sends now, one after the other, so that the second one's answer takes no time.
+    /// What each side sends now, one after the other, so that the second one's answer takes no
+    /// time.
     pub(crate) fn exchange(&mut self, order: [usize; 2]) {
         for from in order {
             for mut p in self.poll(from) {
@@ -128,24 +130,24 @@ impl Two {
 
 // spec: P-5.21, P-9.2
 #[test]
-fn a_body_sent_beyond_its_grant_ends_the_association_and_leaves_no_hole_in_the_budget() {
+fn a_rendezvous_sent_beyond_its_grant_ends_the_association_and_leaves_no_hole_in_the_budget() {
     let mut t = Two::up(&Config::default());
-    let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
+    let o = t.ends[1].open_rndv(t.now, P, 1 << 20).expect("open");
     assert!(o.granted < 1 << 20);
     t.inject(0, |out| {
-        frame::write_body_head(o.handle, o.granted - 1, 2, out);
+        frame::write_rndv_head(o.handle, o.granted - 1, 2, out);
         out.extend([0; 2]);
     });
     assert_eq!(t.down(1), Some(DownReason::Violation));
-    assert_eq!(t.ends[1].counters().last_violation, "body fragment beyond its grant");
+    assert_eq!(t.ends[1].counters().last_violation, "rendezvous transfer fragment beyond its grant");
     assert_eq!(t.ends[1].sessions.common_mut().grants.outstanding(), 0);
 }
 
 // spec: P-4.23
 #[test]
-fn grants_of_a_body_that_never_comes_are_repeated_for_ever() {
+fn grants_of_a_rendezvous_that_never_comes_are_repeated_for_ever() {
     let mut t = Two::up(&Config::default());
-    assert!(t.ends[1].open_body(t.now, P, 1 << 20).is_ok());
+    assert!(t.ends[1].open_rndv(t.now, P, 1 << 20).is_ok());
     // Long enough for twice as many repeats as a byte counts.
     for _ in 0..4000 {
         t.now += Duration::from_millis(50);
@@ -158,8 +160,8 @@ fn grants_of_a_body_that_never_comes_are_repeated_for_ever() {
 #[test]
 fn parity_over_what_was_not_granted_restores_nothing() {
     let mut t = Two::up(&Config::default());
-    let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
-    let head = |base| frame::ParityHead { key: BodyKey::Body(o.handle), count: 1, frag: 1000, base };
+    let o = t.ends[1].open_rndv(t.now, P, 1 << 20).expect("open");
+    let head = |base| frame::ParityHead { key: RndvKey::Rndv(o.handle), count: 1, frag: 1000, base };
     for base in [o.granted, o.granted - 1000] {
         t.inject(0, |out| {
             frame::write_parity_head(&head(base), out);
@@ -175,16 +177,16 @@ fn parity_over_what_was_not_granted_restores_nothing() {
 
 // spec: P-5.22
 #[test]
-fn bodies_in_crumbs_end_the_association() {
+fn rendezvous_in_crumbs_end_the_association() {
     let cfg = with_session(|s| s.grant_budget = 4 << 20);
     let mut t = Two::up(&cfg);
-    let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
+    let o = t.ends[1].open_rndv(t.now, P, 1 << 20).expect("open");
     assert_eq!(o.granted, 1 << 20);
     let mut at = 0;
     while t.down(1).is_none() && at < 1 << 20 {
         t.inject(0, |out| {
             for _ in 0..50 {
-                frame::write_body_head(o.handle, at, 1, out);
+                frame::write_rndv_head(o.handle, at, 1, out);
                 out.push(0);
                 at += 2;
             }
@@ -196,24 +198,24 @@ fn bodies_in_crumbs_end_the_association() {
 
 // spec: P-5.22
 #[test]
-fn bodies_acknowledged_in_crumbs_end_the_association() {
+fn rendezvous_acknowledged_in_crumbs_end_the_association() {
     let cfg = with_session(|s| s.grant_budget = 4 << 20);
     let mut t = Two::up(&cfg);
-    let o = t.ends[1].open_body(t.now, P, 1 << 20).expect("open");
-    t.ends[0].send_body(t.now, P, o.handle, o.granted, 1 << 20, 5).expect("send");
+    let o = t.ends[1].open_rndv(t.now, P, 1 << 20).expect("open");
+    t.ends[0].send_rndv(t.now, P, o.handle, o.granted, 1 << 20, 5).expect("send");
     // As if all had been sent, and lost.
     assert!(t.ends[0].sessions.get_mut(P).expect("peer").0.took_flow(weir_session::Line::Main, 1 << 20));
     let mut at = 0;
     while t.down(0).is_none() && at < 1 << 20 {
         t.inject(1, |out| {
             for _ in 0..50 {
-                frame::write_recovered(&frame::Recovered { key: BodyKey::Body(o.handle), offset: at, len: 1 }, out);
+                frame::write_recovered(&frame::Recovered { key: RndvKey::Rndv(o.handle), offset: at, len: 1 }, out);
                 at += 2;
             }
         });
     }
     assert_eq!(t.down(0), Some(DownReason::Violation));
-    assert_eq!(t.ends[0].counters().last_violation, "recovery of bodies in too many pieces");
+    assert_eq!(t.ends[0].counters().last_violation, "recovery of rendezvous transfers in too many pieces");
 }
 
 // spec: P-10.5
@@ -295,86 +297,87 @@ fn a_flood_of_forged_handshake_packets_does_not_stop_an_opening() {
     assert!(t.ends[0].counters().dropped_rate_limit > 1000);
 }
 
-/// Found by fuzzing: a handle for nothing stayed open for good, and the peer's abort of it was told although it had no events.
+/// Found by fuzzing: a handle for nothing stayed open for good, and the peer's abort of it was told
+/// although it had no events.
 // spec: P-2.27
 #[test]
-fn a_body_of_no_bytes_is_not_opened() {
+fn a_rendezvous_of_no_bytes_is_not_opened() {
     let mut t = Two::up(&Config::default());
-    assert_eq!(t.ends[1].open_body(t.now, P, 0).err(), Some(crate::SendError::TooLong));
-    assert_eq!(t.ends[1].sessions.get(PeerId(0)).expect("peer").bodies_open().1, 0);
+    assert_eq!(t.ends[1].open_rndv(t.now, P, 0).err(), Some(crate::SendError::TooLong));
+    assert_eq!(t.ends[1].sessions.get(PeerId(0)).expect("peer").rndvs_open().1, 0);
 }
 
-/// The same with a lane, and the side that has it connected.
-pub(crate) fn with_lane(cfg: &Config) -> (Two, u32) {
-    let mut t = Two::up(&Config { lane: LaneConfig { on: true, min_rate: 0, ..cfg.lane.clone() }, ..cfg.clone() });
+/// The same with a bulk connection, and the side that has it connected.
+pub(crate) fn with_bulk(cfg: &Config) -> (Two, u32) {
+    let mut t = Two::up(&Config { bulk: BulkConfig { on: true, min_rate: 0, ..cfg.bulk.clone() }, ..cfg.clone() });
     let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
     for from in 0..2 {
         t.ends[from].send(t.now, P, m).expect("send");
         t.steps(50);
-        if let Some(news) = t.ends[from].take_lane_news() {
-            let (lane, greeting) = t.ends[from].lane_greeting(news.peer).expect("greeting");
-            let (_, _, answer) = t.ends[1 - from].lane_greeted(t.now, &greeting).expect("good");
-            assert!(t.ends[from].lane_answered(t.now, P, lane, &answer));
+        if let Some(news) = t.ends[from].take_bulk_news() {
+            let (bulk, greeting) = t.ends[from].bulk_greeting(news.peer).expect("greeting");
+            let (_, _, answer) = t.ends[1 - from].bulk_greeted(t.now, &greeting).expect("good");
+            assert!(t.ends[from].bulk_answered(t.now, P, bulk, &answer));
             t.steps(50);
-            return (t, lane);
+            return (t, bulk);
         }
     }
-    panic!("nobody wants a lane");
+    panic!("nobody wants a bulk connection");
 }
 
-/// The head of a unit from side 0 is read by side 1; false: the association ended.
-pub(crate) fn tell(t: &mut Two, lane: u32, head: &UnitHead) -> bool {
+/// The head of a record from side 0 is read by side 1; false: the association ended.
+pub(crate) fn tell(t: &mut Two, bulk: u32, head: &RecordHead) -> bool {
     let mut bytes = Vec::new();
     let keys = &t.ends[0].assocs[0].crypt.as_ref().expect("up").keys;
-    head.write(b"", |a, b| keys.send.unit_crc(a, b), &mut bytes);
+    head.write(b"", |a, b| keys.send.record_crc(a, b), &mut bytes);
     let (end, events) = (&mut t.ends[1], &mut t.events[1]);
-    end.unit_tells(t.now, P, lane, &bytes, events) && end.unit_begins(t.now, P, &bytes, events).is_some()
+    end.record_tells(t.now, P, bulk, &bytes, events) && end.record_begins(t.now, P, &bytes, events).is_some()
 }
 
-pub(crate) fn part_of_message(mseq: u64, total_len: u64, len: u32) -> UnitHead {
-    let kind = UnitKind::Message { stream: 0, sseq: 1 + mseq as u32, mseq, total_len };
+pub(crate) fn part_of_message(mseq: u64, total_len: u64, len: u32) -> RecordHead {
+    let kind = RecordKind::Message { stream: 0, sseq: 1 + mseq as u32, mseq, total_len };
     let credit = frame::Credit { msgs_limit: 0, bytes_limit: 0 };
-    UnitHead { kind, offset: 0, len, credit, read: 0, tell: false }
+    RecordHead { kind, offset: 0, len, credit, read: 0, tell: false }
 }
 
 // spec: L-3.4
 #[test]
-fn who_claims_to_have_read_more_of_a_lane_than_was_sent_is_found_out() {
-    let (mut t, lane) = with_lane(&Config::default());
+fn who_claims_to_have_read_more_of_a_bulk_connection_than_was_sent_is_found_out() {
+    let (mut t, bulk) = with_bulk(&Config::default());
     let next = t.ends[1].sessions.get(PeerId(0)).expect("peer").announced();
     let honest = part_of_message(next, 10, 10);
-    assert!(tell(&mut t, lane, &honest));
-    assert!(!tell(&mut t, lane, &UnitHead { read: 1, ..part_of_message(next + 1, 10, 10) }));
-    assert_eq!(t.ends[1].counters().last_violation, "more read of a lane than was sent");
+    assert!(tell(&mut t, bulk, &honest));
+    assert!(!tell(&mut t, bulk, &RecordHead { read: 1, ..part_of_message(next + 1, 10, 10) }));
+    assert_eq!(t.ends[1].counters().last_violation, "more read of a bulk connection than was sent");
 
-    let (mut t, lane) = with_lane(&Config::default());
-    assert!(!tell(&mut t, lane, &part_of_message(next, 10, 0)), "a unit of no bytes");
-    assert_eq!(t.ends[1].counters().last_violation, "malformed unit on a lane");
+    let (mut t, bulk) = with_bulk(&Config::default());
+    assert!(!tell(&mut t, bulk, &part_of_message(next, 10, 0)), "a record of no bytes");
+    assert_eq!(t.ends[1].counters().last_violation, "malformed record on a bulk connection");
 }
 
 // spec: L-3.5, L-6.4, L-7.2
 #[test]
-fn units_beyond_credit_or_grant_end_the_association() {
+fn records_beyond_credit_or_grant_end_the_association() {
     let cfg = with_session(|s| s.initial_credit_msgs = 64);
-    let (mut t, lane) = with_lane(&cfg);
+    let (mut t, bulk) = with_bulk(&cfg);
     let next = t.ends[1].sessions.get(PeerId(0)).expect("peer").announced();
     let too_long = cfg.session.initial_credit_bytes + 100_001;
-    assert!(!tell(&mut t, lane, &part_of_message(next, too_long, 10)));
+    assert!(!tell(&mut t, bulk, &part_of_message(next, too_long, 10)));
     assert_eq!(t.ends[1].counters().last_violation, "message bytes beyond the credit");
 
-    let (mut t, lane) = with_lane(&cfg);
-    let taken = (next..next + 1000).take_while(|mseq| tell(&mut t, lane, &part_of_message(*mseq, 10, 10))).count();
+    let (mut t, bulk) = with_bulk(&cfg);
+    let taken = (next..next + 1000).take_while(|mseq| tell(&mut t, bulk, &part_of_message(*mseq, 10, 10))).count();
     assert!(taken <= 64, "{taken} messages");
     assert_eq!(t.ends[1].counters().last_violation, "message beyond the credit");
 
     for beyond in [0, 1] {
-        let (mut t, lane) = with_lane(&cfg);
-        let o = t.ends[1].open_body(t.now, P, 1 << 30).expect("open");
+        let (mut t, bulk) = with_bulk(&cfg);
+        let o = t.ends[1].open_rndv(t.now, P, 1 << 30).expect("open");
         assert!(o.granted < 1 << 30);
-        let body = UnitHead { kind: UnitKind::Body(o.handle), ..part_of_message(0, 0, 10) };
-        let taken = tell(&mut t, lane, &UnitHead { offset: o.granted - 10 + beyond, ..body });
+        let rndv = RecordHead { kind: RecordKind::Rndv(o.handle), ..part_of_message(0, 0, 10) };
+        let taken = tell(&mut t, bulk, &RecordHead { offset: o.granted - 10 + beyond, ..rndv });
         assert_eq!(taken, beyond == 0);
-        let why = if beyond == 0 { "" } else { "body fragment beyond its grant" };
+        let why = if beyond == 0 { "" } else { "rendezvous transfer fragment beyond its grant" };
         assert_eq!(t.ends[1].counters().last_violation, why);
     }
 }
@@ -382,31 +385,32 @@ fn units_beyond_credit_or_grant_end_the_association() {
 /// A send is over when the peer has read all of it, not when it has begun to.
 // spec: L-3.1, L-4.1
 #[test]
-fn a_unit_is_told_when_its_last_byte_is_read() {
-    let (mut t, lane) = with_lane(&Config::default());
+fn a_record_is_told_when_its_last_byte_is_read() {
+    let (mut t, bulk) = with_bulk(&Config::default());
     let m = Message { control: false, stream: 0, envelope: b"", len: 50_000, patient: false, token: 77 };
     t.ends[0].send(t.now, P, m).expect("send");
     let mut head = Vec::new();
-    t.ends[0].lane_next(t.now, P, lane, &mut head).expect("unit");
-    assert!(t.ends[1].unit_tells(t.now, P, lane, &head, &mut Vec::new()));
-    let unit = t.ends[1].unit_begins(t.now, P, &head, &mut Vec::new()).expect("good");
+    t.ends[0].bulk_next(t.now, P, bulk, &mut head).expect("record");
+    assert!(t.ends[1].record_tells(t.now, P, bulk, &head, &mut Vec::new()));
+    let record = t.ends[1].record_begins(t.now, P, &head, &mut Vec::new()).expect("good");
     let sent = |t: &Two| t.events[0].contains(&Event::Sent { peer: P, token: 77 });
     t.steps(20);
     assert!(!sent(&t));
-    t.ends[1].unit_ends(t.now, P, lane, &unit, &mut Vec::new());
+    t.ends[1].record_ends(t.now, P, bulk, &record, &mut Vec::new());
     t.steps(20);
     assert!(sent(&t));
 }
 
-/// What is granted beyond the budget because there is a lane is granted no more when there is none.
+/// What is granted beyond the budget because there is a bulk connection is granted no more when
+/// there is none.
 #[test]
-fn without_its_lane_a_body_gets_what_all_get() {
+fn without_its_bulk_connection_a_rendezvous_gets_what_all_get() {
     let cfg = Config::default();
     let granted = |over: bool| {
-        let (mut t, lane) = with_lane(&cfg);
-        let o = t.ends[1].open_body(t.now, P, 1 << 30).expect("open");
+        let (mut t, bulk) = with_bulk(&cfg);
+        let o = t.ends[1].open_rndv(t.now, P, 1 << 30).expect("open");
         if over {
-            t.ends[1].lane_over(t.now, P, lane);
+            t.ends[1].bulk_over(t.now, P, bulk);
         }
         // All of it comes, and no more than was granted before is outstanding.
         let id = t.ends[1].assocs[0].id;
@@ -419,15 +423,16 @@ fn without_its_lane_a_body_gets_what_all_get() {
         }
         sum
     };
-    assert!(granted(false) >= cfg.session.grant_lane_extra);
-    assert!(granted(true) < cfg.session.grant_lane_extra / 2, "{}", granted(true));
+    assert!(granted(false) >= cfg.session.grant_bulk_extra);
+    assert!(granted(true) < cfg.session.grant_bulk_extra / 2, "{}", granted(true));
 }
 
-/// A packet of its own is for those who wait: not for a send that was copied, nor while more is in line.
+/// A packet of its own is for those who wait: not for a send that was copied, nor while more is in
+/// line.
 // spec: L-3.7
 #[test]
-fn a_unit_asks_to_be_told_if_somebody_waits_and_nothing_follows() {
-    let (mut t, lane) = with_lane(&Config::default());
+fn a_record_asks_to_be_told_if_somebody_waits_and_nothing_follows() {
+    let (mut t, bulk) = with_bulk(&Config::default());
     let mut asks = |sends: &[bool]| {
         for patient in sends {
             let m = Message { control: false, stream: 0, envelope: b"", len: 50_000, patient: *patient, token: 9 };
@@ -435,9 +440,9 @@ fn a_unit_asks_to_be_told_if_somebody_waits_and_nothing_follows() {
         }
         let mut told = Vec::new();
         let mut head = Vec::new();
-        while t.ends[0].lane_next(t.now, P, lane, &mut head).is_some() {
+        while t.ends[0].bulk_next(t.now, P, bulk, &mut head).is_some() {
             let keys = &t.ends[0].assocs[0].crypt.as_ref().expect("up").keys;
-            told.push(UnitHead::read(&head, |a, b| keys.send.unit_crc(a, b)).expect("good").tell);
+            told.push(RecordHead::read(&head, |a, b| keys.send.record_crc(a, b)).expect("good").tell);
             head.clear();
         }
         told
@@ -453,99 +458,100 @@ fn a_unit_asks_to_be_told_if_somebody_waits_and_nothing_follows() {
 
 // spec: L-3.7
 #[test]
-fn a_unit_asks_to_be_told_though_something_stands_behind_it_that_is_over() {
-    let (mut t, lane) = with_lane(&Config::default());
+fn a_record_asks_to_be_told_though_something_stands_behind_it_that_is_over() {
+    let (mut t, bulk) = with_bulk(&Config::default());
     let m = Message { control: false, stream: 0, envelope: b"", len: 50_000, patient: false, token: 9 };
     t.ends[0].send(t.now, P, m).expect("send");
-    t.ends[0].send_body(t.now, P, 77, 100_000, 100_000, 10).expect("body");
-    assert_eq!(t.ends[0].abort_body(t.now, P, 77, 0), Some(10));
+    t.ends[0].send_rndv(t.now, P, 77, 100_000, 100_000, 10).expect("rndv");
+    assert_eq!(t.ends[0].abort_rndv(t.now, P, 77, 0), Some(10));
     let mut head = Vec::new();
-    assert!(t.ends[0].lane_next(t.now, P, lane, &mut head).is_some());
+    assert!(t.ends[0].bulk_next(t.now, P, bulk, &mut head).is_some());
     let keys = &t.ends[0].assocs[0].crypt.as_ref().expect("up").keys;
-    assert!(UnitHead::read(&head, |a, b| keys.send.unit_crc(a, b)).expect("good").tell);
-    assert!(t.ends[0].lane_next(t.now, P, lane, &mut head).is_none());
+    assert!(RecordHead::read(&head, |a, b| keys.send.record_crc(a, b)).expect("good").tell);
+    assert!(t.ends[0].bulk_next(t.now, P, bulk, &mut head).is_none());
 }
 
-/// The program frees what a unit brought before anything else happens: the peer hears of it after the usual wait, not at once.
+/// The program frees what a record brought before anything else happens: the peer hears of it after
+/// the usual wait, not at once.
 // spec: L-6.5
 #[test]
-fn a_unit_sets_the_clock() {
-    let (mut t, lane) = with_lane(&with_session(|s| s.initial_credit_bytes = 400_000));
+fn a_record_sets_the_clock() {
+    let (mut t, bulk) = with_bulk(&with_session(|s| s.initial_credit_bytes = 400_000));
     let len = 200_000;
     let m = Message { control: false, stream: 0, envelope: b"", len, patient: false, token: 77 };
     t.ends[0].send(t.now, P, m).expect("send");
     let mut head = Vec::new();
-    t.ends[0].lane_next(t.now, P, lane, &mut head).expect("unit");
+    t.ends[0].bulk_next(t.now, P, bulk, &mut head).expect("record");
     let later = t.now.plus_ns(5_000_000);
-    let unit = t.ends[1].unit_begins(later, P, &head, &mut Vec::new()).expect("good");
-    t.ends[1].unit_ends(later, P, lane, &unit, &mut Vec::new());
+    let record = t.ends[1].record_begins(later, P, &head, &mut Vec::new()).expect("good");
+    t.ends[1].record_ends(later, P, bulk, &record, &mut Vec::new());
     assert_eq!(t.ends[1].sessions.get(P).expect("peer").deadline(), None);
     t.ends[1].consume(P, 1, u64::from(len));
     let credit_at = t.ends[1].sessions.get(P).expect("peer").deadline();
     assert!(credit_at.is_some_and(|at| at > later), "{credit_at:?}");
 }
 
-/// With a lane, the side that connected it first.
-pub(crate) fn with_lane_by_side() -> (Two, u32, [usize; 2]) {
-    let (t, lane) = with_lane(&Config {
-        lane: LaneConfig { pause: Duration::from_millis(1), ..LaneConfig::default() },
+/// With a bulk connection, the side that connected it first.
+pub(crate) fn with_bulk_by_side() -> (Two, u32, [usize; 2]) {
+    let (t, bulk) = with_bulk(&Config {
+        bulk: BulkConfig { pause: Duration::from_millis(1), ..BulkConfig::default() },
         ..Config::default()
     });
     let connects = usize::from(t.ends[1].assocs[0].peer.connects);
-    (t, lane, [connects, 1 - connects])
+    (t, bulk, [connects, 1 - connects])
 }
 
-fn say_over(t: &mut Two, from: usize, lane: u32, read: u64) {
-    t.inject(from, |out| frame::write_lane(&frame::Lane { lane, read, over: true }, out));
+fn say_over(t: &mut Two, from: usize, bulk: u32, read: u64) {
+    t.inject(from, |out| frame::write_bulk(&frame::BulkConnection { bulk, read, over: true }, out));
 }
 
-/// A unit of a send of this side, handed to the lane.
-fn hand_out(t: &mut Two, side: usize, lane: u32) -> Vec<u8> {
+/// A record of a send of this side, handed to the bulk connection.
+fn hand_out(t: &mut Two, side: usize, bulk: u32) -> Vec<u8> {
     let m = Message { control: false, stream: 0, envelope: b"", len: 50_000, patient: false, token: 77 };
     t.ends[side].send(t.now, P, m).expect("send");
     let mut head = Vec::new();
-    t.ends[side].lane_next(t.now, P, lane, &mut head).expect("unit");
+    t.ends[side].bulk_next(t.now, P, bulk, &mut head).expect("record");
     head
 }
 
-/// The next lane, if it is to be had.
+/// The next bulk connection, if it is to be had.
 pub(crate) fn greet_again(t: &mut Two, [connects, accepts]: [usize; 2]) -> Option<u32> {
     t.steps(50);
     t.send(connects);
     let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
     t.ends[connects].send(t.now, P, m).expect("send");
-    t.ends[connects].take_lane_news()?;
-    let (lane, greeting) = t.ends[connects].lane_greeting(P).expect("greeting");
-    let Some((.., answer)) = t.ends[accepts].lane_greeted(t.now, &greeting) else {
-        t.ends[connects].lane_over(t.now, P, lane);
+    t.ends[connects].take_bulk_news()?;
+    let (bulk, greeting) = t.ends[connects].bulk_greeting(P).expect("greeting");
+    let Some((.., answer)) = t.ends[accepts].bulk_greeted(t.now, &greeting) else {
+        t.ends[connects].bulk_over(t.now, P, bulk);
         return None;
     };
-    assert!(t.ends[connects].lane_answered(t.now, P, lane, &answer));
-    Some(lane)
+    assert!(t.ends[connects].bulk_answered(t.now, P, bulk, &answer));
+    Some(bulk)
 }
 
 // spec: L-5.1, L-5.3, L-5.6, L-4.5
 #[test]
-fn a_lane_that_the_peer_says_is_over_is_given_up_at_once_and_what_was_not_read_goes_by_packets() {
+fn a_bulk_connection_that_the_peer_says_is_over_is_given_up_at_once_and_what_was_not_read_goes_by_packets() {
     for (side, whole) in [(0, false), (1, false), (0, true), (1, true)] {
-        let (mut t, lane, _) = with_lane_by_side();
-        let head = hand_out(&mut t, side, lane);
+        let (mut t, bulk, _) = with_bulk_by_side();
+        let head = hand_out(&mut t, side, bulk);
         let size = head.len() as u64 + 50_000;
         let (sent, before) = (t.ends[side].counters().bytes_sent, t.now);
-        say_over(&mut t, 1 - side, lane, if whole { size } else { 0 });
-        assert!(!t.ends[side].lane_is_up(P, lane));
-        assert_eq!(t.ends[side].counters().lane.failed, 1);
+        say_over(&mut t, 1 - side, bulk, if whole { size } else { 0 });
+        assert!(!t.ends[side].bulk_is_up(P, bulk));
+        assert_eq!(t.ends[side].counters().bulk.failed, 1);
         let done = |t: &Two| t.events[side].contains(&Event::Sent { peer: P, token: 77 });
         assert_eq!(done(&t), whole);
         // It says so itself.
         t.steps(3);
-        assert!(!t.ends[1 - side].lane_is_up(P, lane));
+        assert!(!t.ends[1 - side].bulk_is_up(P, bulk));
         t.steps(200);
         assert!(done(&t), "{} ns later", t.now.since_ns(before));
         let by_packets = t.ends[side].counters().bytes_sent - sent;
         assert!(if whole { by_packets < 1000 } else { by_packets > 50_000 }, "{by_packets} bytes");
         assert_eq!((t.down(0), t.down(1)), (None, None));
-        assert_eq!(t.ends[1 - side].counters().lane.failed, 1, "each counts it once");
+        assert_eq!(t.ends[1 - side].counters().bulk.failed, 1, "each counts it once");
     }
 }
 
@@ -553,24 +559,24 @@ fn a_lane_that_the_peer_says_is_over_is_given_up_at_once_and_what_was_not_read_g
 #[test]
 fn who_says_over_what_it_cannot_know_is_found_out() {
     for side in 0..2 {
-        let (mut t, lane, [connects, _]) = with_lane_by_side();
-        let size = hand_out(&mut t, side, lane).len() as u64 + 50_000;
-        say_over(&mut t, 1 - side, lane, size + 1);
-        assert_eq!(t.ends[side].counters().last_violation, "more read of a lane than was sent");
+        let (mut t, bulk, [connects, _]) = with_bulk_by_side();
+        let size = hand_out(&mut t, side, bulk).len() as u64 + 50_000;
+        say_over(&mut t, 1 - side, bulk, size + 1);
+        assert_eq!(t.ends[side].counters().last_violation, "more read of a bulk connection than was sent");
 
-        let (mut t, lane, _) = with_lane_by_side();
-        say_over(&mut t, 1 - side, lane + 1, 1);
-        assert_eq!(t.ends[side].counters().last_violation, "more read of a lane than was sent");
+        let (mut t, bulk, _) = with_bulk_by_side();
+        say_over(&mut t, 1 - side, bulk + 1, 1);
+        assert_eq!(t.ends[side].counters().last_violation, "more read of a bulk connection than was sent");
 
-        let (mut t, _, [was, accepts]) = with_lane_by_side();
+        let (mut t, _, [was, accepts]) = with_bulk_by_side();
         assert_eq!(connects, was);
         say_over(&mut t, 1 - side, u32::MAX, 0);
         if side == connects {
-            assert_eq!(t.ends[side].counters().last_violation, "over is a lane that never was");
+            assert_eq!(t.ends[side].counters().last_violation, "over is a bulk connection that never was");
         } else {
-            // It has no lane any more, and never gets another: its own affair.
+            // It has no bulk connection any more, and never gets another: its own affair.
             assert_eq!(t.down(side), None);
-            assert!(!t.ends[side].has_lane(P));
+            assert!(!t.ends[side].has_bulk(P));
             t.steps(50);
             assert!((0..5).all(|_| greet_again(&mut t, [connects, accepts]).is_none()));
         }
@@ -579,48 +585,48 @@ fn who_says_over_what_it_cannot_know_is_found_out() {
 
 // spec: L-5.6, L-4.2
 #[test]
-fn what_is_said_late_or_again_of_a_former_lane_does_nothing_to_the_next() {
+fn what_is_said_late_or_again_of_a_former_bulk_connection_does_nothing_to_the_next() {
     for side in 0..2 {
-        let (mut t, former, sides) = with_lane_by_side();
-        t.ends[side].lane_over(t.now, P, former);
-        let lane = greet_again(&mut t, sides).expect("another");
-        assert!(lane > former);
+        let (mut t, former, sides) = with_bulk_by_side();
+        t.ends[side].bulk_over(t.now, P, former);
+        let bulk = greet_again(&mut t, sides).expect("another");
+        assert!(bulk > former);
         for from in [0, 1, 0, 1] {
             say_over(&mut t, from, former, 0);
             t.steps(5);
         }
-        assert!(t.ends.iter().all(|e| e.lane_is_up(P, lane) && e.counters().lane.failed == 1));
+        assert!(t.ends.iter().all(|e| e.bulk_is_up(P, bulk) && e.counters().bulk.failed == 1));
     }
 }
 
 // spec: L-5.6
 #[test]
-fn both_may_give_a_lane_up_at_once() {
-    let (mut t, lane, sides) = with_lane_by_side();
+fn both_may_give_a_bulk_connection_up_at_once() {
+    let (mut t, bulk, sides) = with_bulk_by_side();
     for side in 0..2 {
-        hand_out(&mut t, side, lane);
-        t.ends[side].lane_over(t.now, P, lane);
+        hand_out(&mut t, side, bulk);
+        t.ends[side].bulk_over(t.now, P, bulk);
     }
     t.steps(200);
     assert!((0..2).all(|i| t.events[i].contains(&Event::Sent { peer: P, token: 77 })));
-    assert!(t.ends.iter().all(|e| e.counters().lane.failed == 1 && e.counters().violations == 0));
+    assert!(t.ends.iter().all(|e| e.counters().bulk.failed == 1 && e.counters().violations == 0));
     assert!(greet_again(&mut t, sides).is_some());
 }
 
 // spec: L-5.7, L-5.4
 #[test]
-fn of_a_lane_that_is_over_nothing_more_is_read() {
-    let (mut t, lane, _) = with_lane_by_side();
-    let first = hand_out(&mut t, 0, lane);
-    assert!(t.ends[1].unit_tells(t.now, P, lane, &first, &mut Vec::new()));
-    let unit = t.ends[1].unit_begins(t.now, P, &first, &mut Vec::new()).expect("good");
-    let second = hand_out(&mut t, 0, lane);
-    say_over(&mut t, 0, lane, 0);
-    // The bytes of both units were still in the connection.
+fn of_a_bulk_connection_that_is_over_nothing_more_is_read() {
+    let (mut t, bulk, _) = with_bulk_by_side();
+    let first = hand_out(&mut t, 0, bulk);
+    assert!(t.ends[1].record_tells(t.now, P, bulk, &first, &mut Vec::new()));
+    let record = t.ends[1].record_begins(t.now, P, &first, &mut Vec::new()).expect("good");
+    let second = hand_out(&mut t, 0, bulk);
+    say_over(&mut t, 0, bulk, 0);
+    // The bytes of both records were still in the connection.
     let mut events = Vec::new();
-    t.ends[1].unit_ends(t.now, P, lane, &unit, &mut events);
-    assert!(!t.ends[1].unit_tells(t.now, P, lane, &second, &mut events));
-    assert!(events.is_empty() && t.ends[1].counters().lane.units_received == 0);
+    t.ends[1].record_ends(t.now, P, bulk, &record, &mut events);
+    assert!(!t.ends[1].record_tells(t.now, P, bulk, &second, &mut events));
+    assert!(events.is_empty() && t.ends[1].counters().bulk.records_received == 0);
     assert_eq!(t.down(1), None);
 }
 
@@ -628,31 +634,32 @@ fn of_a_lane_that_is_over_nothing_more_is_read() {
 #[test]
 fn over_may_overtake_the_greeting_or_its_answer() {
     // The greeting: it is refused when it comes.
-    let (mut t, lane, [connects, accepts]) = with_lane_by_side();
-    t.ends[connects].lane_over(t.now, P, lane);
+    let (mut t, bulk, [connects, accepts]) = with_bulk_by_side();
+    t.ends[connects].bulk_over(t.now, P, bulk);
     t.steps(50);
     let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
     let ask = |t: &mut Two| {
         t.ends[connects].send(t.now, P, m).expect("send");
-        t.ends[connects].take_lane_news().expect("wanted");
-        t.ends[connects].lane_greeting(P).expect("greeting")
+        t.ends[connects].take_bulk_news().expect("wanted");
+        t.ends[connects].bulk_greeting(P).expect("greeting")
     };
     let (next, greeting) = ask(&mut t);
-    t.ends[connects].lane_over(t.now, P, next);
+    t.ends[connects].bulk_over(t.now, P, next);
     t.steps(50);
-    assert!(t.ends[accepts].lane_greeted(t.now, &greeting).is_none());
-    // The answer: so is it, although another lane has been asked for meanwhile.
+    assert!(t.ends[accepts].bulk_greeted(t.now, &greeting).is_none());
+    // The answer: so is it, although another bulk connection has been asked for meanwhile.
     let (next, greeting) = ask(&mut t);
-    let (.., answer) = t.ends[accepts].lane_greeted(t.now, &greeting).expect("good");
-    t.ends[accepts].lane_over(t.now, P, next);
+    let (.., answer) = t.ends[accepts].bulk_greeted(t.now, &greeting).expect("good");
+    t.ends[accepts].bulk_over(t.now, P, next);
     t.steps(50);
     t.ends[connects].send(t.now, P, m).expect("send");
-    assert!(t.ends[connects].take_lane_news().is_some());
-    assert!(!t.ends[connects].lane_answered(t.now, P, next, &answer));
-    assert!(t.ends.iter().all(|e| !e.has_lane(P) && e.counters().violations == 0));
+    assert!(t.ends[connects].take_bulk_news().is_some());
+    assert!(!t.ends[connects].bulk_answered(t.now, P, next, &answer));
+    assert!(t.ends.iter().all(|e| !e.has_bulk(P) && e.counters().violations == 0));
 }
 
-/// A receiver (0), an honest sender (1) and another member of the job (2), over cables of 1 Gbit/s into the receiver.
+/// A receiver (0), an honest sender (1) and another member of the job (2), over cables of 1 Gbit/s
+/// into the receiver.
 struct Three {
     ends: Vec<Endpoint>,
     now: Time,
@@ -666,9 +673,9 @@ struct Three {
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Other {
     Nothing,
-    /// Skips packet numbers, in 5 packets a millisecond, with one body open.
+    /// Skips packet numbers, in 5 packets a millisecond, with one rendezvous transfer open.
     Skips,
-    /// Sends what 16 bodies were granted as slowly as it takes not to be silent.
+    /// Sends what 16 rendezvous transfers were granted as slowly as it takes not to be silent.
     Trickles,
 }
 
@@ -749,23 +756,24 @@ impl Three {
         done(self)
     }
 
-    /// How long a body of the honest sender takes beside the other, and the longest time without a byte of it, nanoseconds.
+    /// How long a rendezvous transfer of the honest sender takes beside the other, and the longest
+    /// time without a byte of it, nanoseconds.
     fn takes_ns(&mut self, len: u64, other: Other) -> (u64, u64) {
-        let bodies = match other {
+        let rndvs = match other {
             Other::Nothing => 0,
             Other::Skips => 1,
             Other::Trickles => 16,
         };
-        for _ in 0..bodies {
-            let o = self.ends[0].open_body(self.now, PeerId(1), 4 << 20).expect("open");
-            self.ends[2].send_body(self.now, P, o.handle, o.granted, 4 << 20, 6).expect("body");
+        for _ in 0..rndvs {
+            let o = self.ends[0].open_rndv(self.now, PeerId(1), 4 << 20).expect("open");
+            self.ends[2].send_rndv(self.now, P, o.handle, o.granted, 4 << 20, 6).expect("rndv");
         }
         let (mut start, mut last, mut gap_ns, mut handle) = (self.now, self.now, 0, None);
         for tick in 0..5_000_000 {
             if tick == 5000 {
                 // The other has been at it for 100 ms.
-                let o = self.ends[0].open_body(self.now, PeerId(0), len).expect("open");
-                self.ends[1].send_body(self.now, P, o.handle, o.granted, len, 5).expect("body");
+                let o = self.ends[0].open_rndv(self.now, PeerId(0), len).expect("open");
+                self.ends[1].send_rndv(self.now, P, o.handle, o.granted, len, 5).expect("rndv");
                 (start, last, handle) = (self.now, self.now, Some(o.handle));
             }
             if other == Other::Skips && tick % 10 == 0 {
@@ -774,7 +782,7 @@ impl Three {
             // 13 packets in 7 ms are a step, and often enough.
             self.step(usize::from(other == Other::Trickles && tick % 350 < 13));
             for e in self.events.drain(..) {
-                let Event::Body { handle: h, complete, .. } = e else { continue };
+                let Event::Rndv { handle: h, complete, .. } = e else { continue };
                 if Some(h) == handle {
                     gap_ns = gap_ns.max(self.now.since_ns(core::mem::replace(&mut last, self.now)));
                     if complete {
@@ -787,8 +795,9 @@ impl Three {
     }
 }
 
-/// The budget of grants is one for all, so a member can hold most of it: SECURITY.md and spec 10 say how slow the bodies of
-/// others get by that, and that they go on. Loss that it only claims makes the budget no smaller.
+/// The budget of grants is one for all, so a member can hold most of it: SECURITY.md and spec 10
+/// say how slow the rendezvous transfers of others get by that, and that they go on. Loss that it
+/// only claims makes the budget no smaller.
 // spec: P-10.6, P-10.7
 #[test]
 fn a_member_that_skips_numbers_slows_nobody_and_one_that_trickles_stops_nobody() {
@@ -804,7 +813,8 @@ fn a_member_that_skips_numbers_slows_nobody_and_one_that_trickles_stops_nobody()
         std::println!(
             "{way_ns} ns: {took} ns, {beside} beside one that skips, {alone} alone, at most {gap} without a byte"
         );
-        // At worst a step in each time of patience; a grant takes a round trip to have its effect, and the timers a little.
+        // At worst a step in each time of patience; a grant takes a round trip to have its effect,
+        // and the timers a little.
         assert!(took <= LEN / step * (patience_ns + MS / 10) + alone, "{took} ns");
         assert!(gap <= patience_ns + 2 * way_ns + MS, "{gap} ns without a byte");
         // Should this fail because they are slowed less, say so there.

@@ -1,8 +1,10 @@
-//! What counts in verdicts about others: hints that they are gone (spec 9); and what does not: what the endpoint itself was late by (spec 3.4), and what has arrived and was not read (spec 9).
+//! What counts in verdicts about others: hints that they are gone (spec 9); and what does not: what
+//! the endpoint itself was late by (spec 3.4), and what has arrived and was not read (spec 9).
 
 use crate::{DownReason, Time};
 
-/// A timer that is looked at so much later says that the endpoint was kept from running: above what schedulers and waits in whole milliseconds do.
+/// A timer that is looked at so much later says that the endpoint was kept from running: above what
+/// schedulers and waits in whole milliseconds do.
 const LATE_NS: u64 = 10_000_000;
 
 /// What an endpoint was late by, all in all.
@@ -28,7 +30,8 @@ impl Lateness {
 /// Whether all that has arrived was read: before that nobody can be judged by silence.
 #[derive(Default)]
 pub(crate) struct Unread {
-    /// The driver leaves datagrams where they are for a while, and says when it has read all. (Else nothing ever waits.)
+    /// The driver leaves datagrams where they are for a while, and says when it has read all. (Else
+    /// nothing ever waits.)
     in_parts: bool,
     /// Somebody is about to be judged.
     is_wanted: bool,

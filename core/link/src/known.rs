@@ -46,8 +46,8 @@ impl Endpoint {
         self.assocs.get(peer.0 as usize).is_some_and(|a| a.vacant || a.forgetting)
     }
 
-    /// The peer that lives at these addresses: the one named by them, or whoever came from there. Of several, for one may
-    /// be gone and not yet missed, the one heard last.
+    /// The peer that lives at these addresses: the one named by them, or whoever came from there.
+    /// Of several, for one may be gone and not yet missed, the one heard last.
     fn at_address(&self, addrs: &[SocketAddr]) -> Option<PeerId> {
         let lives = |a: &Association| match a.state {
             State::Down(_) => false,
@@ -57,7 +57,8 @@ impl Endpoint {
         self.assocs.iter().filter(|a| lives(a)).max_by_key(|a| (a.state == State::Up, a.heard)).map(|a| a.id)
     }
 
-    /// Whether anything genuine has come from the peer later than `then`: if so, it lives, and the way to it bears packets.
+    /// Whether anything genuine has come from the peer later than `then`: if so, it lives, and the
+    /// way to it bears packets.
     #[must_use]
     pub fn heard_since(&self, peer: PeerId, then: Time) -> bool {
         self.assocs.get(peer.0 as usize).is_some_and(|a| a.state == State::Up && a.heard > then)
@@ -80,8 +81,10 @@ impl Endpoint {
         self.spent.len() < self.cfg.peers_max && (self.assocs.len() < self.cfg.peers_max || self.vacancy().is_some())
     }
 
-    /// The caller refers to this peer no more: its memory is freed, and its index may name another peer from now on.
-    /// Does nothing and returns false unless the peer is down. One that is still to be told is forgotten as soon as it has been; one that a carrier holds, when that has let go of it.
+    /// The caller refers to this peer no more: its memory is freed, and its index may name another
+    /// peer from now on. Does nothing and returns false unless the peer is down. One that is still
+    /// to be told is forgotten as soon as it has been; one that a carrier holds, when that has let
+    /// go of it.
     pub fn forget(&mut self, now: Time, peer: PeerId) -> bool {
         self.forget_told(now);
         self.forget_one(now, peer)
@@ -134,7 +137,7 @@ impl Endpoint {
         self.sessions.renew(peer);
         self.sessions.end(peer, reason, &mut Vec::new());
         (a.state, a.vacant) = (State::Down(reason), true);
-        self.lane_news.retain(|news| news.peer != peer);
+        self.bulk_news.retain(|news| news.peer != peer);
         self.vacant.push_back(peer);
         true
     }

@@ -1,7 +1,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
-//! The Weir protocol as a pure state machine (`spec/protocol.md`): bytes, time and randomness go in; packets,
-//! events and the next timeout come out. No socket, clock or thread.
+//! The Weir protocol as a pure state machine (`spec/protocol.md`): bytes, time and randomness go
+//! in; packets, events and the next timeout come out. No socket, clock or thread.
 //!
 //! Contract: after each call of a method that takes `&mut self`, take the events, then call
 //! [`Endpoint::poll_transmit`] until it returns `None`, then sleep until a datagram comes or
@@ -16,11 +16,14 @@ mod asked;
 mod asking;
 mod association;
 mod build;
+mod bulk;
 mod config;
 mod congestion;
 mod counters;
 mod crypt;
 mod delivery;
+#[cfg(test)]
+mod differential;
 mod endpoint;
 mod handshake;
 mod hash;
@@ -28,7 +31,6 @@ mod hash;
 mod hostile;
 mod judging;
 mod known;
-mod lane;
 mod life;
 #[cfg(test)]
 mod marked;
@@ -44,15 +46,13 @@ mod recovery;
 #[cfg(test)]
 mod requirements;
 mod rtt;
-mod run;
 mod scale;
 mod show;
 mod spent;
 mod striping;
 mod supersteps;
+mod template;
 mod timers;
-#[cfg(test)]
-mod twins;
 
 pub use api::*;
 pub use asked::Answer;
@@ -61,12 +61,12 @@ pub use config::{Config, CongestionKind, Mechanisms};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerCounters, PeerStats};
 pub use endpoint::Endpoint;
-pub use weir_lane::{
-    Config as LaneConfig, GREETING_LEN, LANE_CONNECT_NS, LANE_GREETING_NS, LaneHealth, LaneUnit, UNIT_HEAD_LEN,
-    UnitHead, UnitIn,
+pub use weir_bulk::{
+    BULK_CONNECT_NS, BULK_GREETING_NS, BulkHealth, BulkRecord, Config as BulkConfig, GREETING_LEN, RECORD_HEAD_LEN,
+    RecordHead, RecordIn,
 };
 pub use weir_session::{
-    BodyOpened, Config as SessionConfig, Credit, DownReason, Event, Hole, Message, Payloads, PeerId, STREAMS_MAX,
+    Config as SessionConfig, Credit, DownReason, Event, Hole, Message, Payloads, PeerId, RndvOpened, STREAMS_MAX,
     SendError, Time,
 };
-pub use weir_wire::{BodyKey, EndpointName, Level, crc32c_append};
+pub use weir_wire::{EndpointName, Level, RndvKey, crc32c_append};

@@ -1,4 +1,5 @@
-//! Timers of an established association: keep-alive and verdict, closing, path probes and return (spec 8, 9).
+//! Timers of an established association: keep-alive and verdict, closing, path probes and return
+//! (spec 8, 9).
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -16,16 +17,20 @@ use crate::{DownReason, Event, Time};
 const VERDICT_HINTS: u8 = 3;
 /// Questions after which a doubt is dropped when the hints stayed away.
 const DOUBT_PINGS: u8 = 6;
-/// Least time between them for a closing endpoint, whose peer is likely to be gone (else [`crate::Config::doubt_interval`]). Above what schedulers do.
+/// Least time between them for a closing endpoint, whose peer is likely to be gone (else
+/// [`crate::Config::doubt_interval`]). Above what schedulers do.
 const DOUBT_CLOSING_NS: u64 = 10_000_000;
-/// A silence of fewer round trips, the shortest of late, is none: where a host has so little processor that answers take a second, those to several questions may be on their way.
+/// A silence of fewer round trips, the shortest of late, is none: where a host has so little
+/// processor that answers take a second, those to several questions may be on their way.
 const VERDICT_TRIPS: u64 = 8;
-/// In a start of many, so many times `peer_timeout`: a rank to which hundreds open has seconds of packets to read before it comes to a question.
+/// In a start of many, so many times `peer_timeout`: a rank to which hundreds open has seconds of
+/// packets to read before it comes to a question.
 const START_TIMES: u64 = 4;
 /// But not for more than so many times `peer_timeout`.
 const SLOW_MOST: u64 = 12;
 
-/// What hosts add to a round trip, at most, as far as a doubt waits for it: longer round trips that were seen are of a time when both were busy.
+/// What hosts add to a round trip, at most, as far as a doubt waits for it: longer round trips that
+/// were seen are of a time when both were busy.
 const DOUBT_NOISE_NS: u64 = 30_000_000;
 
 impl Association {
@@ -67,12 +72,14 @@ impl Association {
         }
     }
 
-    /// PING after each quarter of the peer timeout and many in the last; the verdict after all of it, if our questions had time to be answered.
+    /// PING after each quarter of the peer timeout and many in the last; the verdict after all of
+    /// it, if our questions had time to be answered.
     fn keep_alive(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
         if self.next_ping(cx.cfg) > cx.now {
             return;
         }
-        // A process that was stopped itself wakes up with an old clock reading: it must ask before it judges.
+        // A process that was stopped itself wakes up with an old clock reading: it must ask before
+        // it judges.
         let is_over = cx.now.since_ns(self.heard) >= self.patience_ns(cx) && self.pings >= 2;
         if is_over && cx.unread.may_judge(self.last_ping) {
             self.go_down(cx, DownReason::Unreachable, events);
@@ -84,9 +91,9 @@ impl Association {
             self.late_ns = cx.late_ns.saturating_sub(overdue);
         }
         if !cx.s.has_open()
-            && let Some(lane) = self.lane.as_mut()
+            && let Some(bulk) = self.bulk.as_mut()
         {
-            lane.forget_units();
+            bulk.forget_records();
         }
         if self.pings >= 2 {
             // By the time of the verdict all is to be read that has arrived until now.
@@ -97,8 +104,10 @@ impl Association {
         self.last_ping = cx.now;
     }
 
-    /// The silence after which the peer is given up. What this endpoint was itself late by meanwhile does not count; an opener from which nothing PROTECTED ever came may be opening
-    /// for as long as openings may take; and where answers take seconds, or many start, more are waited for.
+    /// The silence after which the peer is given up. What this endpoint was itself late by
+    /// meanwhile does not count; an opener from which nothing PROTECTED ever came may be opening
+    /// for as long as openings may take; and where answers take seconds, or many start, more are
+    /// waited for.
     fn patience_ns(&self, cx: &Cx<'_>) -> u64 {
         let half_open = self.accepted.is_some() && self.rx.expected() == 0;
         let least = if half_open { cx.cfg.connect_timeout } else { cx.cfg.peer_timeout };
@@ -125,7 +134,8 @@ impl Association {
         }
     }
 
-    /// Asks, or judges: whoever lives answers one of three questions, and a lie has to be repeated for each.
+    /// Asks, or judges: whoever lives answers one of three questions, and a lie has to be repeated
+    /// for each.
     fn settle_doubt(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
         let ack_delay = self.peer.ack_delay_max_ns;
         let Some(d) = self.doubt.as_mut().filter(|d| d.at <= cx.now) else { return };
@@ -158,9 +168,10 @@ impl Association {
         }
     }
 
-    /// A closing endpoint with nothing unacknowledged and nothing to tell of its lane says goodbye.
+    /// A closing endpoint with nothing unacknowledged and nothing to tell of its bulk connection
+    /// says goodbye.
     pub(crate) fn check_drained(&mut self, s: &Session) {
-        let is_done = |a: &Association| a.state == State::Up && !(carries(s) && s.has_open()) && a.lane_due().is_none();
+        let is_done = |a: &Association| a.state == State::Up && !(carries(s) && s.has_open()) && a.bulk_due().is_none();
         if self.closing.is_some() && self.close_pending.is_none() && is_done(self) {
             self.close_pending = Some(0);
         }
@@ -193,7 +204,8 @@ impl Association {
             return None;
         }
         if !many || (i == primary && p.state == PathState::Valid) {
-            // Data and keep-alive watch over the primary; a lone path has nothing to be compared with.
+            // Data and keep-alive watch over the primary; a lone path has nothing to be compared
+            // with.
             if p.state == PathState::Valid || !many {
                 p.next_probe = if many { cx.now + cx.cfg.path_probe_max } else { Time::MAX };
             }
@@ -202,7 +214,8 @@ impl Association {
         if core::mem::take(&mut p.asks_again)
             && let Some((data, _)) = p.challenge
         {
-            // The same: else two that ask at once would each forget what the other is about to answer.
+            // The same: else two that ask at once would each forget what the other is about to
+            // answer.
             p.next_probe = cx.now.plus_ns(p.probe_interval);
             return Some(data);
         }

@@ -1,4 +1,5 @@
-//! Tests of marks (ECN) between two endpoints: who is told, how often, and what a peer that lies or knows nothing of it gets (spec 6.7).
+//! Tests of marks (ECN) between two endpoints: who is told, how often, and what a peer that lies or
+//! knows nothing of it gets (spec 6.7).
 
 use alloc::vec::Vec;
 

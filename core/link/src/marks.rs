@@ -1,4 +1,5 @@
-//! ECN: marks that arrived on what the peer sent, told to it; and what the peer tells of ours (spec 6.7).
+//! ECN: marks that arrived on what the peer sent, told to it; and what the peer tells of ours (spec
+//! 6.7).
 
 use alloc::vec::Vec;
 
@@ -9,7 +10,8 @@ use crate::config::PATHS_MAX;
 /// ECN bits of a packet that a switch marked (RFC 3168, 5).
 pub(crate) const CE: u8 = 3;
 
-/// A mark is told in so many acknowledgements: all of them are lost once in a million where three in a hundred are, and the next mark tells it too.
+/// A mark is told in so many acknowledgements: all of them are lost once in a million where three
+/// in a hundred are, and the next mark tells it too.
 const TELLS: u8 = 4;
 
 /// Packets of the peer that came marked, by its number of the path.
@@ -53,7 +55,8 @@ pub(crate) struct MarksOut {
 }
 
 impl MarksOut {
-    /// The peer tells so many, modulo 2^32, of at most `sent`. Returns how many of these are news; `None` if that cannot be.
+    /// The peer tells so many, modulo 2^32, of at most `sent`. Returns how many of these are news;
+    /// `None` if that cannot be.
     pub(crate) fn told(&mut self, count: u32, sent: u64) -> Option<u32> {
         let news = count.wrapping_sub(self.count as u32);
         if self.is_false || news as i32 <= 0 {

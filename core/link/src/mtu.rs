@@ -6,7 +6,8 @@ use crate::{Config, Level, Time};
 
 /// Tries of one size before it is given up (RFC 8899 MAX_PROBES).
 const TRIES: u8 = 3;
-/// Sizes tried besides the interface's own: jumbo Ethernet, Ethernet over IPv4 and IPv6, common tunnels.
+/// Sizes tried besides the interface's own: jumbo Ethernet, Ethernet over IPv4 and IPv6, common
+/// tunnels.
 const CANDIDATES: [u16; 4] = [8972, 1472, 1452, 1400];
 /// Losses of big packets in a row that make a black hole.
 const BLACK_HOLE_LOSSES: u8 = 3;
@@ -117,8 +118,9 @@ impl MtuSearch {
         self.big_losses >= BLACK_HOLE_LOSSES && self.small_acked_since
     }
 
-    /// Black hole by what is known now? Reordering alone must not look like one, so `settle_ns` must have passed since
-    /// the first loss without a big packet getting through. True: the size is back to the base.
+    /// Black hole by what is known now? Reordering alone must not look like one, so `settle_ns`
+    /// must have passed since the first loss without a big packet getting through. True: the size
+    /// is back to the base.
     pub(crate) fn test(&mut self, now: Time, settle_ns: u64, cfg: &Config) -> bool {
         if !self.is_suspect() || now.since_ns(self.big_lost_at) < settle_ns {
             return false;

@@ -8,7 +8,8 @@ use weir_wire::handshake as wire;
 
 use crate::Time;
 
-/// An opening ends after so many times `connect_timeout`, whatever is heard of the peer: what was recorded may be repeated by anybody.
+/// An opening ends after so many times `connect_timeout`, whatever is heard of the peer: what was
+/// recorded may be repeated by anybody.
 const OPENING_MOST: u32 = 6;
 /// And after so many times that, whatever the endpoint itself was late by.
 const LATE_MOST: u32 = 12;
@@ -70,7 +71,8 @@ impl Opening {
         }
     }
 
-    /// Whether it is to be given up. What the endpoint was itself late by, and the time of a start of many, do not count, up to a bound.
+    /// Whether it is to be given up. What the endpoint was itself late by, and the time of a start
+    /// of many, do not count, up to a bound.
     pub(crate) fn is_over(&mut self, now: Time, late_ns: u64) -> bool {
         let late = late_ns - self.late_ns;
         if self.give_up <= now && late > 0 {

@@ -1,6 +1,8 @@
-//! What an endpoint waits for: openings in progress (spec 3.4): how many may be unanswered at a time, how far apart each is repeated; and how many peers are silent.
+//! What an endpoint waits for: openings in progress (spec 3.4): how many may be unanswered at a
+//! time, how far apart each is repeated; and how many peers are silent.
 //!
-//! In a start in which every rank opens to every other, the work in front of each answer is what all have sent. An opener that repeats the sooner the later it is answered makes it more.
+//! In a start in which every rank opens to every other, the work in front of each answer is what
+//! all have sent. An opener that repeats the sooner the later it is answered makes it more.
 
 use alloc::collections::VecDeque;
 
@@ -8,7 +10,8 @@ use crate::{Config, PeerId, Time};
 
 /// Openings in progress that change no interval: fewer are none that anybody waits behind.
 const FEW: u64 = 8;
-/// Of the time between two associations that come up among many openings so much counts as the start's at the most.
+/// Of the time between two associations that come up among many openings so much counts as the
+/// start's at the most.
 const STEP_MAX_NS: u64 = 1_000_000_000;
 /// So many openings in progress are those of a start of hundreds of ranks.
 const HUNDREDS: u32 = 64;
@@ -26,7 +29,8 @@ pub(crate) struct Openings {
     in_progress: u32,
     /// Of these, those that hold a place: a first answer may still come.
     unanswered: u32,
-    /// Those that wait for a place: who has been answered, for that one is there, and who has sent nothing yet. In the order in which they came; and some that are over.
+    /// Those that wait for a place: who has been answered, for that one is there, and who has sent
+    /// nothing yet. In the order in which they came; and some that are over.
     known: VecDeque<PeerId>,
     waiting: VecDeque<PeerId>,
     /// What an answer took of late, smoothed, nanoseconds; 0 before the first.
@@ -52,7 +56,8 @@ impl Openings {
         has_place
     }
 
-    /// One that had given its place up, or has never had one, was answered; whether it has a place again, or is to wait.
+    /// One that had given its place up, or has never had one, was answered; whether it has a place
+    /// again, or is to wait.
     pub(crate) fn go_on(&mut self, cfg: &Config, peer: PeerId) -> bool {
         let has_place = self.known.is_empty() && self.may_go_on(cfg);
         if !has_place {
@@ -86,7 +91,8 @@ impl Openings {
         !(self.waiting.is_empty() && self.known.is_empty()) && self.unanswered < cfg.openings_max
     }
 
-    /// Who has waited longest, if there is a place; it is to be taken ([`Openings::take_place`]) unless that one's opening is over.
+    /// Who has waited longest, if there is a place; it is to be taken ([`Openings::take_place`])
+    /// unless that one's opening is over.
     pub(crate) fn next(&mut self, cfg: &Config) -> Option<PeerId> {
         if !self.can_admit(cfg) {
             return None;
@@ -108,13 +114,15 @@ impl Openings {
         self.silent = if is_one_more { self.silent + 1 } else { self.silent.saturating_sub(1) };
     }
 
-    /// The longest probe timeout: where many peers are silent at a time, their probes together are to leave the processor, theirs and this one's, for something else.
+    /// The longest probe timeout: where many peers are silent at a time, their probes together are
+    /// to leave the processor, theirs and this one's, for something else.
     pub(crate) fn pto_max_ns(&self, cfg: &Config) -> u64 {
         let all = u64::from(self.silent) * cfg.pto_each.as_nanos() as u64;
         all.min(cfg.peer_timeout.as_nanos() as u64 / 4).max(cfg.pto_max.as_nanos() as u64)
     }
 
-    /// An association came up. One of many openings: the start goes on, and the time since the last one says nothing against a peer that was not heard meanwhile.
+    /// An association came up. One of many openings: the start goes on, and the time since the last
+    /// one says nothing against a peer that was not heard meanwhile.
     pub(crate) fn comes_up(&mut self, now: Time) {
         if u64::from(self.in_progress) > FEW {
             if self.came_up != Time::ZERO {
@@ -142,7 +150,8 @@ impl Openings {
         (u64::from(self.in_progress) > FEW).then_some(self.took_ns.min(TOOK_MAX_NS))
     }
 
-    /// The interval between two repetitions that has come to `ns` by doubling, where `more` askings are in progress too.
+    /// The interval between two repetitions that has come to `ns` by doubling, where `more` askings
+    /// are in progress too.
     pub(crate) fn interval_ns(&self, cfg: &Config, ns: u64, more: usize, is_confirmed: bool) -> u64 {
         let most = if is_confirmed { cfg.handshake_retry_answered } else { cfg.handshake_retry_max };
         let (retry, most) = (cfg.handshake_retry_max.as_nanos() as u64, most.as_nanos() as u64);

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use weir_session::Session;
-use weir_wire::BodyKey;
+use weir_wire::RndvKey;
 use weir_wire::frame::ParityHead;
 
 use crate::{Config, Payloads};
@@ -16,10 +16,10 @@ const SHARE: u64 = 8;
 /// A group with fewer fragments is not protected: it would be repetition.
 const GROUP_MIN: u8 = 2;
 
-/// Consecutive fragments of equal length of one message or body.
+/// Consecutive fragments of equal length of one message or rendezvous data.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Group {
-    key: BodyKey,
+    key: RndvKey,
     base: u64,
     frag: u16,
     count: u8,
@@ -51,7 +51,7 @@ impl ParitySender {
     }
 
     /// Fresh bytes `[from, from + len)` of `total` were sent.
-    pub(crate) fn note(&mut self, cfg: &Config, key: BodyKey, from: u64, len: u64, total: u64) {
+    pub(crate) fn note(&mut self, cfg: &Config, key: RndvKey, from: u64, len: u64, total: u64) {
         if !self.active || len == 0 {
             return;
         }
@@ -66,7 +66,8 @@ impl ParitySender {
         let last = from + len == total;
         let short = len < u64::from(g.frag);
         if short && !last {
-            // A fragment of another length in the middle: what came before it is a group of its own.
+            // A fragment of another length in the middle: what came before it is a group of its
+            // own.
             g.count -= 1;
         } else if !last && g.count < cfg.parity_group.min(weir_wire::MAX_PARITY_COUNT) {
             self.group = Some(g);
@@ -98,8 +99,8 @@ impl Group {
     /// The operation that holds the protected bytes and its length, if they are still there.
     pub(crate) fn source(&self, s: &Session) -> Option<(u64, u64)> {
         match self.key {
-            BodyKey::Message(m) => s.message(m).filter(|m| !m.is_done()).map(|m| (m.token, u64::from(m.len))),
-            BodyKey::Body(h) => s.body_of(h).map(|(_, b)| (b.token, b.len)),
+            RndvKey::Message(m) => s.message(m).filter(|m| !m.is_done()).map(|m| (m.token, u64::from(m.len))),
+            RndvKey::Rndv(h) => s.rndv_of(h).map(|(_, b)| (b.token, b.len)),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Paths of one association: each remote address with its round trip, window, MTU and health (spec 8).
+//! Paths of one association: each remote address with its round trip, window, MTU and health (spec
+//! 8).
 
 use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
@@ -11,8 +12,9 @@ use crate::rtt::{OneWay, Rtt};
 use crate::scale::mul_div;
 use crate::{Config, Time};
 
-/// On short paths not every round trip has a lead that asks: each costs the receiver a packet.
-const LEAD_EVERY_NS: u64 = 250_000;
+/// On short paths not every round trip has an RTT probe that asks: each costs the receiver a
+/// packet.
+const RTT_PROBE_EVERY_NS: u64 = 250_000;
 
 /// Health of a path.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -41,17 +43,19 @@ pub(crate) struct Path {
     /// Bytes and packets in flight here.
     pub(crate) in_flight: u64,
     pub(crate) in_flight_packets: u32,
-    /// Numbers of packets in flight on this path; `largest_acked` is 0 before the first acknowledgement.
+    /// Numbers of packets in flight on this path; `largest_acked` is 0 before the first
+    /// acknowledgement.
     pub(crate) next_seq: u32,
     pub(crate) largest_acked: u32,
-    /// The first packet of this round trip. Its own round trip tells what queue there was; those behind it also wait in the queue that the train itself makes.
-    lead: Option<u32>,
-    /// Round trip of the last lead that was acknowledged.
-    pub(crate) lead_rtt: u64,
+    /// The first packet of this round trip. Its own round trip tells what queue there was; those
+    /// behind it also wait in the queue that the train itself makes.
+    rtt_probe: Option<u32>,
+    /// Round trip of the last RTT probe that was acknowledged.
+    pub(crate) rtt_probe_rtt: u64,
     /// Nothing waits behind what is in flight.
     pub(crate) is_tail: bool,
-    /// When a lead last asked for its acknowledgement.
-    lead_at: Time,
+    /// When an RTT probe last asked for its acknowledgement.
+    rtt_probe_at: Time,
     /// Packets later acknowledged before one is lost.
     pub(crate) reorder: u32,
     /// Sequence number at which `reorder` was last changed.
@@ -76,7 +80,8 @@ pub(crate) struct Path {
     pub(crate) held_until: Option<Time>,
     /// What it delivers.
     pub(crate) delivery: Delivery,
-    /// It was chosen among several: what goes at once is as much as it delivers until the others are done, and its last packet is not late before that.
+    /// It was chosen among several: what goes at once is as much as it delivers until the others
+    /// are done, and its last packet is not late before that.
     pub(crate) is_shared: bool,
     /// Bytes of packets sent and received, all in all.
     pub(crate) bytes_sent: u64,
@@ -95,19 +100,23 @@ pub(crate) struct Path {
     pub(crate) misses: u32,
     /// Loss measured on this path: exponentially weighted, parts per million.
     pub(crate) loss_ppm: u32,
-    /// A train: what is sent from some moment on. When that was, how many of the bytes in flight then are still to be acknowledged before any of its own, bytes acknowledged of it.
+    /// A train: what is sent from some moment on. When that was, how many of the bytes in flight
+    /// then are still to be acknowledged before any of its own, bytes acknowledged of it.
     train_since: Time,
     train_skip: u64,
     train_bytes: u64,
-    /// The best rate of trains, bytes per second, fading. Their first byte's way is in it, so that it is never above the path's rate, whereas what the controller counts in a round is
-    /// when acknowledgements come in a heap; and it is also known where no window limits.
+    /// The best rate of trains, bytes per second, fading. Their first byte's way is in it, so that
+    /// it is never above the path's rate, whereas what the controller counts in a round is when
+    /// acknowledgements come in a heap; and it is also known where no window limits.
     train_rate: u64,
 }
 
-/// A train of so many packets says something of the path's rate; one of so many bytes has said enough.
+/// A train of so many packets says something of the path's rate; one of so many bytes has said
+/// enough.
 const TRAIN_PACKETS: u64 = 5;
 const TRAIN_BYTES_MAX: u64 = 1 << 20;
-/// So few packets in flight do not queue behind each other: smoothed round trips of whole bursts say nothing of them.
+/// So few packets in flight do not queue behind each other: smoothed round trips of whole bursts
+/// say nothing of them.
 const TAIL_PACKETS: u32 = 4;
 
 impl Path {
@@ -128,10 +137,10 @@ impl Path {
             in_flight_packets: 0,
             next_seq: 1,
             largest_acked: 0,
-            lead: None,
-            lead_rtt: 0,
+            rtt_probe: None,
+            rtt_probe_rtt: 0,
             is_tail: false,
-            lead_at: Time::ZERO,
+            rtt_probe_at: Time::ZERO,
             reorder: cfg.reorder_threshold,
             reorder_at: 0,
             loss_time: None,
@@ -172,20 +181,23 @@ impl Path {
     /// Computes the pace anew from window and round trip.
     pub(crate) fn set_pace(&mut self, cfg: &Config) {
         let burst_min = self.cc.burst_packets() * u64::from(self.mtu.size());
-        // Longer queues are the controller's business, and acknowledgements hold the window back by themselves; and a
-        // round trip in which the peer's process waited for a core must not make everything slow that comes after.
+        // Longer queues are the controller's business, and acknowledgements hold the window back by
+        // themselves; and a round trip in which the peer's process waited for a core must not make
+        // everything slow that comes after.
         let base = self.rtt.base();
         let aim = base.saturating_add(base / 4).saturating_add(cfg.delay_target.as_nanos() as u64 / 4);
         let rtt = self.rtt.srtt.min(aim);
         self.pacer.set(self.cc.window(), self.cc.pacing_quarters(), rtt, burst_min, cfg.pacing_burst_bytes);
     }
 
-    /// Bytes that may be in flight: the window, and no more than half the receiver's buffer besides what the wire itself holds.
+    /// Bytes that may be in flight: the window, and no more than half the receiver's buffer besides
+    /// what the wire itself holds.
     pub(crate) fn window(&self, rx_buffer: u64) -> u64 {
         self.cc.window().min(rx_buffer / 2 + self.wire()).max(2 * u64::from(self.mtu.size()))
     }
 
-    /// Whether the window is smaller than that. No window is smaller than two packets, so that of few bytes nobody need ask.
+    /// Whether the window is smaller than that. No window is smaller than two packets, so that of
+    /// few bytes nobody need ask.
     #[inline]
     pub(crate) fn leaves_no_room(&self, bytes: u64, rx_buffer: u64) -> bool {
         bytes > 2 * u64::from(self.mtu.size()) && bytes > self.window(rx_buffer)
@@ -203,7 +215,7 @@ impl Path {
         let mut one = self.rtt.pto(var_min, ack_delay_max);
         if self.ptos == 0 && self.is_tail && self.loss_ppm > cfg.lossy_ppm {
             let trip = if self.in_flight_packets <= TAIL_PACKETS {
-                self.lead_rtt.max(self.rtt.base())
+                self.rtt_probe_rtt.max(self.rtt.base())
             } else {
                 self.rtt.srtt.max(self.rtt.latest)
             };
@@ -214,7 +226,8 @@ impl Path {
 
     /// Age at which a packet is lost when a later one was acknowledged (spec 4).
     pub(crate) fn loss_delay(&self, cfg: &Config) -> u64 {
-        // Where packets are lost for sure and were not seen to overtake one another, the round trip of what was just acknowledged is what the lost one would have needed.
+        // Where packets are lost for sure and were not seen to overtake one another, the round trip
+        // of what was just acknowledged is what the lost one would have needed.
         let sure = self.loss_ppm > cfg.lossy_ppm && self.reorder <= cfg.reorder_threshold;
         let m = if sure { self.rtt.latest } else { self.rtt.srtt.max(self.rtt.latest) };
         m + m / 8 + cfg.loss_time_extra.as_nanos() as u64
@@ -231,7 +244,7 @@ impl Path {
         let was_idle = self.in_flight_packets == 0;
         if was_idle {
             self.waiting_since = now;
-            self.lead = Some(self.next_seq);
+            self.rtt_probe = Some(self.next_seq);
             (self.train_since, self.train_skip, self.train_bytes) = (now, 0, 0);
         }
         self.in_flight += size;
@@ -246,18 +259,19 @@ impl Path {
     }
 
     /// Whether this packet is the first of its round trip.
-    pub(crate) fn is_lead(&self, seq: u32) -> bool {
-        self.lead == Some(seq)
+    pub(crate) fn is_rtt_probe(&self, seq: u32) -> bool {
+        self.rtt_probe == Some(seq)
     }
 
-    /// Whether the packet about to be sent is the first of its round trip; it is to be acknowledged at once.
-    pub(crate) fn take_lead(&mut self, now: Time) -> bool {
-        let outstanding = self.lead.is_some_and(|seq| (self.largest_acked.wrapping_sub(seq) as i32) < 0);
-        if outstanding || now.since_ns(self.lead_at) < LEAD_EVERY_NS {
+    /// Whether the packet about to be sent is the first of its round trip; it is to be acknowledged
+    /// at once.
+    pub(crate) fn take_rtt_probe(&mut self, now: Time) -> bool {
+        let outstanding = self.rtt_probe.is_some_and(|seq| (self.largest_acked.wrapping_sub(seq) as i32) < 0);
+        if outstanding || now.since_ns(self.rtt_probe_at) < RTT_PROBE_EVERY_NS {
             return false;
         }
-        self.lead = Some(self.next_seq);
-        self.lead_at = now;
+        self.rtt_probe = Some(self.next_seq);
+        self.rtt_probe_at = now;
         true
     }
 
@@ -283,7 +297,8 @@ impl Path {
         }
     }
 
-    /// What the path has been seen to carry of late, whoever limited it, bytes per second; 0 if unknown.
+    /// What the path has been seen to carry of late, whoever limited it, bytes per second; 0 if
+    /// unknown.
     pub(crate) fn seen_rate(&self) -> u64 {
         self.train_rate
     }
@@ -358,7 +373,7 @@ mod tests {
         }
         let after_bursts = p.rtt.pto(100_000, 50_000);
         assert!(after_bursts > 1_000_000);
-        (p.lead_rtt, p.is_tail) = (30_000, true);
+        (p.rtt_probe_rtt, p.is_tail) = (30_000, true);
         p.on_sent(Time(2), 1472, 1 << 20);
         assert_eq!(p.pto_ns(&cfg, 50_000), after_bursts, "no loss seen: nobody hurries");
         p.loss_ppm = 5000;

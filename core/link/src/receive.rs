@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 use weir_session::{FragmentIn, Session};
 use weir_wire::frame::{Frame, Frames, Marked, Msg, Parity};
-use weir_wire::{BodyKey, Header, expand};
+use weir_wire::{Header, RndvKey, expand};
 
 use crate::association::{Association, Cx, State};
 use crate::build::PACKETS_MAX;
@@ -31,7 +31,8 @@ impl Endpoint {
         match a.accept_packet(&mut cx, meta, &header, datagram, events) {
             Accept::Done => {
                 self.touch(peer);
-                // A grant or credit in it is for whatever carries what we send, which may be another carrier.
+                // A grant or credit in it is for whatever carries what we send, which may be
+                // another carrier.
                 self.sessions.touch(peer);
             }
             Accept::Dropped => {}
@@ -64,11 +65,12 @@ enum Accept {
 /// What the frames of one packet add up to.
 #[derive(Default)]
 struct Seen {
-    body_bytes: u64,
+    rndv_bytes: u64,
     parity: bool,
 }
 
-/// Whether it may have come by a path that carries nothing else: it only acknowledges, or asks after a path (such a packet begins with that).
+/// Whether it may have come by a path that carries nothing else: it only acknowledges, or asks
+/// after a path (such a packet begins with that).
 fn is_probe(frames: &Frames<'_>) -> bool {
     let asks = || matches!(frames.iter().next(), Some(Frame::PathChallenge(_) | Frame::PathResponse(_)));
     !frames.is_ack_eliciting() || asks()
@@ -112,7 +114,7 @@ impl Association {
         self.counts.packets_received += 1;
         let path = self.path_to(cx, meta.remote, meta.local, false);
         let is_probe = self.rx.has_several(header.path) && is_probe(&frames);
-        let missing = self.rx.accept(cx.now, (header.path, is_probe), number, meta.slack_ns);
+        let missing = self.rx.accept(cx.now, (header.path, is_probe), number, meta.receiver_delay_ns);
         let is_marked = meta.ecn == CE;
         if is_marked {
             count!(self, cx, marks_received);
@@ -139,17 +141,18 @@ impl Association {
             self.state == State::Up
         });
         if seen.parity && self.state == State::Up {
-            // Last, so that what it tells to restore is lacking after everything else in the packet was reported.
+            // Last, so that what it tells to restore is lacking after everything else in the packet
+            // was reported.
             for f in &frames {
                 if let Frame::Parity(p) = f {
                     self.on_parity(cx.s, &p, events);
                 }
             }
         }
-        if seen.body_bytes > 0 || cx.s.bodies_open().1 > 0 {
+        if seen.rndv_bytes > 0 || cx.s.rndvs_open().1 > 0 {
             let base = self.longest_trip(cx.now);
             let is_marked = is_marked && cx.cfg.mechanisms.marked_grants;
-            cx.common.grants.measure(cx.now, self.id, (seen.body_bytes, is_marked), missing, base);
+            cx.common.grants.measure(cx.now, self.id, (seen.rndv_bytes, is_marked), missing, base);
             cx.counters.marks_grants = cx.common.grants.marked_intervals();
         }
         Accept::Done
@@ -176,10 +179,10 @@ impl Association {
             Frame::Msg(m) => self.on_message(cx, m, events),
             Frame::Ack(a) => {
                 let ranges = a.ranges(self.rec.next()).ok_or("acknowledgement of a packet never sent")?;
-                self.on_ack(cx, ranges.map(|r| (*r.start(), *r.end() + 1)), a.times, meta.slack_ns, events)
+                self.on_ack(cx, ranges.map(|r| (*r.start(), *r.end() + 1)), a.times, meta.receiver_delay_ns, events)
             }
-            Frame::Body(b) => {
-                seen.body_bytes += cx.s.on_body(cx.common, cx.now, (b.handle, b.offset), &b.payload, events)?;
+            Frame::Rndv(b) => {
+                seen.rndv_bytes += cx.s.on_rndv(cx.common, cx.now, (b.handle, b.offset), &b.payload, events)?;
                 Ok(())
             }
             Frame::Padding | Frame::Ping => Ok(()),
@@ -221,13 +224,13 @@ impl Association {
             }
             Frame::PathResponse(data) => self.on_path_response(cx, data),
             Frame::Close(_) => self.go_down(cx, DownReason::Closed, events),
-            Frame::BodyAbort(a) => cx.s.on_abort(cx.common, a.handle, a.code, events),
+            Frame::RndvAbort(a) => cx.s.on_abort(cx.common, a.handle, a.code, events),
             Frame::Marked(m) => self.on_marked(cx, m),
-            Frame::Lane(l) => self.on_lane_frame(cx, l, events)?,
+            Frame::BulkConnection(l) => self.on_bulk_frame(cx, l, events)?,
             Frame::Recovered(r) => {
                 let (message, key) = match r.key {
-                    BodyKey::Message(m) => (true, m),
-                    BodyKey::Body(h) => (false, h),
+                    RndvKey::Message(m) => (true, m),
+                    RndvKey::Rndv(h) => (false, h),
                 };
                 self.on_recovered(cx, message, key, r.offset, r.len, events)?;
             }
@@ -284,15 +287,15 @@ impl Association {
     }
 
     /// The upper layer restored a range: it has arrived, and the sender is told.
-    pub(crate) fn restored(&mut self, cx: &mut Cx<'_>, key: BodyKey, offset: u64, len: u32, events: &mut Vec<Event>) {
+    pub(crate) fn restored(&mut self, cx: &mut Cx<'_>, key: RndvKey, offset: u64, len: u32, events: &mut Vec<Event>) {
         let Ok(len16) = u16::try_from(len) else { return };
         let Some(total) = cx.s.holes(key, 0, 0, |_, _| true) else { return };
         if offset + u64::from(len) > total {
             return;
         }
         let (message, number) = match key {
-            BodyKey::Message(mseq) => (true, mseq),
-            BodyKey::Body(handle) => (false, handle),
+            RndvKey::Message(mseq) => (true, mseq),
+            RndvKey::Rndv(handle) => (false, handle),
         };
         if cx.s.placed(cx.common, cx.now, key, total as u32, offset, len, events).is_ok() {
             self.recovered.push_back((message, number, offset, len16));

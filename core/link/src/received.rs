@@ -11,7 +11,8 @@ use crate::{Config, Time};
 const RANGES_MAX: usize = 512;
 /// A packet this far below the largest is taken for a replay.
 const WINDOW: u64 = 1 << 20;
-/// A path of the peer that brought nothing for so long is not waited for when numbers are counted that lack.
+/// A path of the peer that brought nothing for so long is not waited for when numbers are counted
+/// that lack.
 const QUIET_NS: u64 = 100_000_000;
 
 /// What came by one path of the peer. Its packets keep their order; those of several do not.
@@ -21,10 +22,11 @@ struct Way {
     end: u64,
     /// When that was read, and how long it may have waited unseen.
     at: Time,
-    slack_ns: u32,
+    receiver_delay_ns: u32,
     /// When anything came by it but what asks after a path or acknowledges.
     heard: Time,
-    /// Our path back, and packets and bytes that want an acknowledgement since the last one was sent for this way.
+    /// Our path back, and packets and bytes that want an acknowledgement since the last one was
+    /// sent for this way.
     path: u8,
     packets: u32,
     bytes: u32,
@@ -50,7 +52,8 @@ pub(crate) struct Received {
     got: RangeSet,
     /// Numbers below are not accepted.
     floor: u64,
-    /// Numbers below this lack if they have not come: every path of the peer in use has brought a later one.
+    /// Numbers below this lack if they have not come: every path of the peer in use has brought a
+    /// later one.
     passed: u64,
     /// By the peer's number of the path.
     ways: Vec<Way>,
@@ -81,13 +84,15 @@ impl Received {
         pn < self.floor || end - pn > WINDOW || self.got.contains(pn)
     }
 
-    /// With what comes by this path of the peer now, it uses others than its first. Of that alone nobody asks what it is used for.
+    /// With what comes by this path of the peer now, it uses others than its first. Of that alone
+    /// nobody asks what it is used for.
     pub(crate) fn has_several(&self, way: u8) -> bool {
         way > 0 || self.ways.len() > 1
     }
 
-    /// A packet was accepted that came by the peer's path of this number; `is_probe`: one of those that go by paths in no other use. Returns by how much the count of lacking packets changed.
-    pub(crate) fn accept(&mut self, now: Time, (way, is_probe): (u8, bool), pn: u64, slack_ns: u32) -> i64 {
+    /// A packet was accepted that came by the peer's path of this number; `is_probe`: one of those
+    /// that go by paths in no other use. Returns by how much the count of lacking packets changed.
+    pub(crate) fn accept(&mut self, now: Time, (way, is_probe): (u8, bool), pn: u64, receiver_delay_ns: u32) -> i64 {
         if !self.got.extend_prefix(pn, pn + 1) {
             self.got.insert(pn, pn + 1, |_, _| {});
         }
@@ -106,7 +111,7 @@ impl Received {
             w.heard = now;
         }
         if pn >= w.end {
-            (w.end, w.at, w.slack_ns) = (pn + 1, now, slack_ns);
+            (w.end, w.at, w.receiver_delay_ns) = (pn + 1, now, receiver_delay_ns);
         }
         // As nearly always: of one path, and in its turn.
         if pn == self.passed && self.ways.len() == 1 {
@@ -124,7 +129,8 @@ impl Received {
         missing
     }
 
-    /// The packet accepted from that path of the peer wants an acknowledgement, `delay_ns` from now at the latest; `path` leads back.
+    /// The packet accepted from that path of the peer wants an acknowledgement, `delay_ns` from now
+    /// at the latest; `path` leads back.
     pub(crate) fn eliciting(
         &mut self,
         now: Time,
@@ -167,7 +173,8 @@ impl Received {
         pending.map(|w| if w.now { Time::ZERO } else { w.deadline }).min()
     }
 
-    /// Which of the peer's paths the next acknowledgement is for: of those that wait for one the one that has come least far, so that each is the first to tell of its newest packet.
+    /// Which of the peer's paths the next acknowledgement is for: of those that wait for one the
+    /// one that has come least far, so that each is the first to tell of its newest packet.
     pub(crate) fn next(&self) -> Option<u8> {
         if let [only] = self.ways.as_slice() {
             return (only.packets > 0).then_some(0);
@@ -188,10 +195,12 @@ impl Received {
 
     /// What an ACK frame tells of the largest number of a path of the peer.
     pub(crate) fn times(&self, way: u8, now: Time) -> AckTimes {
-        let Some(w) = self.ways.get(usize::from(way)) else { return AckTimes { delay_ns: 0, slack_us: 0, read_us: 0 } };
+        let Some(w) = self.ways.get(usize::from(way)) else {
+            return AckTimes { delay_ns: 0, receiver_delay_us: 0, read_us: 0 };
+        };
         AckTimes {
             delay_ns: u32::try_from(now.since_ns(w.at)).unwrap_or(u32::MAX),
-            slack_us: u16::try_from(w.slack_ns.div_ceil(1000)).unwrap_or(u16::MAX),
+            receiver_delay_us: u16::try_from(w.receiver_delay_ns.div_ceil(1000)).unwrap_or(u16::MAX),
             read_us: clock_us(w.at),
         }
     }

@@ -15,7 +15,7 @@ pub(crate) const LOST: u8 = 2;
 /// Its frames were queued again by a probe timeout or a loss: not twice.
 pub(crate) const REQUEUED: u8 = 4;
 /// First of its round trip: nothing of its own making was in front of it.
-pub(crate) const LEAD: u8 = 8;
+pub(crate) const RTT_PROBE: u8 = 8;
 
 /// Rings longer than this forget lost packets at once.
 const RING_MAX: usize = 1 << 17;
@@ -39,7 +39,7 @@ pub(crate) struct Sent {
 pub(crate) enum SentFrame {
     /// What the session is told the fate of.
     Session(Fragment),
-    Lane,
+    BulkConnection,
     MtuProbe {
         size: u16,
     },
@@ -64,7 +64,8 @@ pub(crate) struct Recovery {
     /// Packet number of the ring's front; frame index of the frame ring's front.
     base: u64,
     frame_base: u32,
-    /// Acknowledged packets at or above `base`; packets nobody waits for count as acknowledged from the start.
+    /// Acknowledged packets at or above `base`; packets nobody waits for count as acknowledged from
+    /// the start.
     acked: RangeSet,
     /// Largest packet number ever acknowledged plus one.
     largest_acked_end: u64,
@@ -92,8 +93,9 @@ impl Recovery {
         self.ring.push_back(Sent { at, frame0, seq, size, path, frames, flags });
     }
 
-    /// More is remembered than `packets`, or twice as many frames: the oldest waits for its acknowledgement, and what the
-    /// window does not count (acknowledgements, grants) piles up behind it.
+    /// More is remembered than `packets`, or twice as many frames: the oldest waits for its
+    /// acknowledgement, and what the window does not count (acknowledgements, grants) piles up
+    /// behind it.
     pub(crate) fn is_full(&self, packets: usize) -> bool {
         self.ring.len() > packets || self.frames.len() > 2 * packets
     }
@@ -131,7 +133,8 @@ impl Recovery {
         }
     }
 
-    /// Records acknowledged packets `[lo, hi)`; appends the newly acknowledged ones to `fresh`. False: never sent.
+    /// Records acknowledged packets `[lo, hi)`; appends the newly acknowledged ones to `fresh`.
+    /// False: never sent.
     pub(crate) fn acknowledge(&mut self, lo: u64, hi: u64, fresh: &mut SmallVec<[(u64, u64); 8]>) -> bool {
         if hi > self.next() || lo >= hi {
             return false;
@@ -141,7 +144,8 @@ impl Recovery {
         true
     }
 
-    /// Whether `[lo, hi)` is all that was sent before `hi`, of which nothing was acknowledged yet: then each of it is news, and nothing was overtaken.
+    /// Whether `[lo, hi)` is all that was sent before `hi`, of which nothing was acknowledged yet:
+    /// then each of it is news, and nothing was overtaken.
     #[inline]
     pub(crate) fn is_in_order(&self, lo: u64, hi: u64) -> bool {
         self.acked.is_empty() && lo <= self.base && self.base < hi && hi <= self.next()
@@ -153,7 +157,8 @@ impl Recovery {
         self.ring.front().map(|s| (self.base, s.path))
     }
 
-    /// Takes the oldest packet out: it is acknowledged. Its frames are to be taken next: each is looked at by [`Self::oldest_frame`], and forgotten.
+    /// Takes the oldest packet out: it is acknowledged. Its frames are to be taken next: each is
+    /// looked at by [`Self::oldest_frame`], and forgotten.
     #[inline]
     pub(crate) fn take_oldest(&mut self) -> Option<Sent> {
         let s = self.ring.pop_front()?;
@@ -173,7 +178,8 @@ impl Recovery {
         self.frames.pop_front();
     }
 
-    /// All before `hi` were taken ([`Self::take_oldest`]). False: the next may have to be forgotten too.
+    /// All before `hi` were taken ([`Self::take_oldest`]). False: the next may have to be forgotten
+    /// too.
     #[inline]
     pub(crate) fn took_all(&mut self, hi: u64) -> bool {
         self.largest_acked_end = self.largest_acked_end.max(hi);
@@ -186,7 +192,8 @@ impl Recovery {
         }
     }
 
-    /// Calls `f` with each packet below the largest acknowledged that is still in flight, oldest first.
+    /// Calls `f` with each packet below the largest acknowledged that is still in flight, oldest
+    /// first.
     pub(crate) fn overtaken(&self, mut f: impl FnMut(u64, &Sent)) {
         self.acked.gaps(self.base, self.largest_acked_end, |a, b| {
             for pn in a..b {
@@ -215,7 +222,8 @@ impl Recovery {
         });
     }
 
-    /// Forgets the settled packets at the front: acknowledged ones, and others once they are older than `keep_ns`.
+    /// Forgets the settled packets at the front: acknowledged ones, and others once they are older
+    /// than `keep_ns`.
     pub(crate) fn trim(&mut self, now: Time, keep_ns: u64) {
         let acked = match self.acked.iter().next() {
             Some((lo, hi)) if lo <= self.base => hi,

@@ -1,4 +1,5 @@
-//! Requirements of `spec/protocol.md` and `spec/lanes.md` that no other test shows: each is one small exchange between two endpoints, or one call.
+//! Requirements of `spec/protocol.md` and `spec/bulk.md` that no other test shows: each is one
+//! small exchange between two endpoints, or one call.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,15 +7,15 @@ use core::time::Duration;
 
 use weir_wire::frame::{self, Frame, Frames};
 use weir_wire::handshake::{Accept, Refuse, Reset};
-use weir_wire::{BodyKey, Handshake, Header, Kind, Params, RefuseCode, packet};
+use weir_wire::{Handshake, Header, Kind, Params, RefuseCode, RndvKey, packet};
 
 use crate::association::State;
 use crate::congestion::{Acked, Congestion, Target};
-use crate::hostile::{P, Two, addr, greet_again, meta, part_of_message, tell, with_lane, with_lane_by_side};
+use crate::hostile::{P, Two, addr, greet_again, meta, part_of_message, tell, with_bulk, with_bulk_by_side};
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::rtt::Rtt;
-use crate::{Config, DownReason, Endpoint, Event, LaneConfig, Level, Message, PeerId, RxMeta, SessionConfig, Time};
+use crate::{BulkConfig, Config, DownReason, Endpoint, Event, Level, Message, PeerId, RxMeta, SessionConfig, Time};
 
 const MS: u64 = 1_000_000;
 
@@ -102,7 +103,8 @@ fn an_accept_that_takes_datagrams_too_small_is_dropped() {
     let o = opening(&quiet());
     let key = &o.t.ends[0].handshake.key;
     let read = |max_datagram: u16, streams: u16| {
-        // `max_datagram` and `streams` are the first two of the parameters, which begin at offset 48.
+        // `max_datagram` and `streams` are the first two of the parameters, which begin at
+        // offset 48.
         let mut bytes = o.accept[..o.accept.len() - 16].to_vec();
         bytes[48..50].copy_from_slice(&max_datagram.to_le_bytes());
         bytes[50..52].copy_from_slice(&streams.to_le_bytes());
@@ -319,10 +321,10 @@ fn an_acknowledgement_tells_when_it_was_read_and_how_long_that_may_have_waited()
     let mut r = Received::default();
     r.accept(Time(1_000_000), (0, false), 0, 1500);
     let times = r.times(0, Time(1_018_000));
-    assert_eq!((times.delay_ns, times.slack_us, times.read_us), (18_000, 2, 1000));
+    assert_eq!((times.delay_ns, times.receiver_delay_us, times.read_us), (18_000, 2, 1000));
     r.accept(Time(2_000_000 + (1 << 32) * 1000), (0, false), 1, u32::MAX);
     let times = r.times(0, Time(2_000_000 + (1 << 32) * 1000));
-    assert_eq!((times.delay_ns, times.slack_us, times.read_us), (0, u16::MAX, 2000));
+    assert_eq!((times.delay_ns, times.receiver_delay_us, times.read_us), (0, u16::MAX, 2000));
 }
 
 // spec: P-4.11
@@ -348,7 +350,8 @@ fn a_probe_timeout_has_no_other_minimum() {
     assert_eq!(r.pto(100_000, 50_000), 10_000 + 100_000 + 50_000);
 }
 
-/// One message in each of so many packets, the first of which does not arrive; what the sender then counts as lost.
+/// One message in each of so many packets, the first of which does not arrive; what the sender then
+/// counts as lost.
 fn lost_after(later: usize) -> (Two, Vec<u8>) {
     let mut t = Two::up(&quiet());
     let mut first = Vec::new();
@@ -445,12 +448,12 @@ fn a_grant_that_overtakes_its_request_is_kept() {
         t.inject(1, |out| frame::write_grant(&frame::Grant { handle, limit: 1000 + handle }, out));
     }
     for handle in 1..=64 {
-        t.ends[0].send_body(t.now, P, handle, 0, 100_000, handle).expect("accepted");
+        t.ends[0].send_rndv(t.now, P, handle, 0, 100_000, handle).expect("accepted");
     }
     let mut most = vec![0; 65];
     for p in t.poll(0) {
         frames_of(&p, |f| {
-            if let Frame::Body(b) = f {
+            if let Frame::Rndv(b) = f {
                 let end = b.offset + b.payload.len() as u64;
                 most[b.handle as usize] = end.max(most[b.handle as usize]);
             }
@@ -466,11 +469,11 @@ fn a_grant_that_overtakes_its_request_is_kept() {
 fn restored_bytes_that_were_never_sent_are_a_violation() {
     for message in [false, true] {
         let mut t = Two::up(&quiet());
-        t.ends[0].send_body(t.now, P, 7, 100, 1000, 1).expect("accepted");
+        t.ends[0].send_rndv(t.now, P, 7, 100, 1000, 1).expect("accepted");
         let m = Message { control: false, stream: 0, envelope: b"e", len: 500_000, patient: false, token: 2 };
         t.ends[0].send(t.now, P, m).expect("accepted");
         let last = t.ends[0].sessions.get(P).expect("peer").last_message(false).expect("sent");
-        let (key, offset) = if message { (BodyKey::Message(last), 400_000) } else { (BodyKey::Body(7), 100) };
+        let (key, offset) = if message { (RndvKey::Message(last), 400_000) } else { (RndvKey::Rndv(7), 100) };
         t.poll(0);
         t.inject(1, |out| frame::write_recovered(&frame::Recovered { key, offset, len: 1 }, out));
         assert_eq!(t.down(0), Some(DownReason::Violation), "message: {message}");
@@ -574,17 +577,17 @@ fn one_packet_of_a_round_trip_steers_and_asks_now_and_then() {
     let mut p = Path::new(&Config::default(), Time(1), addr(1), None, 1472);
     let mut now = 10 * MS;
     let first = p.on_sent(Time(now), 1472, 1 << 20);
-    assert!(p.is_lead(first), "the first after silence");
+    assert!(p.is_rtt_probe(first), "the first after silence");
     let second = p.on_sent(Time(now), 1472, 1 << 20);
-    assert!(!p.is_lead(second) && !p.take_lead(Time(now)), "the first is under way");
+    assert!(!p.is_rtt_probe(second) && !p.take_rtt_probe(Time(now)), "the first is under way");
     p.largest_acked = first;
-    assert!(p.take_lead(Time(now)), "the next begins");
+    assert!(p.take_rtt_probe(Time(now)), "the next begins");
     let third = p.on_sent(Time(now), 1472, 1 << 20);
-    assert!(p.is_lead(third));
+    assert!(p.is_rtt_probe(third));
     p.largest_acked = third;
     now += 249_999;
-    assert!(!p.take_lead(Time(now)), "each costs the receiver a packet");
-    assert!(p.take_lead(Time(now + 1)));
+    assert!(!p.take_rtt_probe(Time(now)), "each costs the receiver a packet");
+    assert!(p.take_rtt_probe(Time(now + 1)));
 }
 
 // spec: P-9.7
@@ -643,7 +646,8 @@ fn a_challenge_is_answered_the_way_it_came() {
     assert_eq!(t.ends[0].assocs[0].paths.len(), 2, "an unknown address is a path from then on");
 }
 
-/// Ten milliseconds in which the primary path works. Returns what side 0 sent to the other address, where nobody is.
+/// Ten milliseconds in which the primary path works. Returns what side 0 sent to the other address,
+/// where nobody is.
 fn ten_ms(t: &mut Two) -> Vec<Vec<u8>> {
     t.now += Duration::from_millis(10);
     let now = t.now;
@@ -747,35 +751,35 @@ fn a_probe_of_the_mtu_that_is_lost_is_no_loss_of_the_path() {
 // spec: L-2.4, L-2.6
 #[test]
 fn a_greeting_with_a_higher_number_takes_the_place_of_what_is_up() {
-    let (mut t, former, sides) = with_lane_by_side();
+    let (mut t, former, sides) = with_bulk_by_side();
     let [connects, accepts] = sides;
     // Of its end the acceptor hears nothing before the next greeting.
-    t.ends[connects].lane_over(t.now, P, former);
+    t.ends[connects].bulk_over(t.now, P, former);
     let at = t.now;
     t.now += Duration::from_millis(5);
     let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
     t.ends[connects].send(t.now, P, m).expect("send");
     let said = t.poll(connects);
-    t.ends[connects].take_lane_news().expect("wanted again");
-    let (lane, greeting) = t.ends[connects].lane_greeting(P).expect("greeting");
-    assert!(lane > former && t.ends[accepts].lane_is_up(P, former));
-    let (.., answer) = t.ends[accepts].lane_greeted(t.now, &greeting).expect("good");
-    assert!(!t.ends[accepts].lane_is_up(P, former) && t.ends[accepts].lane_is_up(P, lane));
-    assert!(t.ends[connects].lane_answered(t.now, P, lane, &answer));
-    assert!(t.ends[accepts].lane_greeted(t.now, &greeting).is_none(), "its number is used");
+    t.ends[connects].take_bulk_news().expect("wanted again");
+    let (bulk, greeting) = t.ends[connects].bulk_greeting(P).expect("greeting");
+    assert!(bulk > former && t.ends[accepts].bulk_is_up(P, former));
+    let (.., answer) = t.ends[accepts].bulk_greeted(t.now, &greeting).expect("good");
+    assert!(!t.ends[accepts].bulk_is_up(P, former) && t.ends[accepts].bulk_is_up(P, bulk));
+    assert!(t.ends[connects].bulk_answered(t.now, P, bulk, &answer));
+    assert!(t.ends[accepts].bulk_greeted(t.now, &greeting).is_none(), "its number is used");
     assert!(!said.is_empty() && at < t.now);
-    assert!(greet_again(&mut t, sides).is_none_or(|next| next > lane));
+    assert!(greet_again(&mut t, sides).is_none_or(|next| next > bulk));
 }
 
 // spec: L-3.6
 #[test]
 fn a_head_tells_of_credit_as_a_frame_does() {
-    let (mut t, lane) = with_lane(&quiet());
+    let (mut t, bulk) = with_bulk(&quiet());
     let next = t.ends[1].sessions.get(P).expect("peer").announced();
     let before = t.ends[1].credit(P);
     let mut head = part_of_message(next, 10, 10);
     head.credit = frame::Credit { msgs_limit: 50_000, bytes_limit: 1 << 33 };
-    assert!(tell(&mut t, lane, &head));
+    assert!(tell(&mut t, bulk, &head));
     let after = t.ends[1].credit(P);
     assert!(after.msgs > before.msgs && after.bytes > 1 << 32, "{before:?} {after:?}");
 }
@@ -783,7 +787,7 @@ fn a_head_tells_of_credit_as_a_frame_does() {
 // spec: L-5.11
 #[test]
 fn a_connection_that_was_asked_for_and_never_came_is_given_up_after_three_seconds() {
-    let cfg = Config { lane: LaneConfig { on: true, min_rate: 0, ..LaneConfig::default() }, ..quiet() };
+    let cfg = Config { bulk: BulkConfig { on: true, min_rate: 0, ..BulkConfig::default() }, ..quiet() };
     let mut t = Two::up(&cfg);
     let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };
     let mut asked = None;
@@ -793,9 +797,9 @@ fn a_connection_that_was_asked_for_and_never_came_is_given_up_after_three_second
             t.steps(50);
             t.ends[1 - side].consume(P, 1, u64::from(m.len));
             // Whoever is to connect never does.
-            asked = asked.or(t.ends[side].take_lane_news().map(|_| t.now));
+            asked = asked.or(t.ends[side].take_bulk_news().map(|_| t.now));
         }
-        let failed = t.ends[0].counters().lane.failed + t.ends[1].counters().lane.failed;
+        let failed = t.ends[0].counters().bulk.failed + t.ends[1].counters().bulk.failed;
         if let Some(at) = asked
             && failed > 0
         {
@@ -810,11 +814,11 @@ fn a_connection_that_was_asked_for_and_never_came_is_given_up_after_three_second
 // spec: L-6.7
 #[test]
 fn a_record_is_no_longer_than_a_mebibyte() {
-    let (mut t, lane) = with_lane(&quiet());
-    t.ends[0].send_body(t.now, PeerId(0), 7, 5 << 20, 5 << 20, 3).expect("accepted");
+    let (mut t, bulk) = with_bulk(&quiet());
+    t.ends[0].send_rndv(t.now, PeerId(0), 7, 5 << 20, 5 << 20, 3).expect("accepted");
     let (mut sizes, mut head) = (Vec::new(), Vec::new());
-    while let Some(unit) = t.ends[0].lane_next(t.now, P, lane, &mut head) {
-        sizes.push(unit.len);
+    while let Some(record) = t.ends[0].bulk_next(t.now, P, bulk, &mut head) {
+        sizes.push(record.len);
     }
     assert_eq!(sizes, [1 << 20; 5]);
 }

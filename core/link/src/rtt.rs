@@ -1,4 +1,5 @@
-//! Round-trip time of one path: smoothed as in RFC 9002 section 5, and the minimum of the last ten seconds.
+//! Round-trip time of one path: smoothed as in RFC 9002 section 5, and the minimum of the last ten
+//! seconds.
 
 use crate::Time;
 
@@ -7,17 +8,20 @@ pub(crate) fn clock_us(t: Time) -> u32 {
     (t.0 / 1000) as u32
 }
 
-/// The time that packets take to the peer, by two clocks that nobody has set alike: what it is more than the least of the last ten seconds.
+/// The time that packets take to the peer, by two clocks that nobody has set alike: what it is more
+/// than the least of the last ten seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OneWay {
-    /// Least differences of the running half window and of the one before, microseconds modulo 2^32.
+    /// Least differences of the running half window and of the one before, microseconds modulo
+    /// 2^32.
     now: Option<u32>,
     before: Option<u32>,
     half_started: Time,
 }
 
 impl OneWay {
-    /// A packet sent at `sent_us` of our clock was read at `read_us` of the peer's. Returns how much longer it took than the fastest, nanoseconds.
+    /// A packet sent at `sent_us` of our clock was read at `read_us` of the peer's. Returns how
+    /// much longer it took than the fastest, nanoseconds.
     pub(crate) fn sample(&mut self, now: Time, sent_us: u32, read_us: u32) -> u64 {
         let since_ns = now.since_ns(self.half_started);
         if since_ns > HALF_WINDOW_NS {
@@ -62,7 +66,8 @@ impl Rtt {
         }
     }
 
-    /// A sample: `raw` from sending to the acknowledgement's arrival, `delay` of it spent at the receiver on purpose.
+    /// A sample: `raw` from sending to the acknowledgement's arrival, `delay` of it spent at the
+    /// receiver on purpose.
     pub(crate) fn sample(&mut self, now: Time, raw: u64, delay: u64) {
         if now.since_ns(self.half_started) > HALF_WINDOW_NS {
             self.min_before =
@@ -70,8 +75,8 @@ impl Rtt {
             self.min_now = u64::MAX;
             self.half_started = now;
         }
-        // The minimum is of what was measured: the delay is the peer's word. One that would make the sample smaller than
-        // anything seen is not believed (RFC 9002 5.2, 5.3).
+        // The minimum is of what was measured: the delay is the peer's word. One that would make
+        // the sample smaller than anything seen is not believed (RFC 9002 5.2, 5.3).
         self.min_now = self.min_now.min(raw.max(1));
         let adjusted = if raw >= self.min().saturating_add(delay) { raw - delay } else { raw };
         self.latest = adjusted;
@@ -86,7 +91,8 @@ impl Rtt {
         }
     }
 
-    /// Before anything is sampled: an exchange of the handshake took so long. Probe timeouts are to be longer than that; pacing knows nothing of it.
+    /// Before anything is sampled: an exchange of the handshake took so long. Probe timeouts are to
+    /// be longer than that; pacing knows nothing of it.
     pub(crate) fn suppose(&mut self, took_ns: u64) {
         if !self.sampled {
             self.var = self.var.max(took_ns / 2);
@@ -108,8 +114,9 @@ impl Rtt {
         self.srtt + (4 * self.var).max(var_min) + ack_delay_max.max(self.srtt / 8)
     }
 
-    /// How long an acknowledgement may wait for more to acknowledge: an eighth of a round trip changes little for the
-    /// sender, and on long paths spares most of the packets that carry nothing else.
+    /// How long an acknowledgement may wait for more to acknowledge: an eighth of a round trip
+    /// changes little for the sender, and on long paths spares most of the packets that carry
+    /// nothing else.
     pub(crate) fn ack_delay(&self, least: core::time::Duration) -> u64 {
         let least = least.as_nanos() as u64;
         if self.sampled { least.max(self.srtt / 8) } else { least }

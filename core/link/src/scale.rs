@@ -1,6 +1,7 @@
 //! Products that are divided again.
 
-/// `a * b / c`, at most `u64::MAX`. A division of 128 bits takes longer than most of what stands around it, and nearly all products need no more than 64.
+/// `a * b / c`, at most `u64::MAX`. A division of 128 bits takes longer than most of what stands
+/// around it, and nearly all products need no more than 64.
 #[inline]
 pub(crate) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
     match a.checked_mul(b) {

@@ -15,7 +15,8 @@ impl Endpoint {
         self.assocs.get(index as usize).filter(|a| a.local_id == id && id != 0).map(|_| PeerId(index))
     }
 
-    /// Where the frames lie of a PROTECTED packet, whole, that was just written to this peer; at level encrypt they are decrypted in place.
+    /// Where the frames lie of a PROTECTED packet, whole, that was just written to this peer; at
+    /// level encrypt they are decrypted in place.
     #[must_use]
     pub fn reveal(&self, peer: PeerId, packet: &mut [u8]) -> Option<Range<usize>> {
         let header = Header::parse(packet).ok()?;
@@ -26,7 +27,8 @@ impl Endpoint {
         a.crypt.as_ref()?.keys.send.reopen(expand(header.number, a.rec.next()), packet).ok()
     }
 
-    /// The number of the message accepted last for this peer, matched or control: the `mseq` that its fragments bear.
+    /// The number of the message accepted last for this peer, matched or control: the `mseq` that
+    /// its fragments bear.
     #[must_use]
     pub fn last_message(&self, peer: PeerId, control: bool) -> Option<u64> {
         self.sessions.get(peer)?.last_message(control)

@@ -1,4 +1,5 @@
-//! Nonces of associations that were forgotten, for as long as a recorded CONFIRM of theirs could make them anew (spec 9, P-9.11).
+//! Nonces of associations that were forgotten, for as long as a recorded CONFIRM of theirs could
+//! make them anew (spec 9, P-9.11).
 
 use core::mem::take;
 
@@ -7,7 +8,8 @@ use weir_wire::handshake::NONCE_LEN;
 
 use crate::hash::IdHash;
 
-/// A cookie is good in the epoch in which it was made and in the next. One more: not all clock readings come here in their order.
+/// A cookie is good in the epoch in which it was made and in the next. One more: not all clock
+/// readings come here in their order.
 const EPOCHS: usize = 3;
 
 /// What is left of those that were forgotten: 17 bytes each, in tables of powers of two.
@@ -15,7 +17,8 @@ const EPOCHS: usize = 3;
 pub(crate) struct Spent {
     /// The cookie epoch of the first set.
     epoch: u64,
-    /// Endpoint id and half of the nonce, by the epoch in which it was forgotten, the latest first. (Half is enough: who shares both has drawn them for itself.)
+    /// Endpoint id and half of the nonce, by the epoch in which it was forgotten, the latest first.
+    /// (Half is enough: who shares both has drawn them for itself.)
     sets: [HashSet<(u64, u64), IdHash>; EPOCHS],
 }
 

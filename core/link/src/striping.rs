@@ -9,17 +9,20 @@ use crate::paths::{Path, PathState};
 use crate::scale::mul_div;
 use crate::{Config, Time};
 
-/// Packets in a row by one path: the fewer, the more evenly a message is divided; the more, the fewer ranges an acknowledgement has to tell, and the more go in one system call.
+/// Packets in a row by one path: the fewer, the more evenly a message is divided; the more, the
+/// fewer ranges an acknowledgement has to tell, and the more go in one system call.
 const TURN_MIN: u64 = 4;
 const TURN_MAX: u64 = 44;
 /// ... and so much of what waits.
 const TURN_PART: u64 = 8;
-/// What goes first by a path that nobody has seen deliver: enough to see it; and what waits before any does. In packets of at most [`USUAL_BYTES`].
+/// What goes first by a path that nobody has seen deliver: enough to see it; and what waits before
+/// any does. In packets of at most [`USUAL_BYTES`].
 const UNKNOWN_PACKETS: u64 = 8;
 const UNKNOWN_FROM: u64 = 16;
 /// Flows of which what may go now is counted.
 const FLOWS_MOST: usize = 8;
-/// Probe timeouts in a row after which what is short leaves the primary for one that is well: one may be the peer's lateness.
+/// Probe timeouts in a row after which what is short leaves the primary for one that is well: one
+/// may be the peer's lateness.
 const SILENT_PTOS: u32 = 2;
 
 /// A path as the choice sees it.
@@ -40,13 +43,15 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Packets that go to see what it delivers: what a train needs, the one before it, from whose reading on it counts, and one that may not be full.
+    /// Packets that go to see what it delivers: what a train needs, the one before it, from whose
+    /// reading on it counts, and one that may not be full.
     fn trial(&self) -> u64 {
         (2 + (TRAIN_PACKETS * USUAL_BYTES).div_ceil(self.mtu.max(1))).min(UNKNOWN_PACKETS)
     }
 
-    /// Its part of what waits, in packets: with all of it there by `end_ns`, and no more in front of its link than `level_ns`. A link with less than a packet in front of it is about to
-    /// stand idle, and takes one however little was granted just now.
+    /// Its part of what waits, in packets: with all of it there by `end_ns`, and no more in front
+    /// of its link than `level_ns`. A link with less than a packet in front of it is about to stand
+    /// idle, and takes one however little was granted just now.
     fn part(&self, end_ns: u64, level_ns: u64) -> u64 {
         let packets_in = |ns: u64| bytes_in(self.rate, ns) / self.mtu.max(1);
         let is_empty = u64::from(packets_in(self.queue_ns) == 0);
@@ -73,7 +78,8 @@ impl Path {
 
     fn candidate(&self, now: Time, path: u8) -> Candidate {
         let (half_ns, rate) = (self.rtt.base() / 2, self.delivery.rate.max(1));
-        // What waits is what was sent faster than the path takes it, or what is in flight beyond a round trip: others may queue there.
+        // What waits is what was sent faster than the path takes it, or what is in flight beyond a
+        // round trip: others may queue there.
         let own = self.delivery.queue_ns(now, self.in_flight);
         let queue = own.max(ns_for(rate, self.in_flight).saturating_sub(2 * half_ns));
         let is_known = self.delivery.rate > 0;
@@ -106,7 +112,8 @@ impl Association {
         self.paths.iter().position(Path::is_well).map_or(self.primary, |i| i as u8)
     }
 
-    /// The window of a path: all together have no more in flight than the receiver's buffer and the wires take.
+    /// The window of a path: all together have no more in flight than the receiver's buffer and the
+    /// wires take.
     pub(crate) fn window_of(&self, i: usize) -> u64 {
         let buffer = self.peer.rx_buffer;
         let others = self.paths.iter().enumerate().filter(|(k, p)| *k != i && p.in_flight > 0);
@@ -120,7 +127,8 @@ impl Association {
         trips.map(|p| p.rtt.base()).max().unwrap_or(0)
     }
 
-    /// The path that data takes now; `None`: it waits for one that would have all of it there before another had the next packet. `lead` carries what is short.
+    /// The path that data takes now; `None`: it waits for one that would have all of it there
+    /// before another had the next packet. `lead` carries what is short.
     pub(crate) fn carrier(&mut self, cx: &mut Cx<'_>, lead: u8) -> Option<u8> {
         if self.paths.len() < 2 {
             self.stripe.is_chosen = false;
@@ -147,12 +155,14 @@ impl Association {
         self.choose(cx, lead)
     }
 
-    /// The path that has the next packet there first, if it is free; else one that is, as far as its part of what waits goes: then all paths end together, and a slow one never last.
+    /// The path that has the next packet there first, if it is free; else one that is, as far as
+    /// its part of what waits goes: then all paths end together, and a slow one never last.
     fn choose(&mut self, cx: &mut Cx<'_>, lead: u8) -> Option<u8> {
         let well = self.paths.iter().enumerate().filter(|(_, p)| p.is_well());
         let mut candidates: SmallVec<[Candidate; PATHS_MAX]> =
             well.map(|(i, p)| p.candidate(cx.now, i as u8)).collect();
-        // What is short goes by `lead` anyway. Until its rate is known all does: else what is too short for a train would go by another for ever, however slow.
+        // What is short goes by `lead` anyway. Until its rate is known all does: else what is too
+        // short for a train would go by another for ever, however slow.
         if candidates.iter().any(|c| c.path == lead && !c.is_known) {
             return Some(lead);
         }
@@ -160,7 +170,8 @@ impl Association {
             return candidates.first().map(|c| c.path);
         }
         candidates.sort_by_key(|c| c.first_ns);
-        // Of what stands in front only: who waits for that would wait for a slow path, however much stands behind.
+        // Of what stands in front only: who waits for that would wait for a slow path, however much
+        // stands behind.
         let waiting = cx.s.waiting_bytes(1);
         let end_ns = end_of(&candidates, waiting);
         let level_ns = level_of(&candidates, cx.s.open_bytes(FLOWS_MOST));
@@ -189,7 +200,8 @@ impl Association {
     }
 }
 
-/// How long what may go now and what stands in front of links already would take if it stood evenly: a path that holds more of what the receiver granted keeps it from the others, which then
+/// How long what may go now and what stands in front of links already would take if it stood
+/// evenly: a path that holds more of what the receiver granted keeps it from the others, which then
 /// stand idle.
 fn level_of(candidates: &[Candidate], open: u64) -> u64 {
     let known = || candidates.iter().filter(|c| c.is_known);
@@ -197,7 +209,8 @@ fn level_of(candidates: &[Candidate], open: u64) -> u64 {
     ns_for(known().map(|c| c.rate).sum(), queued.saturating_add(open))
 }
 
-/// When all that waits is there if each path takes its part, in order of their first bytes: the later ones have none if the others are done by then.
+/// When all that waits is there if each path takes its part, in order of their first bytes: the
+/// later ones have none if the others are done by then.
 fn end_of(by_first: &[Candidate], waiting: u64) -> u64 {
     let (mut end_ns, mut rates, mut lead) = (u64::MAX, 0u64, waiting);
     for c in by_first.iter().filter(|c| c.is_known) {
@@ -235,7 +248,8 @@ mod tests {
     fn paths_end_together_and_one_that_would_be_later_has_no_part() {
         // 100 MB/s and 10 MB/s, 100 us each: 1.1 MB are there after 10.1 ms.
         assert_eq!(end_of(&[known(0, 100_000_000, 100_000), known(1, 10_000_000, 100_000)], 1_100_000), 10_100_000);
-        // The second is 10 ms away: the first has 300 kB there in 3.1 ms, and of 3 MB each has its part.
+        // The second is 10 ms away: the first has 300 kB there in 3.1 ms, and of 3 MB each has its
+        // part.
         let far = [known(0, 100_000_000, 100_000), known(1, 100_000_000, 10_000_000)];
         assert_eq!(end_of(&far, 300_000), 3_100_000);
         assert_eq!(end_of(&far, 3_000_000), (3_000_000 + 10_000 + 1_000_000) * 5);
@@ -247,7 +261,8 @@ mod tests {
     fn no_path_holds_more_of_what_may_go_than_its_rate_is_of_all() {
         let mut both = [known(0, 100_000_000, 100_000), known(1, 10_000_000, 100_000)];
         assert_eq!(level_of(&both, 220_000), 2_000_000);
-        // 200 kB stand in front of the slow one: for it to take no more than its part that must be less than 20 ms.
+        // 200 kB stand in front of the slow one: for it to take no more than its part that must be
+        // less than 20 ms.
         both[1].queue_ns = 20_000_000;
         assert!(level_of(&both, 20_000) <= 2_000_000);
         both[1].is_known = false;
@@ -257,11 +272,13 @@ mod tests {
     // spec: P-8.23
     #[test]
     fn an_idle_link_takes_a_packet_however_little_was_granted() {
-        // 10 MB/s; of two packets that may go now and 20 ms of others behind them its part is less than one.
+        // 10 MB/s; of two packets that may go now and 20 ms of others behind them its part is less
+        // than one.
         let both = [known(0, 100_000_000, 100_000), known(1, 10_000_000, 100_000)];
         let level_ns = level_of(&both, 2 * 1472);
         assert_eq!(both[1].part(20_000_000, level_ns), 1);
-        // With a packet in front of it it waits; and one that would be the last of all goes by the other.
+        // With a packet in front of it it waits; and one that would be the last of all goes by the
+        // other.
         assert_eq!(Candidate { queue_ns: 147_200, ..known(1, 10_000_000, 247_200) }.part(20_000_000, level_ns), 0);
         assert_eq!(both[1].part(200_000, level_ns), 0);
         // Where more was granted it is the level that tells.

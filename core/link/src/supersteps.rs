@@ -1,4 +1,5 @@
-//! What an endpoint does otherwise in a superstep that it was told of (`spec/superstep.md`): whom it serves how long, what may wait in its host's interface, and in which slots it sends.
+//! What an endpoint does otherwise in a superstep that it was told of (`spec/superstep.md`): whom
+//! it serves how long, what may wait in its host's interface, and in which slots it sends.
 
 use rand_core::RngCore;
 use weir_superstep::{OwnQueue, Slots};
@@ -7,8 +8,9 @@ use crate::paths::Path;
 use crate::{Endpoint, PeerId, Time};
 
 impl Endpoint {
-    /// A superstep begins: so many bytes go to and come from these peers, in this order, and perhaps in slots (`spec/superstep.md`). It holds until the next call. Peers that are not known are passed
-    /// over.
+    /// A superstep begins: so many bytes go to and come from these peers, in this order, and
+    /// perhaps in slots (`spec/superstep.md`). It holds until the next call. Peers that are not
+    /// known are passed over.
     pub fn superstep(
         &mut self,
         now: Time,
@@ -35,7 +37,8 @@ impl Endpoint {
         if self.granted.is_empty() { self.cfg.peer_batch_packets } else { self.cfg.told_batch_packets }
     }
 
-    /// What may wait in this host's interface now, bytes (`spec/superstep.md` 6); `None`: as much as the system lets wait. Whoever moves packets sees to it.
+    /// What may wait in this host's interface now, bytes (`spec/superstep.md` 6); `None`: as much
+    /// as the system lets wait. Whoever moves packets sees to it.
     #[must_use]
     pub fn own_queue_bytes(&self) -> Option<u64> {
         let path = |peer: &PeerId| self.assocs.get(peer.0 as usize)?.path();

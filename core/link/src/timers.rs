@@ -1,4 +1,5 @@
-//! When the endpoint's associations want to be looked at: their timers, and those that something has changed.
+//! When the endpoint's associations want to be looked at: their timers, and those that something
+//! has changed.
 
 use alloc::boxed::Box;
 use alloc::collections::binary_heap::PeekMut;
@@ -11,7 +12,8 @@ use crate::association::{Association, Cx};
 use crate::endpoint::with_association;
 use crate::{Endpoint, Event, PeerId, Time};
 
-/// Entries of the timer heap that mean nothing any more, kept beside two for each association: each acknowledgement in time leaves one, for when a PING would have been due.
+/// Entries of the timer heap that mean nothing any more, kept beside two for each association: each
+/// acknowledgement in time leaves one, for when a PING would have been due.
 const STALE_TIMERS_MAX: usize = 64;
 
 /// Whether an entry of the timer heap is the one that its association waits for.
@@ -20,7 +22,8 @@ fn is_armed(assocs: &[Box<Association>], &Reverse((t, peer)): &Reverse<(Time, Pe
 }
 
 impl Endpoint {
-    /// When to call [`Self::handle_timeout`] next, if nothing else happens. A time in the past: now.
+    /// When to call [`Self::handle_timeout`] next, if nothing else happens. A time in the past:
+    /// now.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let has_work = self.sessions.has_touched(Carrier::Link) || self.openings.can_admit(&self.cfg);
@@ -31,7 +34,8 @@ impl Endpoint {
         [t, self.sessions.common().grants.deadline(), self.asking_due()].into_iter().flatten().min()
     }
 
-    /// Whether [`Self::handle_timeout`] has anything to do now: `next_timeout` also passes when there is something to send.
+    /// Whether [`Self::handle_timeout`] has anything to do now: `next_timeout` also passes when
+    /// there is something to send.
     #[inline]
     pub fn look(&mut self, now: Time) -> bool {
         self.sessions.common_mut().advance(now);
@@ -70,12 +74,13 @@ impl Endpoint {
             let due = calm.unwrap_or_else(|| a.deadline(cx.s, cx.cfg));
             debug_assert!(calm.is_none() || (!a.wants_to_send(cx.s, now) && due == a.deadline(cx.s, cx.cfg)));
             if due > now && due < Time::MAX {
-                // In its place: it was set for something that has happened meanwhile, as after each acknowledgement in time.
+                // In its place: it was set for something that has happened meanwhile, as after each
+                // acknowledgement in time.
                 a.armed = due;
                 *top = Reverse((due, peer));
                 if calm.is_some() && self.sessions.has_looked(Carrier::Link, peer) {
                     // What `settle` would find out.
-                    self.run = None;
+                    self.template = None;
                 }
                 continue;
             }
@@ -132,7 +137,7 @@ impl Endpoint {
                 self.arm(peer, due);
                 continue;
             }
-            a.consider_lane(&mut cx);
+            a.consider_bulk(&mut cx);
             a.check_drained(cx.s);
             if !a.ready && a.wants_to_send(cx.s, now) {
                 a.ready = true;
@@ -143,7 +148,9 @@ impl Endpoint {
             }
         }
         if self.sessions.common().slot().is_some() {
-            // One packet goes in a slot, and all that wait for it wake at once: who had one longest ago is first. Else a message of a barrier waits until all data to another peer is gone.
+            // One packet goes in a slot, and all that wait for it wake at once: who had one longest
+            // ago is first. Else a message of a barrier waits until all data to another peer is
+            // gone.
             let assocs = &self.assocs;
             self.ready.make_contiguous().sort_by_key(|peer| assocs[peer.0 as usize].slotted_at);
         }
@@ -151,7 +158,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// The driver reads what arrives in parts. From now on nobody is judged by silence before it has told that all was read ([`Endpoint::has_read_all`]), which it does when that is wanted.
+    /// The driver reads what arrives in parts. From now on nobody is judged by silence before it
+    /// has told that all was read ([`Endpoint::has_read_all`]), which it does when that is wanted.
     pub fn comes_in_parts(&mut self) {
         self.unread.comes_in_parts();
     }

@@ -1,4 +1,5 @@
-//! Bodies longer than 4 GiB, in packets and by a lane: every offset beyond 32 bits is right. The payload is nowhere; what byte lies where follows from its place.
+//! Rendezvous transfers longer than 4 GiB, in packets and by a bulk connection: every offset beyond
+//! 32 bits is right. The payload is nowhere; what byte lies where follows from its place.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -127,11 +128,11 @@ impl Two {
         self.ends[end].send(self.now, self.peers[end], message).expect("send");
     }
 
-    /// The receiver opens the body, the sender begins it.
+    /// The receiver opens the rendezvous transfer, the sender begins it.
     fn begin(&mut self) {
-        let opened = self.ends[1].open_body(self.now, self.peers[1], LEN).expect("opened");
+        let opened = self.ends[1].open_rndv(self.now, self.peers[1], LEN).expect("opened");
         self.handle = Some(opened.handle);
-        self.ends[0].send_body(self.now, self.peers[0], opened.handle, opened.granted, LEN, TOKEN).expect("begun");
+        self.ends[0].send_rndv(self.now, self.peers[0], opened.handle, opened.granted, LEN, TOKEN).expect("begun");
     }
 
     fn event(&mut self, end: usize, event: &Event, data: &[u8]) {
@@ -140,7 +141,7 @@ impl Two {
                 self.messages += 1;
                 self.ends[end].consume(self.peers[end], 1, u64::from(*total_len));
             }
-            Event::Body { handle, offset, payload, complete, .. } => {
+            Event::Rndv { handle, offset, payload, complete, .. } => {
                 assert_eq!((end, Some(*handle)), (1, self.handle));
                 let bytes = &data[payload.clone()];
                 let mut want = vec![0; bytes.len()];
@@ -186,7 +187,7 @@ impl Two {
                         Sparse.read(p.token, p.offset, &mut wire[at..]);
                     }
                     if !self.packets.is_multiple_of(self.lose_every) {
-                        let meta = RxMeta { remote: address(end), local: None, slack_ns: 0, ecn: 0 };
+                        let meta = RxMeta { remote: address(end), local: None, receiver_delay_ns: 0, ecn: 0 };
                         self.ends[1 - end].handle(self.now, meta, &mut wire, &mut events);
                         self.events(1 - end, &events, &wire);
                         events.clear();
@@ -205,7 +206,7 @@ impl Two {
         self.now = self.now.plus_ns(10_000);
     }
 
-    /// Without a lane, to the end of the body.
+    /// Without a bulk connection, to the end of the rendezvous transfer.
     fn finish(&mut self) {
         let mut steps = 0;
         while !self.sent {
@@ -221,33 +222,36 @@ impl Two {
     fn connect(&mut self) -> u32 {
         for _ in 0..100_000 {
             for end in 0..2 {
-                let Some(news) = self.ends[end].take_lane_news() else { continue };
-                let (lane, greeting) = self.ends[end].lane_greeting(news.peer).expect("greeting");
-                let (_, number, answer) = self.ends[1 - end].lane_greeted(self.now, &greeting).expect("answer");
-                assert!(number == lane && self.ends[end].lane_answered(self.now, news.peer, lane, &answer));
-                return lane;
+                let Some(news) = self.ends[end].take_bulk_news() else { continue };
+                let (bulk, greeting) = self.ends[end].bulk_greeting(news.peer).expect("greeting");
+                let (_, number, answer) = self.ends[1 - end].bulk_greeted(self.now, &greeting).expect("answer");
+                assert!(number == bulk && self.ends[end].bulk_answered(self.now, news.peer, bulk, &answer));
+                return bulk;
             }
             self.step();
         }
-        panic!("no lane is wanted: {:?}", self.ends[0].counters());
+        panic!("no bulk connection is wanted: {:?}", self.ends[0].counters());
     }
 
-    /// One unit, if there is one: told to the receiver without its payload.
-    fn unit(&mut self, lane: u32) -> bool {
+    /// One record, if there is one: told to the receiver without its payload.
+    fn record(&mut self, bulk: u32) -> bool {
         let mut head = Vec::new();
-        let Some(u) = self.ends[0].lane_next(self.now, self.peers[0], lane, &mut head) else { return false };
-        assert_eq!(UnitHead::len_with_envelope(&head), Some(head.len()));
+        let Some(u) = self.ends[0].bulk_next(self.now, self.peers[0], bulk, &mut head) else { return false };
+        assert_eq!(RecordHead::len_with_envelope(&head), Some(head.len()));
         let mut events = Vec::new();
-        assert!(self.ends[1].unit_tells(self.now, self.peers[1], lane, &head, &mut events), "refused");
-        let unit = self.ends[1].unit_begins(self.now, self.peers[1], &head, &mut events).expect("a unit of ours");
-        assert_eq!((unit.key, unit.offset, unit.len), (BodyKey::Body(self.handle.expect("open")), u.offset, u.len));
+        assert!(self.ends[1].record_tells(self.now, self.peers[1], bulk, &head, &mut events), "refused");
+        let record = self.ends[1].record_begins(self.now, self.peers[1], &head, &mut events).expect("a record of ours");
+        assert_eq!(
+            (record.key, record.offset, record.len),
+            (RndvKey::Rndv(self.handle.expect("open")), u.offset, u.len)
+        );
         assert_eq!(u.token, TOKEN);
         self.came.add(u.offset, u.len.into());
-        self.ends[1].unit_ends(self.now, self.peers[1], lane, &unit, &mut events);
+        self.ends[1].record_ends(self.now, self.peers[1], bulk, &record, &mut events);
         for event in &events {
             match event {
-                // That of the unit's end names no bytes.
-                Event::Body { complete, .. } => self.is_complete(*complete),
+                // That of the record's end names no bytes.
+                Event::Rndv { complete, .. } => self.is_complete(*complete),
                 other => panic!("{other:?}"),
             }
         }
@@ -256,7 +260,7 @@ impl Two {
 }
 
 #[test]
-fn a_body_of_more_than_4_gib_is_whole_in_packets_some_of_which_are_lost() {
+fn a_rendezvous_of_more_than_4_gib_is_whole_in_packets_some_of_which_are_lost() {
     let cfg = Config { max_datagram: 65_000, ..Config::default() };
     let mut two = Two::new(&cfg, 1999);
     two.begin();
@@ -267,26 +271,26 @@ fn a_body_of_more_than_4_gib_is_whole_in_packets_some_of_which_are_lost() {
 }
 
 #[test]
-fn a_body_of_more_than_4_gib_is_whole_by_a_lane_that_breaks_behind_4_gib() {
-    let lane = LaneConfig { on: true, min_rate: 0, pause: Duration::from_secs(3600), ..LaneConfig::default() };
-    let cfg = Config { lane, ..Config::default() };
+fn a_rendezvous_of_more_than_4_gib_is_whole_by_a_bulk_connection_that_breaks_behind_4_gib() {
+    let bulk = BulkConfig { on: true, min_rate: 0, pause: Duration::from_secs(3600), ..BulkConfig::default() };
+    let cfg = Config { bulk, ..Config::default() };
     let mut two = Two::new(&cfg, u64::MAX);
-    // What comes first only has the lane made.
+    // What comes first only has the bulk connection made.
     two.message(0, 100_000);
-    let lane = two.connect();
+    let bulk = two.connect();
     two.begin();
     let mut idle = 0;
     // Something is left for packets.
     while two.came.0.values().next_back().is_none_or(|end| *end < (4 << 30) + (3 << 20)) {
-        idle = if two.unit(lane) { 0 } else { idle + 1 };
+        idle = if two.record(bulk) { 0 } else { idle + 1 };
         two.step();
         assert!(idle < 100_000, "stuck at {}: {:?}", two.came.without_hole(), two.ends[0].counters());
     }
-    let by_lane = two.ends[1].counters().lane.bytes_received;
-    assert!(by_lane > 4 << 30, "{by_lane} bytes by the lane");
+    let by_bulk = two.ends[1].counters().bulk.bytes_received;
+    assert!(by_bulk > 4 << 30, "{by_bulk} bytes by the bulk connection");
     for end in 0..2 {
-        two.ends[end].lane_over(two.now, two.peers[end], lane);
+        two.ends[end].bulk_over(two.now, two.peers[end], bulk);
     }
     two.finish();
-    assert_eq!(two.ends[1].counters().lane.bytes_received, by_lane);
+    assert_eq!(two.ends[1].counters().bulk.bytes_received, by_bulk);
 }

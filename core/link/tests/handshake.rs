@@ -38,7 +38,8 @@ fn lose(n: &mut Net, from: usize, kinds: &'static [u8]) {
 fn who_has_sent_no_confirm_accepts_the_others() {
     let mut n = lesser_and_greater(1);
     n.send(1, 0, false, 0, 0, 0, 8).unwrap();
-    // The greater one's INIT has arrived (10 us a way), its COOKIE is under way, when the lesser one begins.
+    // The greater one's INIT has arrived (10 us a way), its COOKIE is under way, when the lesser
+    // one begins.
     n.run(Duration::from_micros(15), |_| false);
     lose(&mut n, 0, &[INIT]);
     n.send(0, 1, false, 0, 0, 0, 8).unwrap();
@@ -69,7 +70,8 @@ fn who_may_have_been_accepted_accepts_nothing() {
     n.capture = true;
     n.send(1, 0, false, 0, 0, 0, 8).unwrap();
     n.run(Duration::from_micros(15), |_| false);
-    // Both have a cookie; the greater one's CONFIRM stays on the way until the lesser one has sent its own, which arrives.
+    // Both have a cookie; the greater one's CONFIRM stays on the way until the lesser one has sent
+    // its own, which arrives.
     lose(&mut n, 1, &[CONFIRM]);
     n.send(0, 1, false, 0, 0, 0, 8).unwrap();
     n.run(Duration::from_micros(35), |_| false);
@@ -109,7 +111,8 @@ fn both_open_through_heavy_loss_and_agree() {
     assert!(times[270] < 3 * S / 2, "one in ten took more than {:?}", times[270]);
 }
 
-/// Ranks start seconds apart: what is sent to one that is not there waits at its sender, and nothing but INITs leaves for it.
+/// Ranks start seconds apart: what is sent to one that is not there waits at its sender, and
+/// nothing but INITs leaves for it.
 // spec: P-3.1
 #[test]
 fn one_who_starts_five_seconds_late_gets_everything() {
@@ -132,10 +135,11 @@ fn one_who_starts_five_seconds_late_gets_everything() {
     let start = n.now;
     assert!(n.run(2 * S, Net::quiet), "{:?}", n.nodes[0].open_tokens);
     println!("all there {:?} after the start", n.now - start);
-    // Both senders' 20 messages and offers, the bodies of these, all whole and none twice (`net` looks at each byte).
+    // Both senders' 20 messages and offers, the rendezvous transfers of these, all whole and none
+    // twice (`net` looks at each byte).
     let node = &n.nodes[2];
-    assert_eq!((node.messages.len(), node.bodies.len()), (42, 2));
-    assert!(node.messages.values().chain(node.bodies.values()).all(|r| r.complete));
+    assert_eq!((node.messages.len(), node.rndvs.len()), (42, 2));
+    assert!(node.messages.values().chain(node.rndvs.values()).all(|r| r.complete));
 }
 
 fn with_features(seed: u64, features: [u16; 2]) -> Net {

@@ -1,4 +1,5 @@
-//! Throughput under loss, and incast into a small buffer: figures are printed (`--nocapture`), floors are asserted.
+//! Throughput under loss, and incast into a small buffer: figures are printed (`--nocapture`),
+//! floors are asserted.
 
 mod net;
 
@@ -9,7 +10,8 @@ use weir_link::*;
 
 const S: Duration = Duration::from_secs(1);
 
-/// Goodput of `count` bodies of `len` bytes from each of `fan` hosts to host 0, as a part of the wire's rate.
+/// Goodput of `count` rendezvous transfers of `len` bytes from each of `fan` hosts to host 0, as a
+/// part of the wire's rate.
 fn incast(fan: usize, len: u64, count: usize) -> f64 {
     let mut n = Net::new(fan + 1, 1, &Config::default(), 3);
     n.faults = Faults { rate: 125_000_000, delay_ns: 20_000, queue: 64 * 1514, ..Faults::default() };
@@ -39,7 +41,7 @@ fn incast_keeps_the_wire_busy() {
     assert!(incast(32, 1 << 20, 2) > 0.8);
 }
 
-/// Goodput of one 20 MB body at this loss, as a part of the wire's rate.
+/// Goodput of one 20 MB rendezvous transfer at this loss, as a part of the wire's rate.
 fn stream(loss: u32, delay_us: u64) -> f64 {
     let mut n = Net::new(2, 1, &Config::default(), 4);
     n.faults = Faults { rate: 125_000_000, delay_ns: delay_us * 1000, queue: 512 * 1514, loss, ..Faults::default() };

@@ -86,7 +86,12 @@ fn steady() {
                 while a.poll_transmit(now, &net::Pattern, &mut buf).is_some() {
                     wire.clear();
                     wire.extend_from_slice(&buf.head);
-                    b.handle(now, RxMeta { remote: from, local: None, slack_ns: 0, ecn: 0 }, &mut wire, &mut ev);
+                    b.handle(
+                        now,
+                        RxMeta { remote: from, local: None, receiver_delay_ns: 0, ecn: 0 },
+                        &mut wire,
+                        &mut ev,
+                    );
                     for e in ev.drain(..) {
                         if let Event::Message { control: false, total_len, .. } = e {
                             b.consume(pb, 1, u64::from(total_len));
@@ -96,7 +101,7 @@ fn steady() {
                 while b.poll_transmit(now, &net::Pattern, &mut buf).is_some() {
                     wire.clear();
                     wire.extend_from_slice(&buf.head);
-                    a.handle(now, RxMeta { remote: a2, local: None, slack_ns: 0, ecn: 0 }, &mut wire, &mut ev);
+                    a.handle(now, RxMeta { remote: a2, local: None, receiver_delay_ns: 0, ecn: 0 }, &mut wire, &mut ev);
                     ev.clear();
                 }
                 now = now.plus_ns(10_000);

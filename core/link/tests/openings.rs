@@ -141,7 +141,8 @@ fn who_got_no_processor_judges_nobody() {
     n.send(0, 1, false, 0, 0, 0, 8).expect("accepted");
     assert!(n.run(S, Net::quiet));
     n.send(0, 2, false, 0, 0, 0, 8).expect("accepted");
-    // One peer falls silent, the other was never there; and of each 5 s this endpoint gets a twentieth of one.
+    // One peer falls silent, the other was never there; and of each 5 s this endpoint gets a
+    // twentieth of one.
     n.cut.insert(0);
     for _ in 0..4 {
         n.nodes[0].stopped = true;
@@ -150,7 +151,8 @@ fn who_got_no_processor_judges_nobody() {
         n.run(S / 20, |_| false);
     }
     assert_eq!(n.nodes[0].downs, []);
-    // With a processor of its own it finds them dead: one 5 s after it was heard, the other after 10 s.
+    // With a processor of its own it finds them dead: one 5 s after it was heard, the other after
+    // 10 s.
     let start = n.now;
     assert!(n.run(10 * S, |n| n.nodes[0].downs.len() == 2));
     assert!(n.now - start > 5 * S);
@@ -160,7 +162,8 @@ fn who_got_no_processor_judges_nobody() {
     );
 }
 
-/// The peer restarted, it was said, which had done no such thing: whoever had accepted an opening gave the opener up while that one's CONFIRMs were late, answered a later one with the same
+/// The peer restarted, it was said, which had done no such thing: whoever had accepted an opening
+/// gave the opener up while that one's CONFIRMs were late, answered a later one with the same
 /// ACCEPT, and then knew nothing of the association.
 // spec: P-9.12
 #[test]
@@ -188,7 +191,8 @@ fn while_a_start_of_many_goes_on_nobody_is_given_up() {
     let mut n = Net::new(LATE + 3, 1, &Config::default(), 9);
     n.send(0, 1, false, 0, 0, 0, 8).expect("accepted");
     assert!(n.run(S, Net::quiet));
-    // One peer falls silent, one is not there, and of the others one comes each 0.9 s: all of them wait for an answer until then.
+    // One peer falls silent, one is not there, and of the others one comes each 0.9 s: all of them
+    // wait for an answer until then.
     n.nodes[1].stopped = true;
     (2..LATE + 3).for_each(|to| n.nodes[to].stopped = true);
     for to in 2..LATE + 3 {

@@ -1,4 +1,5 @@
-//! Random operations under random faults: once the faults stop, everything is delivered exactly once.
+//! Random operations under random faults: once the faults stop, everything is delivered exactly
+//! once.
 
 mod net;
 
@@ -100,8 +101,8 @@ fn run(seed: u64, level: u8, reno: bool, parity: bool, ops: &[Op]) {
         assert!(x.downs.is_empty() && x.failed.is_empty());
         assert_eq!(x.ep.counters().violations, 0, "{}", x.ep.counters().last_violation);
         assert!(x.messages.values().all(|r| r.complete && r.bytes == r.total));
-        assert!(x.bodies.values().all(|r| r.complete && r.bytes == r.total));
-        got += x.messages.len() + x.bodies.len();
+        assert!(x.rndvs.values().all(|r| r.complete && r.bytes == r.total));
+        got += x.messages.len() + x.rndvs.len();
     }
     assert_eq!(got, expected);
 }

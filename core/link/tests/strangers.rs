@@ -54,7 +54,7 @@ impl Target {
                     if end == 0 {
                         genuine.push(wire.clone());
                     }
-                    let meta = RxMeta { remote: address(end), local: None, slack_ns: 0, ecn: 0 };
+                    let meta = RxMeta { remote: address(end), local: None, receiver_delay_ns: 0, ecn: 0 };
                     ends[1 - end].handle(now, meta, &mut wire, &mut events);
                     for e in events.drain(..) {
                         if let Event::Message { control: false, complete: true, total_len, .. } = e {
@@ -85,7 +85,7 @@ impl Target {
     }
 
     fn arrive(&mut self, from: SocketAddr, datagram: &mut [u8]) {
-        let meta = RxMeta { remote: from, local: None, slack_ns: 0, ecn: 0 };
+        let meta = RxMeta { remote: from, local: None, receiver_delay_ns: 0, ecn: 0 };
         self.ep.handle(self.now, meta, datagram, &mut self.events);
         assert!(self.events.is_empty(), "told to the program: {:?}", self.events);
     }
@@ -111,8 +111,9 @@ fn what_strangers_send_is_dropped_and_counted_and_costs_no_memory() {
     t.answers();
     let mut copy = Vec::with_capacity(65536);
 
-    // Recorded packets again, cut ones, and each with a bit turned: all are dropped for one reason or another. Only of
-    // packets to associations that are not there the sender is told, so often a second.
+    // Recorded packets again, cut ones, and each with a bit turned: all are dropped for one reason
+    // or another. Only of packets to associations that are not there the sender is told, so often a
+    // second.
     let (memory, made, dropped) = (held(), calls(), t.dropped());
     let mut sent = 0;
     for d in genuine.iter().filter(protected) {
@@ -136,8 +137,8 @@ fn what_strangers_send_is_dropped_and_counted_and_costs_no_memory() {
     assert!(answers <= c.resets_sent && answers <= u64::from(Config::default().reset_rate_per_s), "{answers} answers");
     assert!(calls_made <= 4 * answers + 8, "{calls_made} allocations, {answers} answers");
 
-    // Handshakes of the job, recorded, from everywhere; and what is none at all. After a second of nothing, for some of
-    // the damaged ones were none of their kind.
+    // Handshakes of the job, recorded, from everywhere; and what is none at all. After a second of
+    // nothing, for some of the damaged ones were none of their kind.
     t.now += Duration::from_secs(1);
     t.ep.handle_timeout(t.now, &mut t.events);
     t.answers();

@@ -1,5 +1,6 @@
-//! One packet, chosen, is lost: what it carried delays the messages of its own stream and no others. The protocol tells of
-//! fragments as they come, and the matcher, which is asked here as the engine asks it, who has to wait for whom.
+//! One packet, chosen, is lost: what it carried delays the messages of its own stream and no
+//! others. The protocol tells of fragments as they come, and the matcher, which is asked here as
+//! the engine asks it, who has to wait for whom.
 
 mod net;
 
@@ -157,7 +158,8 @@ fn a_lost_packet_delays_its_own_stream_and_no_other() {
 
 #[test]
 fn a_lost_packet_in_the_middle_of_a_message_delays_only_that_one() {
-    // Any of its fragments tells the matcher all it has to know; not even the next of its stream waits.
+    // Any of its fragments tells the matcher all it has to know; not even the next of its stream
+    // waits.
     for number in [0, 4, 7] {
         let mut p = Pair::new(64);
         for (tag, op) in [(A, 10), (B, 20), (A, 11)] {

@@ -14,7 +14,7 @@ fn exchange(ends: &mut [Endpoint; 2], now: Time, events: &mut Vec<Event>) {
             while ends[from].poll_transmit(now, &net::Pattern, &mut buf).is_some() {
                 sent = true;
                 let mut datagram = buf.head.clone();
-                let meta = RxMeta { remote: net::addr(from, 0), local: None, slack_ns: 0, ecn: 0 };
+                let meta = RxMeta { remote: net::addr(from, 0), local: None, receiver_delay_ns: 0, ecn: 0 };
                 ends[1 - from].handle(now, meta, &mut datagram, events);
             }
         }
@@ -29,7 +29,8 @@ fn who_is_idle_after_much_traffic_is_not_woken_for_what_is_done() {
     let name = ends[1].name();
     let peer = ends[0].peer(&name).unwrap();
     let (mut now, mut events) = (Time(1_000_000), Vec::new());
-    // A message each 100 us for a second: each acknowledgement waits a while for more, and is sent by its timer.
+    // A message each 100 us for a second: each acknowledgement waits a while for more, and is sent
+    // by its timer.
     for _ in 0..10_000 {
         let m = Message { control: false, stream: 1, envelope: &[0; 20], len: 8, patient: false, token: 1 };
         ends[0].send(now, peer, m).unwrap();
@@ -62,7 +63,8 @@ fn who_is_idle_after_much_traffic_is_not_woken_for_what_is_done() {
     }
 }
 
-/// Where much is lost a timeout soon lasts 250 ms, and one packet of which each has to get through both ways took twice as long as two do.
+/// Where much is lost a timeout soon lasts 250 ms, and one packet of which each has to get through
+/// both ways took twice as long as two do.
 // spec: P-4.19, P-4.16
 #[test]
 fn a_probe_timeout_that_repeats_sends_two_packets_also_for_one_message() {

@@ -54,8 +54,8 @@ fn all_sizes_over_a_lossy_pipe() {
         println!("loss {loss}: {:?} {:?}", n.now - t0, n.nodes[0].ep.peer_stats(PeerId(0)));
         for node in &n.nodes {
             assert!(node.failed.is_empty());
-            assert!(node.messages.values().all(|r| r.complete) && node.bodies.values().all(|r| r.complete));
-            assert_eq!(node.bodies.len(), 4);
+            assert!(node.messages.values().all(|r| r.complete) && node.rndvs.values().all(|r| r.complete));
+            assert_eq!(node.rndvs.len(), 4);
         }
         assert_eq!(n.nodes[1].messages.len(), 14 + 14 + 4 + 4);
     }
@@ -117,7 +117,8 @@ fn a_dead_peer_fails_only_its_own_operations_within_the_timeout() {
     assert!(took > 4 * S && took < 7 * S, "{took:?}");
     assert_eq!(n.nodes[0].downs, [(PeerId(0), DownReason::Unreachable)]);
     assert!(n.nodes[0].sent.contains(&alive));
-    // The body itself was never handed over (its offer failed), so its token is still the test's.
+    // The rendezvous transfer itself was never handed over (its offer failed), so its token is
+    // still the test's.
     assert!(n.nodes[0].open_tokens.contains(&dead) && n.nodes[0].failed.len() == 1);
     assert_eq!(n.send(0, 1, false, 0, 0, 0, 8), Err(SendError::Closed));
     assert!(n.send(0, 2, false, 0, 0, 0, 8).is_ok());
@@ -268,7 +269,7 @@ fn a_cut_path_is_left_and_taken_again() {
     n.run(Duration::from_millis(20), |_| false);
     n.cut.insert(start);
     let at = n.now;
-    let got = |n: &Net| n.nodes[1].bodies.values().map(|r| r.bytes).sum::<u64>();
+    let got = |n: &Net| n.nodes[1].rndvs.values().map(|r| r.bytes).sum::<u64>();
     let (mut last, mut last_at, mut stall) = (got(&n), at, Duration::ZERO);
     assert!(n.run(10 * S, |n| {
         let g = got(n);
@@ -288,9 +289,10 @@ fn a_cut_path_is_left_and_taken_again() {
     assert!(n.run(S, Net::quiet));
 }
 
-/// Packets that the two have received and dropped.
-/// The path of the handshake, which gave no round trip, is slow, and there is a fast one for the probes of standby paths. Acknowledgements that went by it, because the newest packet had come
-/// by it and was itself an acknowledgement, were ahead of all that was sent by the slow one, which so never got a round trip.
+/// Packets that the two have received and dropped. The path of the handshake, which gave no round
+/// trip, is slow, and there is a fast one for the probes of standby paths. Acknowledgements that
+/// went by it, because the newest packet had come by it and was itself an acknowledgement, were
+/// ahead of all that was sent by the slow one, which so never got a round trip.
 // spec: P-4.5, P-9.1
 #[test]
 fn idle_peers_on_paths_of_unequal_delay_are_quiet() {
@@ -305,7 +307,8 @@ fn idle_peers_on_paths_of_unequal_delay_are_quiet() {
     let before = sent(&n);
     n.run(Duration::from_secs(4), |_| false);
     let packets = sent(&n) - before;
-    // A PING each 1.25 s, a challenge a second for each path that stands by, and the answers, each way.
+    // A PING each 1.25 s, a challenge a second for each path that stands by, and the answers, each
+    // way.
     assert!(packets <= 60, "{packets} packets in 4 s");
 }
 
@@ -352,7 +355,8 @@ fn strangers_change_nothing() {
             n.arrive(net::addr(1, 0), net::addr(0, 0), b);
         }
     }
-    // Each was dropped and counted, but for the handshake's own packets once more, which may be answered once more.
+    // Each was dropped and counted, but for the handshake's own packets once more, which may be
+    // answered once more.
     let again = all.iter().filter(|(.., bytes)| bytes[0] != 0x15).count() as u64;
     let (dropped, delivered) = (dropped(&n) - before, n.delivered - delivered);
     assert!(delivered > 10_000 && (delivered - again..=delivered).contains(&dropped), "{dropped} of {delivered}");
@@ -456,7 +460,7 @@ fn a_name_without_endpoint_id_means_whoever_is_there() {
                 packets.push(p);
             }
             for mut p in packets {
-                let meta = RxMeta { remote: addr(port), local: None, slack_ns: 0, ecn: 0 };
+                let meta = RxMeta { remote: addr(port), local: None, receiver_delay_ns: 0, ecn: 0 };
                 ends[to].handle(Time(t), meta, &mut p, &mut events);
             }
         }
@@ -482,7 +486,8 @@ fn a_third_member_made_to_answer_reset_closes_nothing() {
     n.send(0, 1, false, 0, 0, 0, 8).unwrap();
     n.send(0, 2, false, 0, 0, 0, 8).unwrap();
     assert!(n.run(S, Net::quiet));
-    // A stranger repeats to 2, in the name of 0, what 0 sent to 1: 2 knows no such association and says so.
+    // A stranger repeats to 2, in the name of 0, what 0 sent to 1: 2 knows no such association and
+    // says so.
     let seen = last_captured(&n, 0, 1, 0x15);
     n.arrive(net::addr(0, 0), net::addr(2, 0), seen);
     n.run(S / 100, |_| false);
@@ -600,7 +605,8 @@ fn a_third_member_made_to_refuse_stops_no_opening() {
     n.nodes[1].stopped = true;
     n.send(0, 1, false, 0, 0, 0, 8).unwrap();
     n.run(S / 100, |_| false);
-    // 1 is not up yet. A stranger repeats the INIT to 2, in the name of 0: that is not the endpoint wanted.
+    // 1 is not up yet. A stranger repeats the INIT to 2, in the name of 0: that is not the endpoint
+    // wanted.
     let init = last_captured(&n, 0, 1, 0x10);
     n.arrive(net::addr(0, 0), net::addr(2, 0), init);
     n.run(S / 100, |_| false);
@@ -618,7 +624,8 @@ fn a_refusal_passed_on_as_if_the_peer_had_given_it_stops_no_opening() {
     n.nodes[1].stopped = true;
     n.send(0, 1, false, 0, 0, 0, 8).unwrap();
     n.run(Duration::from_millis(2), |_| false);
-    // What 2 says to a repeated INIT of 0, from the address of 1: another endpoint than the one wanted.
+    // What 2 says to a repeated INIT of 0, from the address of 1: another endpoint than the one
+    // wanted.
     let init = last_captured(&n, 0, 1, 0x10);
     n.arrive(net::addr(0, 0), net::addr(2, 0), init);
     n.run(Duration::from_millis(1), |_| false);
@@ -663,7 +670,8 @@ fn a_closing_endpoint_refuses_with_its_own_id() {
 // spec: P-7.4
 #[test]
 fn an_endpoint_is_never_called_zero() {
-    // Zero in a name means whoever is at the address: a peer of that id could not be told from any other.
+    // Zero in a name means whoever is at the address: a peer of that id could not be told from any
+    // other.
     let with = |seed| Endpoint::new(Config::default(), [7; 32], 0, &[net::addr(0, 0)], [seed; 32]);
     let ids = [with(1).name().endpoint_id, with(2).name().endpoint_id];
     assert!(ids[0] != 0 && ids[1] != 0 && ids[0] != ids[1]);
@@ -704,7 +712,8 @@ fn places_of_forgotten_peers_are_used_again() {
     assert_eq!(n.nodes[0].ep.peers().count(), 0);
 }
 
-/// One incarnation after the other comes to node 0 and leaves in good order; each one's place there.
+/// One incarnation after the other comes to node 0 and leaves in good order; each one's place
+/// there.
 fn come_and_go(n: &mut Net, ids: std::ops::Range<u64>) -> Vec<u32> {
     let mut places = Vec::new();
     for id in ids {

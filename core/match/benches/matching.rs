@@ -108,7 +108,8 @@ fn unexpected(c: &mut Criterion) {
     g.finish();
 }
 
-/// Exact and wildcard receives posted in turn; the first of each window of 64 messages arrives last.
+/// Exact and wildcard receives posted in turn; the first of each window of 64 messages arrives
+/// last.
 fn disordered(c: &mut Criterion) {
     let mut g = c.benchmark_group("first of 64 arrives last");
     g.throughput(Throughput::Elements(64));
@@ -127,7 +128,8 @@ fn disordered(c: &mut Criterion) {
                     for a in sent.drain(..) {
                         m.arrive(a, &mut out);
                     }
-                    // Wildcards may take what an exact receive wanted: what is left over is cleared.
+                    // Wildcards may take what an exact receive wanted: what is left over is
+                    // cleared.
                     for a in out.drain(..) {
                         black_box(a);
                     }
@@ -145,7 +147,8 @@ fn disordered(c: &mut Criterion) {
     g.finish();
 }
 
-/// Waiting messages taken by receives that name their tag, the last first: no walk over the others is paid for.
+/// Waiting messages taken by receives that name their tag, the last first: no walk over the others
+/// is paid for.
 fn unexpected_reversed(c: &mut Criterion) {
     let mut g = c.benchmark_group("unexpected, last first");
     for (name, source, ignore) in

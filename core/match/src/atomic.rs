@@ -1,6 +1,8 @@
-//! Atomic operations on one element of memory: which there are, and what each makes of a value (`spec/envelopes.md` 6).
+//! Atomic operations on one element of memory: which there are, and what each makes of a value
+//! (`spec/envelopes.md` 6).
 //!
-//! Values are the elements' own bytes as a number, the rest zeros; so an element of a peer with another order of bytes is the same number.
+//! Values are the elements' own bytes as a number, the rest zeros; so an element of a peer with
+//! another order of bytes is the same number.
 
 /// What is done to an element. The numbers are those of the envelope.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -1,8 +1,8 @@
 //! Look-up of receives and messages by what they agree in: a chained hash table of bins.
 //!
-//! A bin holds the receives of one pattern in posting order. Bins of the pattern that looks at a tag's stream bits only also
-//! hold the messages it accepts.
-//! Chains run through a slab, so a bin that comes and goes allocates nothing and leaves no tombstone.
+//! A bin holds the receives of one pattern in posting order. Bins of the pattern that looks at a
+//! tag's stream bits only also hold the messages it accepts. Chains run through a slab, so a bin
+//! that comes and goes allocates nothing and leaves no tombstone.
 
 use crate::slab::{List, NIL, Place, Slab};
 use crate::types::{Class, Pattern, Source};
@@ -39,9 +39,9 @@ impl Key {
         Pattern { class: self.class, source, tag: self.tag, ignore: self.ignore }
     }
 
-    /// Two multiplications whose halves are folded together: every bit of the tag reaches every bit of the result, so
-    /// strided tags and tags that differ in high bits only spread like random ones. No seed: the tags come from our own
-    /// application, and a run must be repeatable.
+    /// Two multiplications whose halves are folded together: every bit of the tag reaches every bit
+    /// of the result, so strided tags and tags that differ in high bits only spread like random
+    /// ones. No seed: the tags come from our own application, and a run must be repeatable.
     #[inline]
     fn hash(&self) -> u32 {
         let who = u64::from(self.peer) << 2 | u64::from(self.any) << 1 | u64::from(self.class == Class::Tagged);
@@ -225,7 +225,8 @@ mod tests {
             for i in 0..4096 {
                 load[key(3, tag(i)).hash() as usize % 4096] += 1;
             }
-            // 4096 balls into 4096 bins: the fullest has 6 or 7, and more than 9 once in 10^5 tries.
+            // 4096 balls into 4096 bins: the fullest has 6 or 7, and more than 9 once in 10^5
+            // tries.
             let fullest = load.iter().max().unwrap();
             assert!(*fullest <= 9, "{name}: {fullest}");
         }

@@ -1,7 +1,9 @@
-//! The envelope codec: what travels in front of each message so that the receiving engine can match or place it.
+//! The envelope codec: what travels in front of each message so that the receiving engine can match
+//! or place it.
 //!
-//! `spec/envelopes.md` is the normative text. In short: kind, flags, a 16-bit code, then the kind's 64-bit fields in the
-//! order of the variants below, then the optional ones. Each envelope has exactly one encoding; anything else is refused.
+//! `spec/envelopes.md` is the normative text. In short: kind, flags, a 16-bit code, then the kind's
+//! 64-bit fields in the order of the variants below, then the optional ones. Each envelope has
+//! exactly one encoding; anything else is refused.
 
 use crate::atomic::Atomic;
 use crate::types::Class;
@@ -17,10 +19,11 @@ const TAGGED: u8 = 1 << 0;
 const DATA: u8 = 1 << 1;
 const DATA_WIDE: u8 = 1 << 2;
 const SYNC: u8 = 1 << 3;
-const READ_BODY: u8 = 1 << 4;
+const READ_RNDV: u8 = 1 << 4;
 const FETCH: u8 = 1 << 5;
 
-/// What a message means to the engine. Handles (`op`, `body`, `sync`) are opaque numbers of the side that made them.
+/// What a message means to the engine. Handles (`op`, `rndv`, `sync`) are opaque numbers of the
+/// side that made them.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Envelope {
     /// A message whose payload comes along (matched).
@@ -51,8 +54,8 @@ pub enum Envelope {
     Cts {
         /// The sender's operation.
         op: u64,
-        /// Body handle the receiver opened.
-        body: u64,
+        /// Rendezvous transfer handle the receiver opened.
+        rndv: u64,
         /// Bytes the receiver takes; fewer than announced when it truncates.
         len: u64,
         /// Bytes the sender may send at once.
@@ -89,7 +92,7 @@ pub enum Envelope {
         /// Immediate data for the target's completion queue.
         data: Option<u64>,
     },
-    /// Remote read into a body the reader has opened.
+    /// Remote read into a rendezvous transfer the reader has opened.
     Read {
         /// Key of the target's memory region.
         key: u64,
@@ -97,26 +100,29 @@ pub enum Envelope {
         addr: u64,
         /// Bytes to be read.
         len: u64,
-        /// The reader's body handle, which also names the operation.
-        body: u64,
+        /// The reader's rendezvous transfer handle, which also names the operation.
+        rndv: u64,
         /// Bytes the target may send at once.
         granted: u64,
     },
-    /// A remote operation has ended at the target. Reads end with their body, so only failed ones are told this way.
+    /// A remote operation has ended at the target. Reads end with their rendezvous transfer, so
+    /// only failed ones are told this way.
     Done {
-        /// The requester's operation, or its body handle for a read.
+        /// The requester's operation, or its rendezvous transfer handle for a read.
         op: u64,
-        /// `op` is the body handle of a read.
+        /// `op` is the rendezvous transfer handle of a read.
         read: bool,
         /// How it ended.
         status: Status,
     },
-    /// The target's program has taken notice of writes with immediate data: the writer may begin as many more.
+    /// The target's program has taken notice of writes with immediate data: the writer may begin as
+    /// many more.
     Noticed {
         /// Taken or refused since the association began.
         count: u64,
     },
-    /// An element of the target's memory is changed or read as one step; answered by [`Envelope::AtomicDone`].
+    /// An element of the target's memory is changed or read as one step; answered by
+    /// [`Envelope::AtomicDone`].
     Atomic {
         /// What is done, to an element of which type.
         atomic: Atomic,
@@ -323,9 +329,9 @@ impl Envelope {
                 w.words(&[len, op]);
                 w.data(data);
             }
-            Envelope::Cts { op, body, len, granted } => {
+            Envelope::Cts { op, rndv, len, granted } => {
                 w.head(3, 0, 0);
-                w.words(&[op, body, len, granted]);
+                w.words(&[op, rndv, len, granted]);
             }
             Envelope::SyncAck { op } => {
                 w.head(4, 0, 0);
@@ -341,12 +347,12 @@ impl Envelope {
                 w.words(&[key, addr, len, op]);
                 w.data(data);
             }
-            Envelope::Read { key, addr, len, body, granted } => {
+            Envelope::Read { key, addr, len, rndv, granted } => {
                 w.head(9, 0, 0);
-                w.words(&[key, addr, len, body, granted]);
+                w.words(&[key, addr, len, rndv, granted]);
             }
             Envelope::Done { op, read, status } => {
-                w.head(10, if read { READ_BODY } else { 0 }, status.code());
+                w.head(10, if read { READ_RNDV } else { 0 }, status.code());
                 w.words(&[op]);
             }
             Envelope::Noticed { count } => {
@@ -374,7 +380,8 @@ impl Envelope {
         w.at
     }
 
-    /// Writes the envelope of a message whose payload comes along and whose match nobody wants to hear of, as [`Envelope::encode`] does: the usual one.
+    /// Writes the envelope of a message whose payload comes along and whose match nobody wants to
+    /// hear of, as [`Envelope::encode`] does: the usual one.
     #[inline]
     pub fn encode_eager(class: Class, tag: u64, data: Option<u64>, out: &mut [u8; MAX_BYTES]) -> usize {
         let short = data.map(u32::try_from).transpose();
@@ -392,7 +399,8 @@ impl Envelope {
         }
     }
 
-    /// The tag and data of such an envelope, if this is the usual one, with no more in it than both. Else it is to be read by [`Envelope::decode`].
+    /// The tag and data of such an envelope, if this is the usual one, with no more in it than
+    /// both. Else it is to be read by [`Envelope::decode`].
     #[inline]
     pub fn decode_eager(bytes: &[u8]) -> Option<(u64, Option<u64>)> {
         const PLAIN: [u8; 4] = [EAGER, TAGGED, 0, 0];
@@ -418,7 +426,7 @@ impl Envelope {
             3 | 4 | 9 | 11 => (0, false),
             7 => (DATA | DATA_WIDE | SYNC, false),
             8 => (DATA | DATA_WIDE, false),
-            10 => (READ_BODY, true),
+            10 => (READ_RNDV, true),
             12 | 13 => (FETCH, true),
             k => return Err(DecodeError::Kind(k)),
         };
@@ -428,12 +436,13 @@ impl Envelope {
         if code != 0 && !has_code {
             return Err(DecodeError::Code(code));
         }
-        let envelope = Self::body(kind, flags, code, &mut r)?;
+        let envelope = Self::rndv(kind, flags, code, &mut r)?;
         if r.0.is_empty() { Ok(envelope) } else { Err(DecodeError::Long) }
     }
 
-    /// The fields behind the head. Struct fields are evaluated in the order written, which is the order on the wire.
-    fn body(kind: u8, flags: u8, code: u16, r: &mut Reader<'_>) -> Result<Envelope, DecodeError> {
+    /// The fields behind the head. Struct fields are evaluated in the order written, which is the
+    /// order on the wire.
+    fn rndv(kind: u8, flags: u8, code: u16, r: &mut Reader<'_>) -> Result<Envelope, DecodeError> {
         Ok(match kind {
             EAGER => {
                 let (class, tag) = r.tag(flags)?;
@@ -444,7 +453,7 @@ impl Envelope {
                 let (class, tag) = r.tag(flags)?;
                 Envelope::Rts { class, tag, len: r.word()?, op: r.word()?, data: r.data(flags)? }
             }
-            3 => Envelope::Cts { op: r.word()?, body: r.word()?, len: r.word()?, granted: r.word()? },
+            3 => Envelope::Cts { op: r.word()?, rndv: r.word()?, len: r.word()?, granted: r.word()? },
             4 => Envelope::SyncAck { op: r.word()? },
             7 => Envelope::Write {
                 key: r.word()?,
@@ -461,9 +470,9 @@ impl Envelope {
                 data: r.data(flags)?,
             },
             9 => {
-                Envelope::Read { key: r.word()?, addr: r.word()?, len: r.word()?, body: r.word()?, granted: r.word()? }
+                Envelope::Read { key: r.word()?, addr: r.word()?, len: r.word()?, rndv: r.word()?, granted: r.word()? }
             }
-            10 => Envelope::Done { op: r.word()?, read: flags & READ_BODY != 0, status: Status::from_code(code)? },
+            10 => Envelope::Done { op: r.word()?, read: flags & READ_RNDV != 0, status: Status::from_code(code)? },
             11 => Envelope::Noticed { count: r.word()? },
             12 => Self::atomic(flags, code, r)?,
             13 => {

@@ -1,35 +1,40 @@
 //! The matcher: carries the rule of the crate's documentation out on the indexes of `store`.
 //!
-//! Between calls the state is *settled*: no waiting message is eligible for the first receive that matches it. It follows
-//! that a message without a gap below it is matched by no posted receive, and that few things can unsettle the state while
-//! messages wait behind a gap: a gap that closes; the removal of a tagged receive that is not on one stream (they may be
-//! eligible for one posted later that is); and, where a receive on one stream must not skip a message held for another
-//! one, whatever makes either go away. [`Matcher::settle`] looks at just the messages concerned.
+//! Between calls the state is *settled*: no waiting message is eligible for the first receive that
+//! matches it. It follows that a message without a gap below it is matched by no posted receive,
+//! and that few things can unsettle the state while messages wait behind a gap: a gap that closes;
+//! the removal of a tagged receive that is not on one stream (they may be eligible for one posted
+//! later that is); and, where a receive on one stream must not skip a message held for another one,
+//! whatever makes either go away. [`Matcher::settle`] looks at just the messages concerned.
 
 use crate::slab::{NIL, Node};
 use crate::store::{BY_ARRIVAL, BY_PEER, BY_TAG, BY_TAG_ANY, Buffer, Message, Store};
-use crate::types::{Arrival, Census, Class, Match, MsgToken, OpToken, Pattern, Posted, Source, Stats, StreamBits};
+use crate::types::{
+    Arrival, Class, Match, MsgToken, OpToken, Pattern, Posted, QueueStatistics, Source, Stats, StreamBits,
+};
 use alloc::{collections::BTreeSet, vec::Vec};
 
 /// Matches messages to receives; see the crate's documentation for the rule.
 ///
-/// Cost: posting and arriving take constant time, and allocate nothing once as many receives and messages have been kept
-/// before, when messages come in order and receives are on one stream, of one source or any. Each further ignore mask in
-/// use costs an arriving message one look-up more. A receive on one stream walks over the waiting messages that agree with
-/// it in the stream bits until one matches, any other over all it could have from its source; an untagged one takes the
+/// Cost: posting and arriving take constant time, and allocate nothing once as many receives and
+/// messages have been kept before, when messages come in order and receives are on one stream, of
+/// one source or any. Each further ignore mask in use costs an arriving message one look-up more. A
+/// receive on one stream walks over the waiting messages that agree with it in the stream bits
+/// until one matches, any other over all it could have from its source; an untagged one takes the
 /// first. Cancelling walks over the receives.
 #[derive(Debug)]
 pub struct Matcher {
     store: Store,
-    census: Census,
+    queue_statistics: QueueStatistics,
     peak: usize,
-    /// Set when a receive on one stream has to leave a message that is eligible for it, because an earlier one that it
-    /// matches too is held for another receive. That takes a receive before it that is not on one stream and yet looks at
-    /// bits which this one ignores: no face is known to post such receives. While this is set, more is
-    /// offered anew than needs to be.
+    /// Set when a receive on one stream has to leave a message that is eligible for it, because an
+    /// earlier one that it matches too is held for another receive. That takes a receive before it
+    /// that is not on one stream and yet looks at bits which this one ignores: no face is known to
+    /// post such receives. While this is set, more is offered anew than needs to be.
     must_not_skip: bool,
-    /// The only tagged receive that is posted, where it is an ordinary one and was posted while no message waited: in no index, for there is nothing to tell it from. Whatever needs
-    /// the indexes puts it there first ([`Matcher::file`]); until then no message waits.
+    /// The only tagged receive that is posted, where it is an ordinary one and was posted while no
+    /// message waited: in no index, for there is nothing to tell it from. Whatever needs the
+    /// indexes puts it there first ([`Matcher::file`]); until then no message waits.
     lone: Option<Lone>,
     /// Kept between calls for its memory.
     released: Vec<u32>,
@@ -55,8 +60,8 @@ impl Lone {
     }
 }
 
-/// Longer messages count as long in the census.
-pub const CENSUS_LONG_BYTES: u64 = 64 << 10;
+/// Longer messages count as long in the queue statistics.
+pub const QUEUE_STATISTICS_LONG_BYTES: u64 = 64 << 10;
 
 /// Messages to be offered again, by (peer, position); the node last.
 type Offers = BTreeSet<(u32, u64, u32)>;
@@ -72,7 +77,7 @@ impl Matcher {
     pub fn new(bits: StreamBits) -> Self {
         Matcher {
             store: Store::new(bits),
-            census: Census::default(),
+            queue_statistics: QueueStatistics::default(),
             peak: 0,
             must_not_skip: false,
             lone: None,
@@ -80,7 +85,8 @@ impl Matcher {
         }
     }
 
-    /// Posts a receive. It may take a waiting message at once, several if it is a multi-receive buffer.
+    /// Posts a receive. It may take a waiting message at once, several if it is a multi-receive
+    /// buffer.
     #[inline]
     pub fn post(&mut self, p: Posted, out: &mut Vec<Match>) {
         let is_alone = self.lone.is_none() && self.store.messages.len() == 0 && self.store.tagged_receives == 0;
@@ -129,7 +135,8 @@ impl Matcher {
         self.lone.is_some() || self.store.tagged_receives > 0
     }
 
-    /// Tells of an arrived message. It may be matched at once, or release others that were held for it.
+    /// Tells of an arrived message. It may be matched at once, or release others that were held for
+    /// it.
     #[inline]
     pub fn arrive(&mut self, a: Arrival, out: &mut Vec<Match>) {
         self.file();
@@ -138,7 +145,8 @@ impl Matcher {
         if !peer.note_next(position, a.stream, a.sseq) {
             return self.arrive_out_of_order(&a, position, out);
         }
-        // Nothing is behind a gap of this peer, so nobody else is concerned, unless the receive was open to other peers too.
+        // Nothing is behind a gap of this peer, so nobody else is concerned, unless the receive was
+        // open to other peers too.
         let receive = self.store.first_receive(a.peer, a.class, a.tag);
         if receive == NIL {
             return self.keep(&a, position);
@@ -150,7 +158,8 @@ impl Matcher {
         }
     }
 
-    /// The receive that a message takes at once, where that is an ordinary one and nobody else is concerned. Otherwise changes nothing: it is to [`Matcher::arrive`].
+    /// The receive that a message takes at once, where that is an ordinary one and nobody else is
+    /// concerned. Otherwise changes nothing: it is to [`Matcher::arrive`].
     #[inline]
     pub fn take_at_once(&mut self, a: &Arrival) -> Option<OpToken> {
         if a.class == Class::Untagged || self.store.tagged_receives > 0 {
@@ -200,7 +209,8 @@ impl Matcher {
         self.peak = self.peak.max(self.store.messages.len());
     }
 
-    /// A number that is not to be matched (for example an RMA request) fills its place in the order.
+    /// A number that is not to be matched (for example an RMA request) fills its place in the
+    /// order.
     pub fn note_other(&mut self, peer: u32, mseq: u64, stream: u16, sseq: u32, out: &mut Vec<Match>) {
         let p = self.store.peer_mut(peer);
         let position = p.position(mseq);
@@ -221,7 +231,8 @@ impl Matcher {
         self.store.pass_closed_gaps(peer, &mut released);
         let mut offers = Offers::new();
         for ix in released.drain(..) {
-            // A message may be gone: forgotten, or of a peer whose stream numbers contradict its message numbers.
+            // A message may be gone: forgotten, or of a peer whose stream numbers contradict its
+            // message numbers.
             if let Some(m) = self.store.messages.live(ix) {
                 offers.insert((m.peer, m.position, ix));
             }
@@ -244,8 +255,9 @@ impl Matcher {
         Some(m.msg)
     }
 
-    /// Drops a waiting message whose sender has withdrawn it; false when it is not waiting. Its number stays noted. A receive
-    /// that had to wait for it may now take a later one, hence `out`. Takes time in proportion to the messages waiting.
+    /// Drops a waiting message whose sender has withdrawn it; false when it is not waiting. Its
+    /// number stays noted. A receive that had to wait for it may now take a later one, hence `out`.
+    /// Takes time in proportion to the messages waiting.
     pub fn forget(&mut self, msg: MsgToken, out: &mut Vec<Match>) -> bool {
         let found = self.store.messages.iter().find(|(_, m)| m.msg == msg);
         let Some((ix, _)) = found else {
@@ -258,8 +270,8 @@ impl Matcher {
         true
     }
 
-    /// Takes a receive back; false when it is not posted. Messages that were held for it may now match others, hence
-    /// `out`. Takes time in proportion to the receives posted.
+    /// Takes a receive back; false when it is not posted. Messages that were held for it may now
+    /// match others, hence `out`. Takes time in proportion to the receives posted.
     pub fn cancel(&mut self, op: OpToken, out: &mut Vec<Match>) -> bool {
         self.file();
         let Some(ix) = self.store.receives.iter().find(|(_, r)| r.op == op).map(|(ix, _)| ix) else {
@@ -271,9 +283,10 @@ impl Matcher {
         true
     }
 
-    /// Forgets a peer that will send no more. `ops` gets the receives directed at it, in posting order; `msgs` its
-    /// messages with a gap below them, in their order: they are dropped. Its other waiting messages stay and can still be
-    /// received. A later arrival from the same index starts a new numbering from 0.
+    /// Forgets a peer that will send no more. `ops` gets the receives directed at it, in posting
+    /// order; `msgs` its messages with a gap below them, in their order: they are dropped. Its
+    /// other waiting messages stay and can still be received. A later arrival from the same index
+    /// starts a new numbering from 0.
     pub fn remove_peer(&mut self, peer: u32, ops: &mut Vec<OpToken>, msgs: &mut Vec<MsgToken>) {
         self.file();
         let mut lost: Vec<(u64, u32)> = Vec::new();
@@ -299,7 +312,8 @@ impl Matcher {
             .map(|(ix, r)| (r.seq, ix))
             .collect();
         directed.sort_unstable();
-        // None of them holds a message: those of this peer that could be held have just been dropped.
+        // None of them holds a message: those of this peer that could be held have just been
+        // dropped.
         for (_, ix) in directed {
             ops.push(self.store.receives.get(ix).op);
             self.store.remove_receive(ix);
@@ -311,7 +325,8 @@ impl Matcher {
         self.store.messages.len()
     }
 
-    /// Numbers of this peer that are remembered because of gaps below them. The protocol's credit bounds them.
+    /// Numbers of this peer that are remembered because of gaps below them. The protocol's credit
+    /// bounds them.
     #[cfg(test)]
     pub(crate) fn ahead_count(&self, peer: u32) -> usize {
         self.store.peers.get(peer as usize).map_or(0, |p| p.ahead())
@@ -320,7 +335,7 @@ impl Matcher {
     /// Counters.
     pub fn stats(&self) -> Stats {
         Stats {
-            census: self.census,
+            queue_statistics: self.queue_statistics,
             posted: self.store.receives.len() + usize::from(self.lone.is_some()),
             unexpected: self.store.messages.len(),
             behind_gap: self.store.behind_gap,
@@ -341,8 +356,8 @@ impl Matcher {
 
     #[inline]
     fn count(&mut self, len: u64, expected: bool) {
-        let c = &mut self.census;
-        *match (expected, len > CENSUS_LONG_BYTES) {
+        let c = &mut self.queue_statistics;
+        *match (expected, len > QUEUE_STATISTICS_LONG_BYTES) {
             (true, false) => &mut c.expected_short,
             (true, true) => &mut c.expected_long,
             (false, false) => &mut c.unexpected_short,
@@ -371,7 +386,8 @@ impl Matcher {
         }
     }
 
-    /// The earliest message of the peer that this pattern, which is on one stream, accepts, if it is free.
+    /// The earliest message of the peer that this pattern, which is on one stream, accepts, if it
+    /// is free.
     #[inline]
     fn find_on_stream(&mut self, peer: u32, p: &Pattern) -> Option<u32> {
         let at = self.earliest_on_stream(peer, p)?;
@@ -383,7 +399,8 @@ impl Matcher {
         None
     }
 
-    /// The same for any peer: of those whose earliest is free the one with the free message that arrived first.
+    /// The same for any peer: of those whose earliest is free the one with the free message that
+    /// arrived first.
     fn find_on_stream_of_any(&mut self, p: &Pattern) -> Option<u32> {
         self.store.need_any_index();
         let mut at = self.store.first_on_stream(Source::Any, p.tag);
@@ -401,7 +418,8 @@ impl Matcher {
         None
     }
 
-    /// The earliest message of the peer that this pattern, which is on one stream, accepts, whether it may be taken or not.
+    /// The earliest message of the peer that this pattern, which is on one stream, accepts, whether
+    /// it may be taken or not.
     #[inline]
     fn earliest_on_stream(&self, peer: u32, p: &Pattern) -> Option<u32> {
         let first = self.store.first_on_stream(Source::Peer(peer), p.tag);
@@ -430,7 +448,8 @@ impl Matcher {
         None
     }
 
-    /// Whether a receive on one stream may take this message: in order within its stream, and not held for a posted receive.
+    /// Whether a receive on one stream may take this message: in order within its stream, and not
+    /// held for a posted receive.
     #[inline]
     fn is_free(&self, m: &Message) -> bool {
         let s = &self.store;
@@ -452,7 +471,8 @@ impl Matcher {
         self.must_not_skip &= !self.store.gappy.is_empty();
     }
 
-    /// Whether order allows the first receive that matches a message to take it. Messages before it have been offered.
+    /// Whether order allows the first receive that matches a message to take it. Messages before it
+    /// have been offered.
     fn may_take(&mut self, receive: u32, ix: u32) -> bool {
         let m = self.store.messages.get(ix);
         if self.store.is_eligible(m, false) {
@@ -467,7 +487,8 @@ impl Matcher {
         is_earliest
     }
 
-    /// Where a receive had to wait because of a message that is about to go, appends those it may take next to `offers`.
+    /// Where a receive had to wait because of a message that is about to go, appends those it may
+    /// take next to `offers`.
     #[inline]
     fn offer_later(&self, ix: u32, offers: &mut Offers) {
         if self.must_not_skip {
@@ -476,7 +497,8 @@ impl Matcher {
         }
     }
 
-    /// Appends to `offers`, of the messages that agree in the stream bits, those wanted from this one on.
+    /// Appends to `offers`, of the messages that agree in the stream bits, those wanted from this
+    /// one on.
     fn offer_stream(&self, peer: u32, mut at: u32, wanted: impl Fn(&Message) -> bool, offers: &mut Offers) {
         while at != NIL {
             let m = self.store.messages.get(at);
@@ -491,7 +513,8 @@ impl Matcher {
         }
     }
 
-    /// Gives a message to a receive. Appends messages that were held for the receive to `offers` if it is used up.
+    /// Gives a message to a receive. Appends messages that were held for the receive to `offers` if
+    /// it is used up.
     #[inline]
     fn take(&mut self, receive: u32, msg: MsgToken, len: u64, offers: &mut Offers, out: &mut Vec<Match>) {
         self.count(len, true);
@@ -503,7 +526,8 @@ impl Matcher {
         }
     }
 
-    /// Removes a receive and appends the messages that were held for it, and that another may take, to `offers`.
+    /// Removes a receive and appends the messages that were held for it, and that another may take,
+    /// to `offers`.
     #[inline]
     fn remove_receive(&mut self, receive: u32, offers: &mut Offers) {
         if !self.store.gappy.is_empty() {

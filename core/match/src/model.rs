@@ -1,4 +1,5 @@
-//! A reference for the tests: the rule of the crate's documentation, written down as literally and simply as possible.
+//! A reference for the tests: the rule of the crate's documentation, written down as literally and
+//! simply as possible.
 
 use crate::types::*;
 use alloc::{
@@ -6,7 +7,8 @@ use alloc::{
     vec::Vec,
 };
 
-/// What decides over the stream here: bits as `faces/fabric` has them for MPI libraries, with protocol bits left out in between and above.
+/// What decides over the stream here: bits as `faces/fabric` has them for MPI libraries, with
+/// protocol bits left out in between and above.
 pub const STREAM_BITS: StreamBits = StreamBits(0x0007_fffc_ffff_ffff);
 
 #[derive(Default)]
@@ -18,7 +20,8 @@ struct Arrived {
 #[derive(Copy, Clone)]
 struct Waiting {
     a: Arrival,
-    /// How often the peer had been removed when the message came, so that (life, mseq) orders all its messages.
+    /// How often the peer had been removed when the message came, so that (life, mseq) orders all
+    /// its messages.
     life: u32,
 }
 
@@ -68,8 +71,8 @@ impl Model {
         self.posted.iter().position(|p| Self::accepts(&p.0.pattern(), a))
     }
 
-    /// Rules 2 and 3: of the peers whose earliest accepted message can be taken the one with the takeable message that
-    /// arrived first; of this peer the earliest.
+    /// Rules 2 and 3: of the peers whose earliest accepted message can be taken the one with the
+    /// takeable message that arrived first; of this peer the earliest.
     fn find(&self, p: &Pattern) -> Option<usize> {
         let takeable = |w: &Waiting| {
             Self::accepts(p, &w.a) && self.eligible(w, Self::on_one_stream(p)) && self.first_receive(&w.a).is_none()

@@ -9,7 +9,8 @@ use alloc::{
 /// What is known of one peer's numbers, and its waiting messages.
 #[derive(Debug)]
 pub struct Peer {
-    /// Where this numbering starts: the numbers of a peer that was removed and came back lie above its former ones.
+    /// Where this numbering starts: the numbers of a peer that was removed and came back lie above
+    /// its former ones.
     base: u64,
     /// All numbers below this have arrived.
     next: u64,
@@ -17,7 +18,8 @@ pub struct Peer {
     ahead: BTreeSet<u64>,
     /// For each stream the number below which all have arrived, wrapping.
     stream_next: Vec<u32>,
-    /// Numbers of streams that have arrived above that, each with its message (`NIL`: not a matched one).
+    /// Numbers of streams that have arrived above that, each with its message (`NIL`: not a matched
+    /// one).
     stream_ahead: BTreeMap<(u16, u32), u32>,
     /// Waiting messages by class, in the order of their numbers.
     pub waiting: [List; 2],
@@ -57,8 +59,8 @@ impl Peer {
         self.stream_next.get(usize::from(stream)).is_some_and(|next| (sseq.wrapping_sub(*next) as i32) < 0)
     }
 
-    /// The usual case: the message is the next one, of the peer and of its stream, and nothing is ahead. Notes it and
-    /// returns true; otherwise changes nothing.
+    /// The usual case: the message is the next one, of the peer and of its stream, and nothing is
+    /// ahead. Notes it and returns true; otherwise changes nothing.
     #[inline]
     pub fn note_next(&mut self, position: u64, stream: u16, sseq: u32) -> bool {
         let Some(stream_next) = self.stream_next.get_mut(usize::from(stream)) else {
@@ -76,8 +78,8 @@ impl Peer {
         usual
     }
 
-    /// Notes a number in any case. Appends to `released` the messages that are now in order within their stream
-    /// (`message`, if it is, included).
+    /// Notes a number in any case. Appends to `released` the messages that are now in order within
+    /// their stream (`message`, if it is, included).
     pub fn note(&mut self, position: u64, stream: u16, sseq: u32, message: u32, released: &mut Vec<u32>) {
         if position >= self.next {
             self.ahead.insert(position);
@@ -99,8 +101,9 @@ impl Peer {
             }
         }
         if self.ahead.is_empty() {
-            // Without gaps in the peer's numbering there is none in a stream, unless the peer's numbers are nonsense: then
-            // they are forgotten here rather than kept for ever. The messages themselves are in order now.
+            // Without gaps in the peer's numbering there is none in a stream, unless the peer's
+            // numbers are nonsense: then they are forgotten here rather than kept for ever. The
+            // messages themselves are in order now.
             self.stream_ahead.clear();
         }
     }

@@ -1,5 +1,5 @@
-//! The matcher against the reference model, and both against what MPI says of overtaking, step by step, for random programs
-//! and networks.
+//! The matcher against the reference model, and both against what MPI says of overtaking, step by
+//! step, for random programs and networks.
 
 use crate::model::{Model, STREAM_BITS};
 use crate::*;
@@ -21,8 +21,8 @@ struct Sent {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The peer's message that is `late` places behind the oldest not yet arrived arrives; what had to be sent for that
-    /// looks like `sent`.
+    /// The peer's message that is `late` places behind the oldest not yet arrived arrives; what had
+    /// to be sent for that looks like `sent`.
     Arrive {
         peer: usize,
         late: usize,
@@ -82,8 +82,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     step(pattern().boxed(), sent().boxed(), PEERS)
 }
 
-/// One peer, few tags that differ in a protocol bit, and receives for a tag among ones for any tag of one protocol: the case
-/// in which a receive on one stream must not skip messages that are held.
+/// One peer, few tags that differ in a protocol bit, and receives for a tag among ones for any tag
+/// of one protocol: the case in which a receive on one stream must not skip messages that are held.
 fn crowded_step() -> impl Strategy<Value = Step> {
     const PROTOCOL: u64 = 1 << 54;
     let tag = || (0..3u64, 0..2u64).prop_map(|(tag, protocol)| (protocol * PROTOCOL) | tag);
@@ -138,9 +138,9 @@ struct Pending {
     msg: Option<MsgToken>,
 }
 
-/// What MPI says (MPI-4.1, 3.5), of all messages sent, arrived or not, and knowing nothing of streams and gaps: a receive
-/// cannot take a message while an earlier one of that sender that it matches is pending, nor while a receive posted earlier
-/// that matches the message is.
+/// What MPI says (MPI-4.1, 3.5), of all messages sent, arrived or not, and knowing nothing of
+/// streams and gaps: a receive cannot take a message while an earlier one of that sender that it
+/// matches is pending, nor while a receive posted earlier that matches the message is.
 #[derive(Default)]
 struct Law {
     sent: [Vec<Pending>; PEERS],
@@ -153,7 +153,8 @@ impl Law {
         (0..PEERS).find_map(of).expect("a message taken has been sent and arrived")
     }
 
-    /// Takes the message out; `earlier` counts the receives that have the right to it before this pattern.
+    /// Takes the message out; `earlier` counts the receives that have the right to it before this
+    /// pattern.
     fn take(&mut self, msg: MsgToken, p: &Pattern, earlier: usize) {
         let (peer, i) = self.index(msg);
         let accepts = |p: &Pattern, m: &Pending| p.accepts(peer as u32, m.class, m.tag);
@@ -330,8 +331,8 @@ impl Pair {
         for op in self.model.posted() {
             self.cancel(op);
         }
-        let census = self.matcher.stats().census;
-        assert!((census.expected_short + census.unexpected_short) as usize >= self.matches);
+        let queue_statistics = self.matcher.stats().queue_statistics;
+        assert!((queue_statistics.expected_short + queue_statistics.unexpected_short) as usize >= self.matches);
         self.matcher.assert_empty();
     }
 }
@@ -361,7 +362,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A peer may send any numbers; nothing panics or loops, and other peers' messages are matched as ever.
+    /// A peer may send any numbers; nothing panics or loops, and other peers' messages are matched
+    /// as ever.
     #[test]
     fn lies_harm_only_the_liar(
         lies in prop::collection::vec((class(), 0..6u64, 0..3u16, 0..6u32, tag(), prop::bool::weighted(0.2)), 1..60),

@@ -22,7 +22,8 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// Numbers a message; tags that differ get different streams. Its token is its tag times 100 plus its number.
+    /// Numbers a message; tags that differ get different streams. Its token is its tag times 100
+    /// plus its number.
     fn sent(&mut self, peer: u32, class: Class, tag: u64) -> Arrival {
         let stream = if class == Class::Untagged { 0 } else { 1 + (tag % 2) as u16 };
         let p = peer as usize;
@@ -193,9 +194,10 @@ fn streams_do_not_depend_on_the_bits_that_mpi_libraries_ignore() {
     }
 }
 
-/// A matcher whose receive 1 takes any tag without protocol bits, and waits for a lost message, and whose receive 2 takes A
-/// with them or without. The message A that came is held for receive 1: receive 2 may have to take it yet, so it cannot take
-/// the later one with the protocol bits, although that one is no business of receive 1.
+/// A matcher whose receive 1 takes any tag without protocol bits, and waits for a lost message, and
+/// whose receive 2 takes A with them or without. The message A that came is held for receive 1:
+/// receive 2 may have to take it yet, so it cannot take the later one with the protocol bits,
+/// although that one is no business of receive 1.
 fn must_not_skip(late: bool) -> (Bench, Arrival, Arrival, Arrival) {
     let mut b = Bench::default();
     let (lost, held, next) = (b.tagged(1, B), b.tagged(1, A), b.tagged(1, MPICH | A));
@@ -420,7 +422,8 @@ fn removing_a_peer_returns_what_can_never_match() {
     b.m.remove_peer(1, &mut ops, &mut msgs);
     assert_eq!((ops, msgs), (std::vec![1, 3], std::vec![sent[2].msg]));
     assert_eq!(b.m.ahead_count(1), 0);
-    // A new life of the same index: numbers start again, and come after what is left of the old one.
+    // A new life of the same index: numbers start again, and come after what is left of the old
+    // one.
     let fresh = Arrival { mseq: 0, stream: 1, sseq: 0, msg: 9, ..sent[0] };
     b.arrive(fresh);
     assert_eq!(b.post(4, P1, A, 0), [(4, sent[0].msg)]);
@@ -429,9 +432,9 @@ fn removing_a_peer_returns_what_can_never_match() {
 }
 
 #[test]
-fn census_counts_by_wait_and_size() {
+fn queue_statistics_counts_by_wait_and_size() {
     let mut b = Bench::default();
-    const LONG: u64 = crate::matcher::CENSUS_LONG_BYTES;
+    const LONG: u64 = crate::matcher::QUEUE_STATISTICS_LONG_BYTES;
     for (len, posted_first) in [(LONG, true), (LONG + 1, true), (LONG, false), (LONG + 1, false)] {
         let m = Arrival { len, ..b.tagged(1, A) };
         if posted_first {
@@ -442,9 +445,10 @@ fn census_counts_by_wait_and_size() {
             b.post(1, P1, A, 0);
         }
     }
-    let census = Census { expected_short: 1, expected_long: 1, unexpected_short: 1, unexpected_long: 1 };
+    let queue_statistics =
+        QueueStatistics { expected_short: 1, expected_long: 1, unexpected_short: 1, unexpected_long: 1 };
     let stats = b.m.stats();
-    assert_eq!(stats, Stats { census, posted: 0, unexpected: 0, behind_gap: 0, unexpected_peak: 1 });
+    assert_eq!(stats, Stats { queue_statistics, posted: 0, unexpected: 0, behind_gap: 0, unexpected_peak: 1 });
 }
 
 #[test]
@@ -483,8 +487,8 @@ fn streams_are_evenly_used() {
         for stride in [3, 5, 7, 10, 89, 100, 1000, 6765] {
             assert!(imbalance((0..N).map(|i| i * stride), streams) < 1.35, "stride {stride}");
         }
-        // MPICH: context id from bit 31, its number from bit 35; tag in the low 31. One tag in many communicators, and few
-        // tags in some.
+        // MPICH: context id from bit 31, its number from bit 35; tag in the low 31. One tag in many
+        // communicators, and few tags in some.
         assert!(imbalance((0..N).map(|i| i << 35 | 7), streams) < 1.35);
         assert!(imbalance((0..N).map(|i| (i % 100) << 35 | (i / 100)), streams) < 1.35);
         // Open MPI: tag in the low 32 bits, then 2 bits of protocol, then 30 of communicator.

@@ -1,7 +1,7 @@
 //! Nodes with stable 32-bit indexes, and doubly linked lists through them.
 //!
-//! Nothing is allocated while the number of nodes stays below what it was before; a slab that was large and is no longer
-//! used gives its memory back (see [`Slab::remove`]).
+//! Nothing is allocated while the number of nodes stays below what it was before; a slab that was
+//! large and is no longer used gives its memory back (see [`Slab::remove`]).
 
 use alloc::vec::Vec;
 
@@ -26,7 +26,8 @@ impl Links {
 pub trait Place: Copy {
     /// Whether the place is in use.
     fn is_live(&self) -> bool;
-    /// Marks the place as unused. (The rest stays as it is: overwriting it would cost more than the list work.)
+    /// Marks the place as unused. (The rest stays as it is: overwriting it would cost more than the
+    /// list work.)
     fn vacate(&mut self);
 }
 
@@ -98,8 +99,9 @@ impl<T: Place> Slab<T> {
         ix
     }
 
-    /// Removes a live node. Now and then, when lately far fewer nodes were live than there are places, gives the unused
-    /// places above the highest live node back, and says so by `true`. Indexes of live nodes never change.
+    /// Removes a live node. Now and then, when lately far fewer nodes were live than there are
+    /// places, gives the unused places above the highest live node back, and says so by `true`.
+    /// Indexes of live nodes never change.
     #[inline]
     pub fn remove(&mut self, ix: u32) -> bool {
         self.items[ix as usize].vacate();

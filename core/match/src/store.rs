@@ -67,7 +67,8 @@ pub struct Message {
 
 /// Tagged: in the bin of (peer, stream bits of the tag), by position.
 pub const BY_TAG: usize = 0;
-/// Tagged, while `Store::any_index` is set: in the bin of (any peer, stream bits of the tag), by arrival.
+/// Tagged, while `Store::any_index` is set: in the bin of (any peer, stream bits of the tag), by
+/// arrival.
 pub const BY_TAG_ANY: usize = 1;
 /// In the peer's list of the class, by position.
 pub const BY_PEER: usize = 2;
@@ -96,7 +97,8 @@ impl Node for Message {
     }
 }
 
-/// One form of pattern in use; a message is looked up once for each, so programs should use few masks (MPIs do).
+/// One form of pattern in use; a message is looked up once for each, so programs should use few
+/// masks (MPIs do).
 #[derive(Copy, Clone, Debug)]
 struct Form {
     ignore: u64,
@@ -127,8 +129,9 @@ pub struct Store {
     pub peers: Vec<Peer>,
     /// Waiting messages by class, in the order of arrival.
     pub arrived: [List; 2],
-    /// Whether waiting messages are in bins of (any peer, stream bits) too. Set when such a receive first looks for one; unset when
-    /// none waits any more and none was looked for lately. Directed receives are the rule, and these bins cost as much again.
+    /// Whether waiting messages are in bins of (any peer, stream bits) too. Set when such a receive
+    /// first looks for one; unset when none waits any more and none was looked for lately. Directed
+    /// receives are the rule, and these bins cost as much again.
     any_index: bool,
     /// Messages that may still be removed before the index counts as not looked at lately.
     any_interest: u32,
@@ -138,8 +141,8 @@ pub struct Store {
     pub gappy: BTreeSet<u32>,
 }
 
-/// The bin of the messages whose tags agree with this one in the stream bits. It holds all that a receive on one stream can
-/// match, and seldom others: the rest of a tag is protocol bits.
+/// The bin of the messages whose tags agree with this one in the stream bits. It holds all that a
+/// receive on one stream can match, and seldom others: the rest of a tag is protocol bits.
 #[inline]
 fn stream_key(bits: StreamBits, source: Source, tag: u64) -> Key {
     Key::of_receive(&Pattern { class: Class::Tagged, source, tag, ignore: !bits.0 })
@@ -264,8 +267,8 @@ impl Store {
         peer.is_in_order(m.position) || on_one_stream && peer.is_in_stream_order(m.stream, m.sseq)
     }
 
-    /// First of the waiting messages whose tags agree with this one in the stream bits, or `NIL`: of one peer by position,
-    /// of any peer by arrival.
+    /// First of the waiting messages whose tags agree with this one in the stream bits, or `NIL`:
+    /// of one peer by position, of any peer by arrival.
     #[inline]
     pub fn first_on_stream(&self, source: Source, tag: u64) -> u32 {
         match self.bins.find(&stream_key(self.stream_bits, source, tag)) {
@@ -301,8 +304,8 @@ impl Store {
         })
     }
 
-    /// Makes sure that waiting tagged messages are in the bins of (any peer, stream bits). Making the index costs no more than the
-    /// arrival of those that wait has cost already.
+    /// Makes sure that waiting tagged messages are in the bins of (any peer, stream bits). Making
+    /// the index costs no more than the arrival of those that wait has cost already.
     #[inline]
     pub fn need_any_index(&mut self) {
         self.any_interest = ANY_INTEREST;
@@ -383,7 +386,8 @@ impl Store {
         self.any_index &= self.any_interest != 0 || self.messages.len() != 0;
     }
 
-    /// After the peer's numbering has moved on: appends the messages that now have no gap below them to `released`.
+    /// After the peer's numbering has moved on: appends the messages that now have no gap below
+    /// them to `released`.
     pub fn pass_closed_gaps(&mut self, peer: u32, released: &mut Vec<u32>) {
         for class in [Class::Tagged, Class::Untagged] {
             let first = self.peers[peer as usize].behind_gap[of(class)];
@@ -411,8 +415,8 @@ impl Store {
     }
 }
 
-/// Walks from `at` towards the head to the first node whose position is not above the one given. Messages mostly come in
-/// order, so this is mostly `at` itself.
+/// Walks from `at` towards the head to the first node whose position is not above the one given.
+/// Messages mostly come in order, so this is mostly `at` itself.
 #[inline]
 fn predecessor(nodes: &Slab<Message>, which: usize, mut at: u32, position: u64) -> u32 {
     while at != NIL && nodes.get(at).position > position {

@@ -48,9 +48,9 @@ impl Pattern {
             && (class == Class::Untagged || (self.tag ^ tag) & !self.ignore == 0)
     }
 
-    /// Whether all tags accepted agree in these bits: all messages accepted of one peer travel on one stream, so
-    /// order within that stream is enough. (`ignore` need not be 0: a face may keep bits in the tag that nearly all of its
-    /// receives ignore.)
+    /// Whether all tags accepted agree in these bits: all messages accepted of one peer travel on
+    /// one stream, so order within that stream is enough. (`ignore` need not be 0: a face may keep
+    /// bits in the tag that nearly all of its receives ignore.)
     #[inline]
     pub fn is_on_one_stream(&self, bits: StreamBits) -> bool {
         self.class == Class::Tagged && self.ignore & bits.0 == 0
@@ -62,7 +62,8 @@ impl Pattern {
 pub struct Multi {
     /// Bytes in the buffer.
     pub room: u64,
-    /// The buffer is released once fewer bytes than this are left, or none (`FI_OPT_MIN_MULTI_RECV`).
+    /// The buffer is released once fewer bytes than this are left, or none
+    /// (`FI_OPT_MIN_MULTI_RECV`).
     pub min_room: u64,
 }
 
@@ -119,10 +120,11 @@ pub struct Match {
     pub op: OpToken,
     /// The message.
     pub msg: MsgToken,
-    /// Where in the multi-receive buffer the message goes, in bytes; `None` for an ordinary receive.
+    /// Where in the multi-receive buffer the message goes, in bytes; `None` for an ordinary
+    /// receive.
     pub multi_offset: Option<u64>,
-    /// Bytes of the multi-receive buffer from there to its end (0 for an ordinary receive). A longer message is
-    /// truncated to this (`FI_ETRUNC`).
+    /// Bytes of the multi-receive buffer from there to its end (0 for an ordinary receive). A
+    /// longer message is truncated to this (`FI_ETRUNC`).
     pub multi_room: u64,
     /// The multi-receive buffer is released: this is the last message it takes.
     pub multi_done: bool,
@@ -130,7 +132,7 @@ pub struct Match {
 
 /// How many messages found a receive waiting and how many had to wait for one, by size.
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
-pub struct Census {
+pub struct QueueStatistics {
     /// The receive was posted first; at most 64 KiB.
     pub expected_short: u64,
     /// The receive was posted first; more than 64 KiB.
@@ -145,7 +147,7 @@ pub struct Census {
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct Stats {
     /// Matches so far, by kind.
-    pub census: Census,
+    pub queue_statistics: QueueStatistics,
     /// Receives posted now.
     pub posted: usize,
     /// Messages waiting now, whether for a receive or for a gap to close.
@@ -156,9 +158,10 @@ pub struct Stats {
     pub unexpected_peak: usize,
 }
 
-/// The bits of a tag that decide over the stream; sender and receiver must agree in them (`spec/envelopes.md` 3). A face chooses
-/// them for its tags: all that its receives name, as a rule, and none that they ignore. The more bits, the more messages are
-/// independent; one bit too many that a receive ignores, and it waits for all streams of its peer.
+/// The bits of a tag that decide over the stream; sender and receiver must agree in them
+/// (`spec/envelopes.md` 3). A face chooses them for its tags: all that its receives name, as a
+/// rule, and none that they ignore. The more bits, the more messages are independent; one bit too
+/// many that a receive ignores, and it waits for all streams of its peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct StreamBits(pub u64);
 
@@ -169,15 +172,17 @@ impl Default for StreamBits {
     }
 }
 
-/// Feature bits of the handshake that all endpoints of this version have (`spec/envelopes.md` 5): rules of matching and
-/// envelopes that both sides must follow. Bit 0: streams by stream bits that bits 4 to 15 tell of. Bit 1: remote writes are
-/// answered as [`crate::envelope::Envelope::Done`] says, and only one that travels whole has immediate data.
-/// Bit 2: atomic operations. Bit 3: an ACK tells when its packet was read.
+/// Feature bits of the handshake that all endpoints of this version have (`spec/envelopes.md` 5):
+/// rules of matching and envelopes that both sides must follow. Bit 0: streams by stream bits that
+/// bits 4 to 15 tell of. Bit 1: remote writes are answered as [`crate::envelope::Envelope::Done`]
+/// says, and only one that travels whole has immediate data. Bit 2: atomic operations. Bit 3: an
+/// ACK tells when its packet was read.
 const FEATURES: u16 = 15;
 
 impl StreamBits {
-    /// The feature bits of the handshake for an endpoint with these stream bits: two whose bits differ do not talk. (Of the
-    /// stream bits 12 bits of a hash are told: enough to refuse what was set up by mistake. Who lies harms only the order of its own messages.)
+    /// The feature bits of the handshake for an endpoint with these stream bits: two whose bits
+    /// differ do not talk. (Of the stream bits 12 bits of a hash are told: enough to refuse what
+    /// was set up by mistake. Who lies harms only the order of its own messages.)
     #[must_use]
     pub const fn features(self) -> u16 {
         const TOLD: u32 = 12;
@@ -185,9 +190,10 @@ impl StreamBits {
     }
 }
 
-/// The stream for a message: 0 for untagged ones, 1 .. `streams` (exclusive) for tagged ones, mixed so that strided tags
-/// and tags that differ in a few bits spread evenly. Depends on the stream `bits` of the tag only. `streams` counts stream 0; with fewer than 2 all
-/// messages share stream 0. The result is always below `max(streams, 1)`.
+/// The stream for a message: 0 for untagged ones, 1 .. `streams` (exclusive) for tagged ones, mixed
+/// so that strided tags and tags that differ in a few bits spread evenly. Depends on the stream
+/// `bits` of the tag only. `streams` counts stream 0; with fewer than 2 all messages share
+/// stream 0. The result is always below `max(streams, 1)`.
 #[inline]
 pub fn stream_of(tag: u64, class: Class, streams: u16, bits: StreamBits) -> u16 {
     if class == Class::Untagged || streams < 2 {
@@ -198,7 +204,8 @@ pub fn stream_of(tag: u64, class: Class, streams: u16, bits: StreamBits) -> u16 
     1 + ((u128::from(mix(tag & bits.0)) * u128::from(pool)) >> 64) as u16
 }
 
-/// Bijective mixing of 64 bits (the finaliser of SplitMix64): each input bit moves about half of the output bits.
+/// Bijective mixing of 64 bits (the finaliser of SplitMix64): each input bit moves about half of
+/// the output bits.
 #[inline]
 pub(crate) const fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,5 @@
-//! The envelope codec: golden bytes of spec/envelopes.md, round trips, and bytes that are no envelope.
+//! The envelope codec: golden bytes of spec/envelopes.md, round trips, and bytes that are no
+//! envelope.
 
 use proptest::prelude::*;
 use weir_match::Class;
@@ -42,7 +43,7 @@ fn golden_bytes() {
             "02000000 0100000000000000 0200000000000000",
         ),
         (
-            Envelope::Cts { op: OP, body: 2, len: 3, granted: 4 },
+            Envelope::Cts { op: OP, rndv: 2, len: 3, granted: 4 },
             "03000000 8877665544332211 0200000000000000 0300000000000000 0400000000000000",
         ),
         (Envelope::SyncAck { op: OP }, "04000000 8877665544332211"),
@@ -59,7 +60,7 @@ fn golden_bytes() {
             "08060000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 ffffffffffffffff",
         ),
         (
-            Envelope::Read { key: 1, addr: 2, len: 3, body: 4, granted: 5 },
+            Envelope::Read { key: 1, addr: 2, len: 3, rndv: 4, granted: 5 },
             "09000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 0500000000000000",
         ),
         (Envelope::Done { op: OP, read: false, status: Status::Ok }, "0a000000 8877665544332211"),
@@ -139,7 +140,8 @@ fn what_is_refused_and_why() {
         ("0b000000", Short),
         ("0d000000", Short),
         ("0e000000", Kind(14)),
-        // No such operation, no such type, none for this type, nothing wanted of a read, bits beyond the type, a value of what was refused.
+        // No such operation, no such type, none for this type, nothing wanted of a read, bits
+        // beyond the type, a value of what was refused.
         ("0c201308 010000000000000008000000000000000300000000000000 0500000000000000", Code(0x0813)),
         ("0c200200 010000000000000008000000000000000300000000000000 0500000000000000", Code(0x0002)),
         ("0c20020b 010000000000000008000000000000000300000000000000 0500000000000000", Code(0x0b02)),
@@ -193,7 +195,7 @@ fn envelope() -> impl Strategy<Value = Envelope> {
             .prop_map(|((class, tag), data, sync)| { Envelope::Eager { class, tag, data, sync } }),
         (class_and_tag(), data(), words)
             .prop_map(|((class, tag), data, [len, op, ..])| { Envelope::Rts { class, tag, data, len, op } }),
-        words.prop_map(|[op, body, len, granted, _]| Envelope::Cts { op, body, len, granted }),
+        words.prop_map(|[op, rndv, len, granted, _]| Envelope::Cts { op, rndv, len, granted }),
         any::<u64>().prop_map(|op| Envelope::SyncAck { op }),
         (words, data(), any::<bool>()).prop_map(|([key, addr, op, ..], data, sync)| Envelope::Write {
             key,
@@ -203,7 +205,7 @@ fn envelope() -> impl Strategy<Value = Envelope> {
             sync
         }),
         (words, data()).prop_map(|([key, addr, len, op, _], data)| Envelope::WriteRts { key, addr, len, op, data }),
-        words.prop_map(|[key, addr, len, body, granted]| Envelope::Read { key, addr, len, body, granted }),
+        words.prop_map(|[key, addr, len, rndv, granted]| Envelope::Read { key, addr, len, rndv, granted }),
         (any::<u64>(), any::<bool>(), status.clone()).prop_map(|(op, read, status)| Envelope::Done {
             op,
             read,

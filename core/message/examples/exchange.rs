@@ -1,7 +1,10 @@
-//! What a message costs below the engine, to be counted in instructions: two endpoints in one process hand packets to each other, without a socket and with a time of their own.
+//! What a message costs below the engine, to be counted in instructions: two endpoints in one
+//! process hand packets to each other, without a socket and with a time of their own.
 //!
-//! `exchange ping 8 1000` sends 8 bytes there and back, 1000 times; `exchange stream 30000 100` sends 100 messages one way. Each part is a function of its own, so that callgrind can be told which
-//! to count; what the start costs goes out by the difference between two counts. `docs/lab/2026-11-26-instructions-2.md` has the commands.
+//! `exchange ping 8 1000` sends 8 bytes there and back, 1000 times; `exchange stream 30000 100`
+//! sends 100 messages one way. Each part is a function of its own, so that callgrind can be told
+//! which to count; what the start costs goes out by the difference between two counts.
+//! `docs/lab/2026-11-26-instructions-2.md` has the commands.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -136,7 +139,8 @@ impl Side {
         self.messages.recv(now, op).expect("posted");
     }
 
-    /// Sends a message as the engine does: alone where it may, else as any other, and writes its packets.
+    /// Sends a message as the engine does: alone where it may, else as any other, and writes its
+    /// packets.
     #[inline(never)]
     fn send(&mut self, now: Time, memory: &Bytes, to: &mut Wire) {
         let op = SendOp {
@@ -158,11 +162,12 @@ impl Side {
         self.transmit(now, to);
     }
 
-    /// All that has come, what is due, what is to be said, as in a pass of the engine. Messages that ended.
+    /// All that has come, what is due, what is to be said, as in a pass of the engine. Messages
+    /// that ended.
     #[inline(never)]
     fn take(&mut self, now: Time, from: u8, to: &mut Wire) -> usize {
         while let Some(mut packet) = self.wire.flying.pop_front() {
-            let meta = RxMeta { remote: addr(from), local: None, slack_ns: 100, ecn: 0 };
+            let meta = RxMeta { remote: addr(from), local: None, receiver_delay_ns: 100, ecn: 0 };
             self.messages.datagram(now, meta, &mut packet);
             self.wire.spare.push(packet);
         }

@@ -1,7 +1,9 @@
 //! Telling a peer: what this endpoint has to say to its operations, and the credit it gets back.
 //!
-//! An answer that is lost is an operation that never ends at its peer. So one that finds the protocol's control queue full is kept here, and handed over, in order, when there is room. While
-//! answers to a peer are kept, the credit for its messages is kept too: it asks for no more than it was let, and so what is kept is bounded by what a peer may have asked for at a time
+//! An answer that is lost is an operation that never ends at its peer. So one that finds the
+//! protocol's control queue full is kept here, and handed over, in order, when there is room. While
+//! answers to a peer are kept, the credit for its messages is kept too: it asks for no more than it
+//! was let, and so what is kept is bounded by what a peer may have asked for at a time
 //! (`Config::answers_max`). One that asks for more broke the rules of credit, and is given up.
 
 use crate::memory::Memory;
@@ -20,7 +22,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         match self.sessions.tell(now, peer, envelope) {
             Ok(()) => {}
             Err(SendError::QueueFull) => self.keep_answer(peer, envelope),
-            // A dead peer does not get it: its own operations fail by its own verdict. (None is too long.)
+            // A dead peer does not get it: its own operations fail by its own verdict. (None is too
+            // long.)
             Err(SendError::Closed | SendError::TooLong) => {}
         }
     }
@@ -49,7 +52,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.answer(now, peer, &Envelope::Done { op, read, status });
     }
 
-    /// The same of a write that goes without: its writer waits for the acknowledgement only, and may miss this (spec/envelopes.md 2).
+    /// The same of a write that goes without: its writer waits for the acknowledgement only, and
+    /// may miss this (spec/envelopes.md 2).
     pub(crate) fn refuse_unasked(&mut self, now: Time, peer: u32, op: u64, status: Status) {
         self.note_refused(peer, status);
         self.wants_transmit = true;
@@ -63,7 +67,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// Messages of a peer are out of the way, or have room beside them: it may send as many more. Not before it has its answers.
+    /// Messages of a peer are out of the way, or have room beside them: it may send as many more.
+    /// Not before it has its answers.
     #[inline]
     pub(crate) fn give_credit(&mut self, peer: u32, msgs: u32, bytes: u64) {
         match self.peers.get_mut(peer).filter(|p| !p.kept.is_empty()) {

@@ -1,7 +1,8 @@
 //! The words spoken with [`Messages`](crate::Messages): operations, completions, errors.
 //!
-//! The types mirror what message-passing interfaces have in common (libfabric, MPI, BSP): a peer is a small integer, a tag is 64 bits with an ignore mask, an operation carries an
-//! opaque context that its completion returns.
+//! The types mirror what message-passing interfaces have in common (libfabric, MPI, BSP): a peer is
+//! a small integer, a tag is 64 bits with an ignore mask, an operation carries an opaque context
+//! that its completion returns.
 
 use core::fmt;
 
@@ -27,10 +28,12 @@ pub enum SendMode {
     Inject,
     /// The caller's memory may be reused (data copied, or acknowledged by the peer's endpoint).
     Transmit,
-    /// The peer's endpoint has acknowledged all of it: nothing depends on this side any more. A remote write that was refused may, rarely, not be told as such: its acknowledgement came
+    /// The peer's endpoint has acknowledged all of it: nothing depends on this side any more. A
+    /// remote write that was refused may, rarely, not be told as such: its acknowledgement came
     /// without the refusal (spec/envelopes.md 2).
     Acknowledged,
-    /// The peer's endpoint has the whole message (in its buffer or the user's), and has put a remote write into its memory: no refused write completes without an error.
+    /// The peer's endpoint has the whole message (in its buffer or the user's), and has put a
+    /// remote write into its memory: no refused write completes without an error.
     Delivery,
     /// The peer has matched the message with a receive.
     Match,
@@ -51,8 +54,9 @@ pub struct SendOp<M> {
     pub memory: M,
     /// When it counts as complete.
     pub mode: SendMode,
-    /// The caller's memory is free on return, whenever it counts as complete. Copies are memory the caller does not see, so such a message may have
-    /// [`INJECT_BYTES`](crate::INJECT_BYTES) at most. `Inject` implies it.
+    /// The caller's memory is free on return, whenever it counts as complete. Copies are memory the
+    /// caller does not see, so such a message may have [`INJECT_BYTES`](crate::INJECT_BYTES) at
+    /// most. `Inject` implies it.
     pub copy: bool,
     /// Whether a completion is wanted; without, only failures are reported.
     pub report: bool,
@@ -63,7 +67,8 @@ pub struct SendOp<M> {
 }
 
 impl<M> SendOp<M> {
-    /// The same operation on other memory: a face names its memory as it likes, and what carries the operation out names it in its own way.
+    /// The same operation on other memory: a face names its memory as it likes, and what carries
+    /// the operation out names it in its own way.
     #[inline]
     pub fn with_memory<N>(&self, memory: N) -> SendOp<N> {
         let Self { peer, class, tag, data, mode, copy, report, context, user, .. } = *self;
@@ -89,7 +94,8 @@ pub struct RecvOp<M> {
     pub ignore: u64,
     /// Where the message goes.
     pub memory: M,
-    /// Multi-receive: the buffer takes messages one behind the other until less than this many bytes are free.
+    /// Multi-receive: the buffer takes messages one behind the other until less than this many
+    /// bytes are free.
     pub multi_min: Option<usize>,
     /// Whether a completion is wanted; without, only failures are reported.
     pub report: bool,
@@ -100,7 +106,8 @@ pub struct RecvOp<M> {
 }
 
 impl<M> RecvOp<M> {
-    /// The same operation on other memory: a face names its memory as it likes, and what carries the operation out names it in its own way.
+    /// The same operation on other memory: a face names its memory as it likes, and what carries
+    /// the operation out names it in its own way.
     #[inline]
     pub fn with_memory<N>(&self, memory: N) -> RecvOp<N> {
         let Self { source, class, tag, ignore, multi_min, report, context, user, .. } = *self;
@@ -108,17 +115,23 @@ impl<M> RecvOp<M> {
     }
 }
 
-/// What a process knows of a superstep when it begins: told once to [`Messages::superstep`](crate::Messages::superstep).
+/// What a process knows of a superstep when it begins: told once to
+/// [`Messages::superstep`](crate::Messages::superstep).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Superstep<'a> {
-    /// Bytes of payload that are to go to each peer, in the order in which they are going to be sent. Peers that get nothing are left out.
+    /// Bytes of payload that are to go to each peer, in the order in which they are going to be
+    /// sent. Peers that get nothing are left out.
     pub sends: &'a [(u32, u64)],
-    /// Bytes that are to come from each peer, in the order in which the peers serve this endpoint: best one in which all endpoints are served by different ones at a time
+    /// Bytes that are to come from each peer, in the order in which the peers serve this endpoint:
+    /// best one in which all endpoints are served by different ones at a time
     /// (`weir_superstep::Plan` makes both).
     pub receives: &'a [(u32, u64)],
-    /// Data of packets goes in slots of a medium that all share. `None` on any other: a window and grants hold back there what is too much.
+    /// Data of packets goes in slots of a medium that all share. `None` on any other: a window and
+    /// grants hold back there what is too much.
     pub slots: Option<Slots>,
-    /// What may wait in this host's interface, in front of acknowledgements and grants, while the superstep is told. Whoever moves packets sees to it ([`weir_link::Endpoint::own_queue_bytes`]).
+    /// What may wait in this host's interface, in front of acknowledgements and grants, while the
+    /// superstep is told. Whoever moves packets sees to it
+    /// ([`weir_link::Endpoint::own_queue_bytes`]).
     pub own_queue: OwnQueue,
 }
 
@@ -133,7 +146,8 @@ pub struct PeekOp {
     pub tag: u64,
     /// Bits of the tag that do not matter.
     pub ignore: u64,
-    /// Keep the message for a later [`Messages::recv_claimed`](crate::Messages::recv_claimed) with this context.
+    /// Keep the message for a later [`Messages::recv_claimed`](crate::Messages::recv_claimed) with
+    /// this context.
     pub claim: bool,
     /// Throw the message away.
     pub discard: bool,
@@ -148,13 +162,15 @@ pub struct RmaOp<M> {
     pub peer: u32,
     /// Local memory: source of a write, destination of a read.
     pub memory: M,
-    /// Offset into the remote region, or virtual address (whichever the region was registered with).
+    /// Offset into the remote region, or virtual address (whichever the region was registered
+    /// with).
     pub remote_addr: u64,
     /// Key of the remote region.
     pub key: u64,
     /// Immediate data for the target's receive queue (writes only).
     pub data: Option<u64>,
-    /// All modes complete when the data is in the target's memory; `Inject` copies. Whether a refusal is told for certain, see [`SendMode`].
+    /// All modes complete when the data is in the target's memory; `Inject` copies. Whether a
+    /// refusal is told for certain, see [`SendMode`].
     pub mode: SendMode,
     /// As in [`SendOp`].
     pub copy: bool,
@@ -167,7 +183,8 @@ pub struct RmaOp<M> {
 }
 
 impl<M> RmaOp<M> {
-    /// The same operation on other memory: a face names its memory as it likes, and what carries the operation out names it in its own way.
+    /// The same operation on other memory: a face names its memory as it likes, and what carries
+    /// the operation out names it in its own way.
     #[inline]
     pub fn with_memory<N>(&self, memory: N) -> RmaOp<N> {
         let Self { peer, remote_addr, key, data, mode, copy, report, context, user, .. } = *self;
@@ -183,19 +200,22 @@ impl<M> RmaOp<M> {
 /// What became of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerEvent {
-    /// One that was not inserted here has opened to us: from now on it has this number in completions, and can be sent to. Its place is taken until it is forgotten.
+    /// One that was not inserted here has opened to us: from now on it has this number in
+    /// completions, and can be sent to. Its place is taken until it is forgotten.
     Arrived {
         /// Its number.
         peer: u32,
     },
-    /// One that is known here has gone down, after all that waited for it has failed. Its place is taken until it is forgotten.
+    /// One that is known here has gone down, after all that waited for it has failed. Its place is
+    /// taken until it is forgotten.
     Down {
         /// Its number.
         peer: u32,
         /// Why.
         reason: DownReason,
     },
-    /// Who lives at the addresses that were asked (`Endpoint::ask`): its name, to be inserted; or why nobody was found.
+    /// Who lives at the addresses that were asked (`Endpoint::ask`): its name, to be inserted; or
+    /// why nobody was found.
     Answer {
         /// Of which asking.
         ticket: u64,
@@ -215,7 +235,8 @@ impl PeerEvent {
     }
 }
 
-/// An atomic operation on a peer's memory: on one element, or on several behind each other, each for itself.
+/// An atomic operation on a peer's memory: on one element, or on several behind each other, each
+/// for itself.
 #[derive(Debug)]
 pub struct AmoOp<M> {
     /// The peer that registered the memory.
@@ -230,7 +251,8 @@ pub struct AmoOp<M> {
     pub compare: M,
     /// Where that goes what the elements held; empty: it is not wanted.
     pub result: M,
-    /// Offset into the remote region, or virtual address, of the first element. It must be a multiple of its size at the target.
+    /// Offset into the remote region, or virtual address, of the first element. It must be a
+    /// multiple of its size at the target.
     pub remote_addr: u64,
     /// Key of the remote region.
     pub key: u64,
@@ -314,7 +336,8 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// What a face tells its program of a peek that found nothing; one that found a message differs in what it says of it.
+    /// What a face tells its program of a peek that found nothing; one that found a message differs
+    /// in what it says of it.
     #[must_use]
     pub fn nothing_found(op: &PeekOp) -> Completion {
         Completion {
@@ -337,7 +360,8 @@ impl Completion {
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpError {
-    /// The message was longer than the receive's memory by this many bytes; the front part was delivered.
+    /// The message was longer than the receive's memory by this many bytes; the front part was
+    /// delivered.
     Truncated {
         /// Bytes that did not fit.
         excess: usize,
@@ -402,7 +426,8 @@ pub enum MessageError {
         /// The limit.
         limit: u64,
     },
-    /// The endpoint's socket is unusable ([`Messages::fail_all`](crate::Messages::fail_all)); the system's error number.
+    /// The endpoint's socket is unusable ([`Messages::fail_all`](crate::Messages::fail_all)); the
+    /// system's error number.
     #[error("the endpoint's socket is unusable (system error {0})")]
     Socket(i32),
     /// The endpoint is closed.

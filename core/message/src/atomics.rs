@@ -1,7 +1,10 @@
-//! Atomic operations on remote memory: begun here, executed here for peers, and answered (spec/envelopes.md 6).
+//! Atomic operations on remote memory: begun here, executed here for peers, and answered
+//! (spec/envelopes.md 6).
 //!
-//! An operation reads its operands when it is begun, and is one control message for each of its elements. The target executes each when it comes, keeps nothing of it and answers; since a control
-//! message is handed up once, whatever carries it and however often, so each is executed once. The operation ends with its last answer, or with the peer.
+//! An operation reads its operands when it is begun, and is one control message for each of its
+//! elements. The target executes each when it comes, keeps nothing of it and answers; since a
+//! control message is handed up once, whatever carries it and however often, so each is executed
+//! once. The operation ends with its last answer, or with the peer.
 
 use crate::api::{Access, AmoOp, MessageError, OpError, OpKind};
 use crate::keys::{SendKey, key, token};
@@ -16,7 +19,8 @@ use weir_link::{SendError, Time};
 use weir_match::atomic::{Atomic, AtomicOp};
 use weir_match::envelope::{Envelope, Status};
 
-/// Elements that one operation may have. Each is a message of its own: whoever has many of them sends a message.
+/// Elements that one operation may have. Each is a message of its own: whoever has many of them
+/// sends a message.
 pub const AMO_COUNT_MAX: u32 = 64;
 
 /// One element of a peer's operation.
@@ -30,10 +34,12 @@ pub(crate) struct Element {
 }
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// Starts an atomic operation on memory of a peer. Its operands are not used any more when this returns; `result` is written before the completion, and not after it.
+    /// Starts an atomic operation on memory of a peer. Its operands are not used any more when this
+    /// returns; `result` is written before the completion, and not after it.
     ///
     /// # Errors
-    /// [`MessageError::Again`] when a queue is full, [`MessageError::PeerDown`], [`MessageError::TooBig`], [`MessageError::Invalid`], [`MessageError::Socket`].
+    /// [`MessageError::Again`] when a queue is full, [`MessageError::PeerDown`],
+    /// [`MessageError::TooBig`], [`MessageError::Invalid`], [`MessageError::Socket`].
     pub fn atomic(&mut self, now: Time, op: AmoOp<M>) -> Result<(), MessageError> {
         self.check_peer(op.peer)?;
         check(&op)?;
@@ -96,7 +102,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         Ok(())
     }
 
-    /// Takes an operation back that the protocol refused. There was room, so the peer is just going down: what was asked for already is nobody's.
+    /// Takes an operation back that the protocol refused. There was room, so the peer is just going
+    /// down: what was asked for already is nobody's.
     #[cold]
     fn unbegin(&mut self, op: &AmoOp<M>, k: SendKey, asked: u32, e: SendError) -> MessageError {
         self.peers[op.peer].atomics -= asked;
@@ -157,7 +164,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 put_number(result, s.len as usize, value);
                 Ok(())
             }
-            // A peer that does not give what was asked for breaks the rules, and harms its own operation only.
+            // A peer that does not give what was asked for breaks the rules, and harms its own
+            // operation only.
             (Status::Ok, Source::User(result), None) if !result.is_empty() => Err(OpError::Access),
             (Status::Ok, ..) => Ok(()),
             (Status::Cancelled, ..) => Err(OpError::Cancelled),

@@ -1,20 +1,21 @@
-//! Messages and the receives that take them: binding, asking for rendezvous data, and what becomes of a message that cannot be completed.
+//! Messages and the receives that take them: binding, asking for rendezvous data, and what becomes
+//! of a message that cannot be completed.
 
 use crate::api::OpError;
 use crate::arrivals::{Carriage, Place};
-use crate::bodies::{BodyDest, BodyOwner};
 use crate::config::MultiOrder;
 use crate::keys::{MsgKey, RecvKey, key, token};
 use crate::limits::WRITES_OPEN_MAX;
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Sink, Step};
+use crate::rndvs::{RndvDest, RndvOwner};
 use weir_link::{SendError, Time};
 use weir_match::Match;
 use weir_match::envelope::{Envelope, Status};
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// For the census of its stream.
+    /// For the queue statistics of its stream.
     #[inline]
     pub(crate) fn note_met(&mut self, k: MsgKey, expected: bool) {
         if let Some(m) = self.msgs.get(k)
@@ -75,65 +76,66 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                     self.deliver(k, r);
                 }
             }
-            Carriage::Rendezvous(op) => self.ask_for_body(now, peer, op, len, dest, BodyOwner::Msg(k)),
+            Carriage::Rendezvous(op) => self.ask_for_rndv(now, peer, op, len, dest, RndvOwner::Msg(k)),
         }
     }
 
-    /// Opens a body and tells the sender to begin.
-    pub(crate) fn ask_for_body(&mut self, now: Time, peer: u32, op: u64, len: u64, dest: M, owner: BodyOwner) {
-        // A receive shorter than the message gets only what fits; the sender is told how much that is.
+    /// Opens a rendezvous transfer and tells the sender to begin.
+    pub(crate) fn ask_for_rndv(&mut self, now: Time, peer: u32, op: u64, len: u64, dest: M, owner: RndvOwner) {
+        // A receive shorter than the message gets only what fits; the sender is told how much that
+        // is.
         let len = len.min(dest.len());
         if len == 0 {
-            if let BodyOwner::Msg(_) = owner {
+            if let RndvOwner::Msg(_) = owner {
                 self.answer(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
             }
-            self.body_complete(now, peer, &BodyDest { dest, owner, len });
+            self.rndv_complete(now, peer, &RndvDest { dest, owner, len });
             return;
         }
-        let write = matches!(owner, BodyOwner::Write { .. });
+        let write = matches!(owner, RndvOwner::Write { .. });
         // A member of the job that begins writes and never ends them holds no more here than that.
         let opened = if write && self.peers[peer].writes_open >= WRITES_OPEN_MAX {
             Err(SendError::QueueFull)
         } else {
-            self.sessions.open_body(now, peer, len)
+            self.sessions.open_rndv(now, peer, len)
         };
         match opened {
             Ok(opened) => {
                 self.peers[peer].writes_open += u32::from(write);
-                self.bodies.insert(peer, opened.handle, BodyDest { dest, owner, len });
+                self.rndvs.insert(peer, opened.handle, RndvDest { dest, owner, len });
                 if self.trace.on(2) {
                     self.trace_asked(peer, opened, len, owner);
                 }
-                self.answer(now, peer, &Envelope::Cts { op, body: opened.handle, len, granted: opened.granted });
+                self.answer(now, peer, &Envelope::Cts { op, rndv: opened.handle, len, granted: opened.granted });
             }
             // More than a peer that behaves asks for at a time; told, lest it wait for ever.
             Err(SendError::QueueFull) => {
-                if let BodyOwner::Write { data: Some(_), .. } = owner {
+                if let RndvOwner::Write { data: Some(_), .. } = owner {
                     self.notice_done(now, peer);
                 }
                 self.refuse(now, peer, op, false, Status::NoMemory);
-                self.body_failed(now, owner, OpError::Cancelled);
+                self.rndv_failed(now, owner, OpError::Cancelled);
             }
-            Err(_) => self.body_failed(now, owner, OpError::PeerDown(self.peers.down_reason(peer))),
+            Err(_) => self.rndv_failed(now, owner, OpError::PeerDown(self.peers.down_reason(peer))),
         }
     }
 
-    /// Takes a body out of the table.
-    pub(crate) fn take_body(&mut self, peer: u32, handle: u64) -> Option<BodyDest<M>> {
-        let b = self.bodies.remove(peer, handle)?;
+    /// Takes a rendezvous transfer out of the table.
+    pub(crate) fn take_rndv(&mut self, peer: u32, handle: u64) -> Option<RndvDest<M>> {
+        let b = self.rndvs.remove(peer, handle)?;
         if self.trace.on(2) {
-            self.trace.forget_body(peer, handle);
+            self.trace.forget_rndv(peer, handle);
         }
-        if let BodyOwner::Write { .. } = b.owner {
+        if let RndvOwner::Write { .. } = b.owner {
             let open = &mut self.peers[peer].writes_open;
             *open = open.saturating_sub(1);
         }
         Some(b)
     }
 
-    pub(crate) fn body_complete(&mut self, now: Time, peer: u32, b: &BodyDest<M>) {
+    pub(crate) fn rndv_complete(&mut self, now: Time, peer: u32, b: &RndvDest<M>) {
         match b.owner {
-            BodyOwner::Msg(k) => {
+            RndvOwner::Msg(k) => {
                 if let Some(data) = self.msgs.get(k).map(|m| m.data) {
                     self.step(Step::Whole { peer, data });
                 }
@@ -142,34 +144,34 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                     _ => self.drop_msg(k),
                 }
             }
-            BodyOwner::Read(k) => self.sent(token(k)),
-            BodyOwner::Write { data, op, .. } => {
+            RndvOwner::Read(k) => self.sent(token(k)),
+            RndvOwner::Write { data, op, .. } => {
                 self.remote_write_done(peer, b.len, data);
                 self.answer(now, peer, &Envelope::Done { op, read: false, status: Status::Ok });
             }
         }
     }
 
-    /// The owner of a body that will not come learns it.
-    pub(crate) fn body_failed(&mut self, now: Time, owner: BodyOwner, error: OpError) {
+    /// The owner of a rendezvous transfer that will not come learns it.
+    pub(crate) fn rndv_failed(&mut self, now: Time, owner: RndvOwner, error: OpError) {
         match owner {
-            BodyOwner::Msg(k) => self.break_msg(now, k, error),
-            BodyOwner::Read(k) => {
+            RndvOwner::Msg(k) => self.break_msg(now, k, error),
+            RndvOwner::Read(k) => {
                 if let Some(s) = self.sends.remove(k) {
                     self.finish_send(s, Err(error));
                 }
             }
-            BodyOwner::Write { .. } => {}
+            RndvOwner::Write { .. } => {}
         }
     }
 
-    /// The sender gave a body up.
-    pub(crate) fn body_aborted(&mut self, now: Time, peer: u32, handle: u64) {
-        if let Some(b) = self.take_body(peer, handle) {
-            if let BodyOwner::Write { data: Some(_), .. } = b.owner {
+    /// The sender gave a rendezvous transfer up.
+    pub(crate) fn rndv_aborted(&mut self, now: Time, peer: u32, handle: u64) {
+        if let Some(b) = self.take_rndv(peer, handle) {
+            if let RndvOwner::Write { data: Some(_), .. } = b.owner {
                 self.notice_done(now, peer);
             }
-            self.body_failed(now, b.owner, OpError::Cancelled);
+            self.rndv_failed(now, b.owner, OpError::Cancelled);
         }
     }
 
@@ -185,7 +187,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         match place {
             Some((recv, buf)) => {
                 if let Some(mut m) = self.msgs.remove(k) {
-                    // Of a live peer that gave its body up, the place in the credit comes free.
+                    // Of a live peer that gave its rendezvous transfer up, the place in the credit
+                    // comes free.
                     self.consumed(&m, 0);
                     m.len = 0;
                     self.finish_recv(recv, Some((&m, buf)), Err(error));

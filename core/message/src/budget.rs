@@ -1,28 +1,40 @@
-//! What the engine may hold for others: copies of the caller's payloads, and messages nobody has asked for yet.
+//! What the engine may hold for others: copies of the caller's payloads, and messages nobody has
+//! asked for yet.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 use weir_link::Time;
 
-/// Of the budget of copies, what a peer may have even when the others have used up the whole: who cannot send to one peer shall not wait for the rest.
+/// Of the budget of copies, what a peer may have even when the others have used up the whole: who
+/// cannot send to one peer shall not wait for the rest.
 pub const COPIES_RESERVE: u64 = 64 << 10;
-/// What a held message costs beside its payload: its entries here and in the matcher, and the protocol's memory of a number.
+/// What a held message costs beside its payload: its entries here and in the matcher, and the
+/// protocol's memory of a number.
 pub const HELD_BYTES: u64 = 256;
-/// What a send costs beside its payload while it waits to be asked for, or (to this endpoint itself) to be received.
+/// What a send costs beside its payload while it waits to be asked for, or (to this endpoint
+/// itself) to be received.
 pub const WAITING_BYTES: u64 = 512;
 
-/// Sends to a peer that have found no room for so long get twice the room, and each time as much longer as there is more: the program may be inside a send that by MPI's rules is not to wait (`MPI_Isend`), and receive only afterwards, and its
-/// peer likewise. Half a second: longer than a receiver that takes anything at all leaves them without room; a receiver that only computes for some seconds shall not cost all the memory.
+/// Sends to a peer that have found no room for so long get twice the room, and each time as much
+/// longer as there is more: the program may be inside a send that by MPI's rules is not to wait
+/// (`MPI_Isend`), and receive only afterwards, and its peer likewise. Half a second: longer than a
+/// receiver that takes anything at all leaves them without room; a receiver that only computes for
+/// some seconds shall not cost all the memory.
 const STALLED_NS: u64 = 500_000_000;
-/// So many times the budget is all they get: what a program may have sent ahead has to end somewhere short of the machine's memory.
+/// So many times the budget is all they get: what a program may have sent ahead has to end
+/// somewhere short of the machine's memory.
 pub const MORE_MAX: u64 = 16;
-/// Refusals further apart are of different waits. 5 s: a process whose turn comes seldom still waits.
+/// Refusals further apart are of different waits. 5 s: a process whose turn comes seldom still
+/// waits.
 const APART_NS: u64 = 5_000_000_000;
 
-/// Copies of payloads, made so that the caller's memory is free before the peer has acknowledged it.
+/// Copies of payloads, made so that the caller's memory is free before the peer has acknowledged
+/// it.
 ///
-/// Some could be done without: the memory is lent instead. These may take half of the whole only, and so much for a peer. Those that must be made are refused when there is no room, and an
-/// MPI then waits inside a send that is not to wait; so they may take all there is, and more when that wait does not end ([`Copies::refused`]).
+/// Some could be done without: the memory is lent instead. These may take half of the whole only,
+/// and so much for a peer. Those that must be made are refused when there is no room, and an MPI
+/// then waits inside a send that is not to wait; so they may take all there is, and more when that
+/// wait does not end ([`Copies::refused`]).
 #[derive(Debug)]
 pub struct Copies {
     /// In all, bytes.
@@ -31,7 +43,8 @@ pub struct Copies {
     peer_max: u64,
     /// What copies that must be made may take now: `max`, until a wait has not ended.
     must_max: u64,
-    /// Who has found no room in all that for so long, while messages for this process wait that nobody receives, is taken for one of a circle of processes that all wait inside their sends.
+    /// Who has found no room in all that for so long, while messages for this process wait that
+    /// nobody receives, is taken for one of a circle of processes that all wait inside their sends.
     give_up_ns: u64,
 }
 
@@ -61,7 +74,8 @@ pub fn has_stalled(waited_ns: u64) -> bool {
 }
 
 impl Refused {
-    /// A send that asks for so many bytes is refused (again). Returns for how long that has been so, ns.
+    /// A send that asks for so many bytes is refused (again). Returns for how long that has been
+    /// so, ns.
     pub fn again(this: &mut Option<Refused>, now: Time, bytes: u64) -> u64 {
         let r = this.get_or_insert(Refused { first: now, last: now, bytes });
         if now.since_ns(r.last) > APART_NS {
@@ -71,7 +85,8 @@ impl Refused {
         now.since_ns(r.first)
     }
 
-    /// A send that took so many bytes was accepted. The wait of one that asked for more goes on: small sends of another thread must not prolong it for ever.
+    /// A send that took so many bytes was accepted. The wait of one that asked for more goes on:
+    /// small sends of another thread must not prolong it for ever.
     #[inline]
     pub fn accepted(this: &mut Option<Refused>, bytes: u64) {
         if this.is_some_and(|r| bytes >= r.bytes) {
@@ -87,13 +102,16 @@ impl Copies {
         self.bytes
     }
 
-    /// At most `max` bytes in all, and for one peer `peer_max` of copies that could be done without. A send that finds no room in the most that there can be is given up after `give_up`.
+    /// At most `max` bytes in all, and for one peer `peer_max` of copies that could be done
+    /// without. A send that finds no room in the most that there can be is given up after
+    /// `give_up`.
     pub fn new(max: u64, peer_max: u64, give_up: Duration) -> Copies {
         Copies { bytes: 0, max, peer_max, must_max: max, give_up_ns: give_up.as_nanos() as u64 }
     }
 
-    /// A send has been refused for lack of room for `waited_ns`; `owes` says whether messages for this process wait that nobody receives. The room doubles when the wait is long enough,
-    /// up to [`MORE_MAX`] times the budget, and stays.
+    /// A send has been refused for lack of room for `waited_ns`; `owes` says whether messages for
+    /// this process wait that nobody receives. The room doubles when the wait is long enough, up to
+    /// [`MORE_MAX`] times the budget, and stays.
     pub fn refused(&mut self, waited_ns: u64, owes: bool) -> Refusal {
         let most = self.max.saturating_mul(MORE_MAX);
         if self.must_max < most {
@@ -127,7 +145,8 @@ impl Copies {
     }
 }
 
-/// Messages that arrived before anybody asked for them, and the message credit given for them ahead of their being received (`spec/protocol.md` 5).
+/// Messages that arrived before anybody asked for them, and the message credit given for them ahead
+/// of their being received (`spec/protocol.md` 5).
 #[derive(Debug)]
 pub struct Unexpected {
     /// Entries and payloads held, bytes.
@@ -155,7 +174,8 @@ impl Unexpected {
         Unexpected { bytes: 0, max, peers: Vec::new(), starved: Vec::new() }
     }
 
-    /// A message of this peer is held from now on. Returns the messages of credit to give it now; 0 when the budget is used up.
+    /// A message of this peer is held from now on. Returns the messages of credit to give it now; 0
+    /// when the budget is used up.
     pub fn hold(&mut self, peer: u32) -> u32 {
         let i = peer as usize;
         if i >= self.peers.len() {
@@ -184,7 +204,8 @@ impl Unexpected {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// A held message is received or gone. Returns the messages of credit to give its peer: 1, unless it was given ahead.
+    /// A held message is received or gone. Returns the messages of credit to give its peer: 1,
+    /// unless it was given ahead.
     pub fn leave(&mut self, peer: u32) -> u32 {
         let Some(share) = self.peers.get_mut(peer as usize) else { return 1 };
         self.bytes = self.bytes.saturating_sub(HELD_BYTES);
@@ -202,7 +223,8 @@ impl Unexpected {
         !self.starved.is_empty()
     }
 
-    /// A peer that had to wait and need not any more, with the messages of credit to give it. Not before a quarter of the budget is free, lest it be told of every message.
+    /// A peer that had to wait and need not any more, with the messages of credit to give it. Not
+    /// before a quarter of the budget is free, lest it be told of every message.
     #[inline]
     pub fn relieve(&mut self) -> Option<(u32, u32)> {
         if self.starved.is_empty() || self.bytes > self.max / 4 * 3 {
@@ -257,7 +279,8 @@ mod tests {
 
     const GIVE_UP: Duration = Duration::from_secs(30);
 
-    /// A process that sends to one peer in a loop, as an MPI does inside a send: takes 16 KiB each time, every ms; nothing is given back. Returns what it was told and when, ms.
+    /// A process that sends to one peer in a loop, as an MPI does inside a send: takes 16 KiB each
+    /// time, every ms; nothing is given back. Returns what it was told and when, ms.
     fn flood(copies: &mut Copies, owes: bool, time_ms: u64) -> Vec<(u64, Refusal, u64)> {
         let (mut refused, mut of_peer, mut told) = (None, 0, Vec::new());
         for ms in 1..=time_ms {
@@ -325,7 +348,8 @@ mod tests {
         assert_eq!(Refused::again(&mut refused, Time(60_000_000_000), 8 << 10), 0);
     }
 
-    /// One step of a peer that sends as fast as its credit lets it, or of the program that receives.
+    /// One step of a peer that sends as fast as its credit lets it, or of the program that
+    /// receives.
     #[derive(Clone, Debug)]
     enum Step {
         Send { peer: usize, payload: u64 },
@@ -371,7 +395,8 @@ mod tests {
                 prop_assert_eq!(u.bytes, in_all);
                 prop_assert!(in_all <= max + 5 * (WINDOW + 1) * (PAYLOAD + HELD_BYTES), "{} of {}", in_all, max);
                 for p in 0..5 {
-                    // Never more than the window beyond what is held, never less than what was received allows.
+                    // Never more than the window beyond what is held, never less than what was
+                    // received allows.
                     let received = sent[p] - held[p].len() as u64;
                     prop_assert!(limit[p] <= sent[p] + WINDOW);
                     prop_assert!(limit[p] >= received + WINDOW);

@@ -7,7 +7,8 @@ use alloc::collections::VecDeque;
 /// Both queues, oldest first, and what was counted of them.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
-    /// Sends, and remote writes and reads begun here; with each how many of the second kind had been queued before it.
+    /// Sends, and remote writes and reads begun here; with each how many of the second kind had
+    /// been queued before it.
     sent: VecDeque<(u64, Completion)>,
     /// Receives, and notices of remote writes.
     received: VecDeque<Completion>,
@@ -38,7 +39,8 @@ impl Completions {
         }
     }
 
-    /// The send whose success was the last that was pushed is refused after all: nobody may see its completion.
+    /// The send whose success was the last that was pushed is refused after all: nobody may see its
+    /// completion.
     pub(crate) fn take_back_send(&mut self, reported: bool) {
         self.totals.sends -= 1;
         if reported {
@@ -52,7 +54,8 @@ impl Completions {
         self.take(|_| true, max, each)
     }
 
-    /// The same of the second. Who writes with immediate data waits for the notices among them to be taken: see [`Completions::has_notices`].
+    /// The same of the second. Who writes with immediate data waits for the notices among them to
+    /// be taken: see [`Completions::has_notices`].
     #[inline]
     pub(crate) fn take_received(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
         self.take(|_| false, max, each)
@@ -64,7 +67,9 @@ impl Completions {
         self.take(Self::is_sents_turn, max, each)
     }
 
-    /// Shows the oldest, at most `max`, where they lie, and drops them; `is_sents_turn`: the next is one of the first kind. Mostly there is one or none, for which a range of a queue costs too much.
+    /// Shows the oldest, at most `max`, where they lie, and drops them; `is_sents_turn`: the next
+    /// is one of the first kind. Mostly there is one or none, for which a range of a queue costs
+    /// too much.
     #[inline]
     fn take(&mut self, is_sents_turn: impl Fn(&Self) -> bool, max: usize, mut each: impl FnMut(&Completion)) -> usize {
         let mut n = 0;

@@ -2,13 +2,13 @@
 
 use crate::api::{OpError, OpKind};
 use crate::atomics::Element;
-use crate::bodies::BodyOwner;
 use crate::keys::token;
 use crate::limits::READS_MAX;
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
 use crate::regions::{TO_READ, TO_WRITE};
+use crate::rndvs::RndvOwner;
 use crate::sends::{Role, SendState};
 use crate::source::Source;
 use weir_link::Time;
@@ -19,7 +19,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     pub(crate) fn control(&mut self, now: Time, peer: u32, envelope: &[u8], bytes: &[u8]) {
         self.peers.ensure(peer);
         match Envelope::decode(envelope) {
-            Ok(Envelope::Cts { op, body, len, granted }) => self.clear_to_send(now, peer, op, body, len, granted),
+            Ok(Envelope::Cts { op, rndv, len, granted }) => self.clear_to_send(now, peer, op, rndv, len, granted),
             Ok(Envelope::SyncAck { op }) => self.matched(peer, op),
             Ok(Envelope::Done { op, read: false, status }) => self.done(now, peer, op, status),
             Ok(Envelope::Done { op, read: true, .. }) => self.read_refused(peer, op),
@@ -45,18 +45,18 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             Ok(Envelope::WriteRts { key, addr, len, data, op }) => {
                 match self.admit_write(now, peer, key, addr, len, data) {
                     Ok(memory) => {
-                        self.ask_for_body(now, peer, op, len, memory, BodyOwner::Write { data, region: key, op })
+                        self.ask_for_rndv(now, peer, op, len, memory, RndvOwner::Write { data, region: key, op })
                     }
                     Err(status) => self.refuse(now, peer, op, false, status),
                 }
             }
-            Ok(Envelope::Read { key, addr, len, body, granted }) => match self.regions.find(key, addr, len, TO_READ) {
+            Ok(Envelope::Read { key, addr, len, rndv, granted }) => match self.regions.find(key, addr, len, TO_READ) {
                 // Each is held until its reader lets it through.
                 Ok(_) if self.peers[peer].replies >= READS_MAX => {
-                    self.refuse(now, peer, body, true, Status::NoMemory);
+                    self.refuse(now, peer, rndv, true, Status::NoMemory);
                 }
-                Ok(memory) => self.answer_read(now, peer, key, memory, body, granted),
-                Err(status) => self.refuse(now, peer, body, true, status),
+                Ok(memory) => self.answer_read(now, peer, key, memory, rndv, granted),
+                Err(status) => self.refuse(now, peer, rndv, true, status),
             },
             Ok(Envelope::Atomic { atomic, key, addr, op, operand, compare, fetch }) => {
                 self.execute(now, peer, op, &Element { atomic, key, addr, operand, compare, fetch });
@@ -95,10 +95,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let k = self.sends.insert(SendState {
             tag: region,
             announced: true,
-            body: Some(handle),
+            rndv: Some(handle),
             ..SendState::new(peer, Source::User(memory), len, Role::ReadReply, OpKind::Read)
         });
-        match self.sessions.send_body(now, peer, handle, granted, len, token(k)) {
+        match self.sessions.send_rndv(now, peer, handle, granted, len, token(k)) {
             Ok(()) => {
                 self.peers[peer].replies += 1;
                 if self.trace.on(2) {
@@ -112,17 +112,17 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// Fails a read whose target refused it, and closes its body.
+    /// Fails a read whose target refused it, and closes its rendezvous transfer.
     pub(crate) fn read_refused(&mut self, peer: u32, handle: u64) {
-        let Some(b) = self.bodies.get(peer, handle) else {
+        let Some(b) = self.rndvs.get(peer, handle) else {
             return;
         };
-        let BodyOwner::Read(k) = b.owner else { return };
-        self.bodies.remove(peer, handle);
+        let RndvOwner::Read(k) = b.owner else { return };
+        self.rndvs.remove(peer, handle);
         if self.trace.on(2) {
-            self.trace.forget_body(peer, handle);
+            self.trace.forget_rndv(peer, handle);
         }
-        self.sessions.close_body(peer, handle);
+        self.sessions.close_rndv(peer, handle);
         if let Some(s) = self.sends.remove(k) {
             self.counters.access_errors += 1;
             self.finish_send(s, Err(OpError::Access));

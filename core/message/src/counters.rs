@@ -3,14 +3,16 @@
 use crate::api::OpKind;
 use alloc::vec::Vec;
 
-/// Counts of one endpoint's messages since it was opened. Packets and repairs are counted by the protocol and the transport.
+/// Counts of one endpoint's messages since it was opened. Packets and repairs are counted by the
+/// protocol and the transport.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Counters {
     /// Messages sent with their payload at once.
     pub eager_sends: u64,
     /// Messages sent by rendezvous.
     pub rendezvous_sends: u64,
-    /// Payload of messages sent, of remote writes and of remote reads asked for, bytes; operands of atomic operations are not in it.
+    /// Payload of messages sent, of remote writes and of remote reads asked for, bytes; operands of
+    /// atomic operations are not in it.
     pub payload_bytes: u64,
     /// Sends refused because a queue was full.
     pub refused_sends: u64,
@@ -24,7 +26,8 @@ pub struct Counters {
     pub unexpected_bytes: u64,
     /// The most that were ever held.
     pub unexpected_bytes_peak: u64,
-    /// Messages of credit given ahead of their being received, for a peer to go on although nobody takes what it sent.
+    /// Messages of credit given ahead of their being received, for a peer to go on although nobody
+    /// takes what it sent.
     pub credit_ahead: u64,
     /// Messages for which none was given, because the budget of unexpected messages was used up.
     pub credit_withheld: u64,
@@ -34,7 +37,8 @@ pub struct Counters {
     pub copied_bytes_peak: u64,
     /// Times that the budget of copies was doubled because sends waited for room and got none.
     pub copied_bytes_raised: u64,
-    /// Small sends whose memory was lent until the acknowledgement, because the budget of copies was used up.
+    /// Small sends whose memory was lent until the acknowledgement, because the budget of copies
+    /// was used up.
     pub lent_sends: u64,
     /// Messages longer than their receive.
     pub truncated: u64,
@@ -62,8 +66,10 @@ pub struct Counters {
     pub notices_peak: u64,
 }
 
-/// Messages of one stream of one peer, since that peer's association began. A rendezvous counts with the bytes that it announces; messages to oneself are not counted.
-/// Those received are sorted as in the endpoint's census: whether their receive was posted first, and whether they are longer than 64 KiB.
+/// Messages of one stream of one peer, since that peer's association began. A rendezvous counts
+/// with the bytes that it announces; messages to oneself are not counted. Those received are sorted
+/// as in the endpoint's queue statistics: whether their receive was posted first, and whether they
+/// are longer than 64 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct StreamCounters {
@@ -80,7 +86,7 @@ pub struct StreamCounters {
 impl StreamCounters {
     #[inline]
     fn note_met(&mut self, len: u64, expected: bool) {
-        *match (expected, len > weir_match::CENSUS_LONG_BYTES) {
+        *match (expected, len > weir_match::QUEUE_STATISTICS_LONG_BYTES) {
             (true, false) => &mut self.expected_short,
             (true, true) => &mut self.expected_long,
             (false, false) => &mut self.unexpected_short,
@@ -111,7 +117,8 @@ impl Streams {
         s.bytes_out += len;
     }
 
-    /// A message was seen for the first time. The protocol has checked that there can be such a stream.
+    /// A message was seen for the first time. The protocol has checked that there can be such a
+    /// stream.
     #[inline]
     pub fn received(&mut self, stream: u16, len: u64) {
         let s = self.of(stream);
@@ -125,7 +132,8 @@ impl Streams {
         self.of(stream).note_met(len, expected);
     }
 
-    /// A message was seen that a receive had waited for, and has: [`Streams::received`] and [`Streams::met`] in one.
+    /// A message was seen that a receive had waited for, and has: [`Streams::received`] and
+    /// [`Streams::met`] in one.
     #[inline]
     pub fn met_at_once(&mut self, stream: u16, len: u64) {
         let s = self.of(stream);
@@ -140,7 +148,8 @@ impl Streams {
     }
 }
 
-/// Operations ended, by kind, whether or not anybody wanted their completion: what completion counters of a face add up. Atomic operations that fetch count as reads, others as writes.
+/// Operations ended, by kind, whether or not anybody wanted their completion: what completion
+/// counters of a face add up. Atomic operations that fetch count as reads, others as writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Totals {

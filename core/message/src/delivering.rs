@@ -1,4 +1,5 @@
-//! The end of a message that has arrived: delivered to its receive, or dropped, and its credit given back.
+//! The end of a message that has arrived: delivered to its receive, or dropped, and its credit
+//! given back.
 
 use crate::api::{Completion, OpError, OpKind};
 use crate::arrivals::{Arriving, Place};
@@ -11,7 +12,8 @@ use crate::receives::RecvState;
 use alloc::vec::Vec;
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// A message is no longer here: its place in the credit comes free, if it was not made good ahead, and perhaps room for others.
+    /// A message is no longer here: its place in the credit comes free, if it was not made good
+    /// ahead, and perhaps room for others.
     pub(crate) fn consumed(&mut self, m: &Arriving<M>, bytes: u64) {
         let msgs = if m.held { self.unexpected.leave(m.peer) } else { 1 };
         self.give_credit(m.peer, msgs, bytes);
@@ -27,7 +29,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// A message is all there: completes its receive. Of those in multi-receives each peer's are reported in the order that the face wants ([`MultiOrder`]).
+    /// A message is all there: completes its receive. Of those in multi-receives each peer's are
+    /// reported in the order that the face wants ([`MultiOrder`]).
     pub(crate) fn deliver(&mut self, k: MsgKey, r: RecvKey) {
         if self.cfg.multi_order == MultiOrder::AsCompleted || self.recvs.get(r).is_none_or(|recv| recv.multi.is_none())
         {
@@ -39,7 +42,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.report_in_line(peer);
     }
 
-    /// Reports the messages in multi-receives of a peer that are all there, up to the first that is not.
+    /// Reports the messages in multi-receives of a peer that are all there, up to the first that is
+    /// not.
     pub(crate) fn report_in_line(&mut self, peer: u32) {
         while let Some(&k) = self.peers.get(peer).and_then(|p| p.in_line.front()) {
             match self.msgs.get(k) {

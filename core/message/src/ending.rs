@@ -10,7 +10,7 @@ use crate::sends::{Role, SendState};
 use weir_link::Time;
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// All bytes of a message or body are acknowledged.
+    /// All bytes of a message or rendezvous data are acknowledged.
     pub(crate) fn sent(&mut self, t: u64) {
         if t == NO_TOKEN {
             return;
@@ -50,13 +50,13 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         if let Some(p) = self.peers.get_mut(s.peer) {
             match s.role {
-                Role::Requested | Role::Body if s.kind == OpKind::Write => p.requests = p.requests.saturating_sub(1),
+                Role::Requested | Role::Rndv if s.kind == OpKind::Write => p.requests = p.requests.saturating_sub(1),
                 Role::ReadReply => p.replies = p.replies.saturating_sub(1),
                 Role::Write => p.answers = p.answers.saturating_sub(s.answers),
                 _ => {}
             }
         }
-        // Empty ones end as they begin and hold no body.
+        // Empty ones end as they begin and hold no rendezvous transfer.
         if s.role == Role::Read
             && s.len > 0
             && let Some(p) = self.peers.get_mut(s.peer)
@@ -72,7 +72,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         s.source.release(&mut self.pool);
     }
 
-    /// Takes room for a copy for a peer from the budget, a copy that `must` be made or one that could be done without; false when there is none.
+    /// Takes room for a copy for a peer from the budget, a copy that `must` be made or one that
+    /// could be done without; false when there is none.
     pub(crate) fn take_copy_room(&mut self, peer: u32, bytes: u64, must: bool) -> bool {
         let taken = self.copies.take(&mut self.peers[peer].copied_bytes, bytes, must);
         if taken {
@@ -82,7 +83,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         taken
     }
 
-    /// As many messages as are usual wait for this peer: the caller tries again, unless that has not helped for long.
+    /// As many messages as are usual wait for this peer: the caller tries again, unless that has
+    /// not helped for long.
     #[cold]
     pub(crate) fn queue_full(&mut self, now: Time, peer: u32) -> MessageError {
         self.counters.refused_sends += 1;
@@ -94,7 +96,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         MessageError::Again
     }
 
-    /// There is no room for so many bytes of a send: its caller tries again. That there is more room after a while, or will be none, is said once: to wait inside a send looks like a hang.
+    /// There is no room for so many bytes of a send: its caller tries again. That there is more
+    /// room after a while, or will be none, is said once: to wait inside a send looks like a hang.
     #[cold]
     pub(crate) fn no_room(&mut self, now: Time, peer: u32, bytes: u64) -> MessageError {
         self.counters.refused_sends += 1;

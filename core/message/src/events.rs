@@ -1,22 +1,24 @@
 //! What the protocol reports, and the death of peers.
 
 use crate::api::{OpError, PeerEvent};
-use crate::bodies::BodyOwner;
 use crate::keys::{SendKey, key};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Notice, Sink, Step};
 use crate::receiving::Fragment;
+use crate::rndvs::RndvOwner;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use weir_link::{
-    BodyKey, DownReason, Endpoint, Event, Hole, LaneUnit, PacketBuf, PeerId, RxMeta, Time, Transmit, UnitIn,
+    BulkRecord, DownReason, Endpoint, Event, Hole, PacketBuf, PeerId, RecordIn, RndvKey, RxMeta, Time, Transmit,
 };
 
-/// Acts on the events of one datagram: first on what does not end sends, then on what does, as it came.
+/// Acts on the events of one datagram: first on what does not end sends, then on what does, as it
+/// came.
 ///
-/// A target's refusal may stand behind the acknowledgement of the same write and must be seen first. But what a peer acknowledged before its farewell in the same datagram has succeeded.
+/// A target's refusal may stand behind the acknowledgement of the same write and must be seen
+/// first. But what a peer acknowledged before its farewell in the same datagram has succeeded.
 fn in_order(events: &[Event], mut act: impl FnMut(&Event)) {
     let ends = |e: &&Event| matches!(e, Event::Sent { .. } | Event::Down { .. } | Event::Failed { .. });
     match events {
@@ -92,7 +94,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// The next packet to be sent: `out`, and behind it the payload that it names ([`Messages::payload`]). None: nothing is to be sent now.
+    /// The next packet to be sent: `out`, and behind it the payload that it names
+    /// ([`Messages::payload`]). None: nothing is to be sent now.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, out: &mut PacketBuf) -> Option<Transmit> {
         if !self.keeping.is_empty() {
@@ -112,23 +115,23 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         !self.keeping.is_empty() || self.has_own() || self.sessions.endpoint().may_transmit()
     }
 
-    /// A unit of a TCP connection begins to come, for the trace.
-    pub fn unit_begins(&mut self, peer: u32, unit: &UnitIn) {
+    /// A record of a TCP connection begins to come, for the trace.
+    pub fn record_begins(&mut self, peer: u32, record: &RecordIn) {
         if self.trace.on(2) {
-            self.trace_unit_in(peer, unit);
+            self.trace_record_in(peer, record);
         }
     }
 
-    /// A unit is handed to a TCP connection, for the trace.
-    pub fn unit_leaves(&mut self, unit: &LaneUnit) {
+    /// A record is handed to a TCP connection, for the trace.
+    pub fn record_leaves(&mut self, record: &BulkRecord) {
         if self.trace.on(2) {
-            self.trace_unit_out(unit);
+            self.trace_record_out(record);
         }
     }
 
     /// What comes now comes by a TCP connection, or (`false`) in packets again; for the trace.
-    pub fn set_by_lane(&mut self, by_lane: bool) {
-        self.trace.set_by_lane(by_lane);
+    pub fn set_by_bulk(&mut self, by_bulk: bool) {
+        self.trace.set_by_bulk(by_bulk);
     }
 
     /// Acts on one event of the protocol.
@@ -162,9 +165,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                     self.fragment(now, piece, envelope, bytes);
                 }
             }
-            Event::Body { peer, handle, offset, ref payload, complete } => {
+            Event::Rndv { peer, handle, offset, ref payload, complete } => {
                 let bytes = datagram.get(payload.clone()).unwrap_or(&[]);
-                self.body(now, peer.0, handle, offset, bytes, complete);
+                self.rndv(now, peer.0, handle, offset, bytes, complete);
             }
             Event::Sent { token, .. } => self.sent(token),
             Event::Up { peer } => {
@@ -190,7 +193,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 self.release_dead(now);
             }
             Event::Failed { token, reason, .. } => self.send_failed(token, reason),
-            Event::BodyAborted { peer, handle, .. } => self.body_aborted(now, peer.0, handle),
+            Event::RndvAborted { peer, handle, .. } => self.rndv_aborted(now, peer.0, handle),
             Event::Parity { peer, key, ref hole, ref payload } => {
                 self.parity(now, peer.0, key, hole, datagram.get(payload.clone()).unwrap_or(&[]));
             }
@@ -199,15 +202,16 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Restores what is missing of a fragment from its group's parity.
     ///
-    /// Of messages only. The memory of a remote write or read may be written by others at the same time, or have been; where they meet, their own bytes are undefined, but no byte
-    /// elsewhere may suffer, as it would if it were computed from those.
-    fn parity(&mut self, now: Time, peer: u32, key: BodyKey, hole: &Hole, parity: &[u8]) {
+    /// Of messages only. The memory of a remote write or read may be written by others at the same
+    /// time, or have been; where they meet, their own bytes are undefined, but no byte elsewhere
+    /// may suffer, as it would if it were computed from those.
+    fn parity(&mut self, now: Time, peer: u32, key: RndvKey, hole: &Hole, parity: &[u8]) {
         let total = match key {
-            BodyKey::Body(handle) => {
-                let body = self.bodies.get(peer, handle);
-                body.filter(|b| matches!(b.owner, BodyOwner::Msg(_))).map(|b| b.len)
+            RndvKey::Rndv(handle) => {
+                let rndv = self.rndvs.get(peer, handle);
+                rndv.filter(|b| matches!(b.owner, RndvOwner::Msg(_))).map(|b| b.len)
             }
-            BodyKey::Message(mseq) => self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| m.len),
+            RndvKey::Message(mseq) => self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| m.len),
         };
         let Some(total) = total else { return };
         let mut sum = parity.to_vec();
@@ -275,23 +279,26 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         for msg in held {
             self.drop_msg(key(msg));
         }
-        // Among them receives whose rendezvous was under way: neither the matcher nor the unfinished below know of them.
-        self.fail_bodies(now, Some(peer.0), error);
-        // What had begun to arrive and cannot be completed; complete unexpected messages stay receivable.
+        // Among them receives whose rendezvous was under way: neither the matcher nor the
+        // unfinished below know of them.
+        self.fail_rndvs(now, Some(peer.0), error);
+        // What had begun to arrive and cannot be completed; complete unexpected messages stay
+        // receivable.
         for k in self.msgs.unfinished(Some(peer.0)) {
             self.break_msg(now, k, error);
         }
     }
 
-    /// The socket cannot be used any more, says the system: no peer can be reached, and nothing more will come from any. All that waits fails, and new operations are refused; what this endpoint
-    /// has sent to itself can still be received.
+    /// The socket cannot be used any more, says the system: no peer can be reached, and nothing
+    /// more will come from any. All that waits fails, and new operations are refused; what this
+    /// endpoint has sent to itself can still be received.
     pub fn fail_all(&mut self, now: Time, errno: i32) {
         self.carry_own(now);
         self.broken = Some(errno);
         let error = OpError::Socket(errno);
         let sends = self.sends.of_others(self.loopback.peer);
         self.fail_sends(sends, error);
-        self.fail_bodies(now, None, error);
+        self.fail_rndvs(now, None, error);
         for k in self.msgs.unfinished(None) {
             self.break_msg(now, k, error);
         }
@@ -309,12 +316,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     }
 
     /// Of one peer, or all others than this endpoint itself.
-    fn fail_bodies(&mut self, now: Time, of: Option<u32>, error: OpError) {
-        for (peer, handle) in self.bodies.keys(of) {
+    fn fail_rndvs(&mut self, now: Time, of: Option<u32>, error: OpError) {
+        for (peer, handle) in self.rndvs.keys(of) {
             if (of.is_some() || !self.is_own(peer))
-                && let Some(b) = self.take_body(peer, handle)
+                && let Some(b) = self.take_rndv(peer, handle)
             {
-                self.body_failed(now, b.owner, error);
+                self.rndv_failed(now, b.owner, error);
             }
         }
     }
@@ -331,7 +338,7 @@ mod tests {
         let peer = PeerId(0);
         let reason = DownReason::Closed;
         let sent = |token| Event::Sent { peer, token };
-        let aborted = Event::BodyAborted { peer, handle: 1, code: 0 };
+        let aborted = Event::RndvAborted { peer, handle: 1, code: 0 };
         let down = Event::Down { peer, reason };
         let events = [sent(1), sent(2), aborted, down, Event::Failed { peer, token: 3, reason }];
         let mut seen = String::new();
@@ -352,7 +359,8 @@ mod tests {
         Messages::new(crate::config::Config::default(), proto, ())
     }
 
-    /// A message of three fragments of 100 bytes of which 60 bytes in the middle one are missing: the piece before them was sent again alone.
+    /// A message of three fragments of 100 bytes of which 60 bytes in the middle one are missing:
+    /// the piece before them was sent again alone.
     // spec: P-6.21
     #[test]
     fn a_hole_that_begins_inside_a_fragment_is_restored_from_parity() {
@@ -377,7 +385,7 @@ mod tests {
         st.peers.ensure(0).partial.push((5, k));
         let parity: Vec<u8> = (0..100).map(|j| want[j] ^ want[100 + j] ^ want[200 + j]).collect();
         let hole = Hole { base: 0, frag: 100, count: 3, offset: 140, len: 60 };
-        st.parity(Time(1), 0, BodyKey::Message(5), &hole, &parity);
+        st.parity(Time(1), 0, RndvKey::Message(5), &hole, &parity);
         let Some(Arriving { place: Place::Buffer(got), .. }) = st.msgs.get(k) else { panic!("the message is gone") };
         assert_eq!(got, &want);
     }

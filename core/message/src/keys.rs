@@ -12,7 +12,8 @@ slotmap::new_key_type! {
 /// Token of messages that need no notice.
 pub const NO_TOKEN: u64 = 0;
 
-/// A key as a token for `link` and `match`; never [`NO_TOKEN`] (a slot map's versions start at 1, in the upper half).
+/// A key as a token for `link` and `match`; never [`NO_TOKEN`] (a slot map's versions start at 1,
+/// in the upper half).
 pub fn token<K: slotmap::Key>(key: K) -> u64 {
     key.data().as_ffi()
 }

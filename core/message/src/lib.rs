@@ -1,9 +1,13 @@
-//! Operations on messages from call to completion: sends (eager and by rendezvous), receives, remote reads and writes, looking before receiving, cancelling, and what may be held for peers.
+//! Operations on messages from call to completion: sends (eager and by rendezvous), receives,
+//! remote reads and writes, looking before receiving, cancelling, and what may be held for peers.
 //!
-//! Pure: no clock, socket or thread, and no memory of its caller but by the trait [`Memory`]. [`Messages`] takes operations, datagrams and time, and gives datagrams, completions and the next
-//! timeout. The engine drives it over sockets and real memory, the simulator over its network and patterns, the fuzz targets over whatever comes.
+//! Pure: no clock, socket or thread, and no memory of its caller but by the trait [`Memory`].
+//! [`Messages`] takes operations, datagrams and time, and gives datagrams, completions and the next
+//! timeout. The engine drives it over sockets and real memory, the simulator over its network and
+//! patterns, the fuzz targets over whatever comes.
 //!
-//! Contract: after each call that changes it, [`Messages::poll_transmit`] until it returns `None`, and take the completions; then sleep until something arrives or [`Messages::next_timeout`] has
+//! Contract: after each call that changes it, [`Messages::poll_transmit`] until it returns `None`,
+//! and take the completions; then sleep until something arrives or [`Messages::next_timeout`] has
 //! passed. The same calls give the same results, bit by bit.
 //!
 //! # Modules
@@ -14,7 +18,7 @@
 //! |---|---|
 //! | `memory`, `api`, `notice`, `keys` | the words spoken with the caller, and the names of things |
 //! | `counters`, `limits`, `budget`, `config`, `source` | what is counted, what may be under way and what held, the settings, payloads and buffers |
-//! | `sends`, `receives`, `arrivals`, `bodies`, `regions`, `completions`, `peers` | one table each |
+//! | `sends`, `receives`, `arrivals`, `rndvs`, `regions`, `completions`, `peers` | one table each |
 //! | `session`, `lives` | the protocol below; what the trace knows of requests |
 //! | `messages` | all of these together |
 //! | `trace` | the lines of the trace |
@@ -37,7 +41,6 @@ mod api;
 mod arrivals;
 mod atomics;
 mod binding;
-mod bodies;
 mod budget;
 mod completions;
 mod config;
@@ -60,6 +63,7 @@ mod receives;
 mod receiving;
 mod regions;
 mod remote;
+mod rndvs;
 mod sending;
 mod sends;
 mod session;

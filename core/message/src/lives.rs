@@ -1,7 +1,9 @@
 //! The trace of requests' lives: numbers of their own, and what is known of each while it lives.
 //!
-//! The numbers are kept with the operations; what else is known of them is kept here, for as long as they live, and only while the trace is on. A line has the number and a space, so that
-//! `grep '#17 '` finds a life and nothing else; a line about a request and a message has both numbers.
+//! The numbers are kept with the operations; what else is known of them is kept here, for as long
+//! as they live, and only while the trace is on. A line has the number and a space, so that
+//! `grep '#17 '` finds a life and nothing else; a line about a request and a message has both
+//! numbers.
 
 use crate::notice::Sink;
 use alloc::format;
@@ -12,12 +14,13 @@ use smallvec::SmallVec;
 
 type Table<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
-/// What a frame on its way out names: the low half of a message's number, or a body's handle.
+/// What a frame on its way out names: the low half of a message's number, or a rendezvous
+/// transfer's handle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum OutKey {
     Message(u32),
     Control(u32),
-    Body(u64),
+    Rndv(u64),
 }
 
 /// A request whose payload is on its way out.
@@ -31,18 +34,18 @@ struct Out {
     sent: u64,
     resent: u64,
     begun: bool,
-    by_lane: bool,
+    by_bulk: bool,
     by_packets: bool,
 }
 
-/// A body that comes in.
+/// A rendezvous transfer that comes in.
 struct In {
     /// The beginning of its lines: `#17 recv`.
     who: String,
     /// And their end: the message that it belongs to.
     of: String,
     got: u64,
-    by_lane: bool,
+    by_bulk: bool,
     by_packets: bool,
 }
 
@@ -52,13 +55,13 @@ struct Lives {
     last: u64,
     out: Table<u64, Out>,
     keys: Table<(u32, OutKey), u64>,
-    bodies_in: Table<(u32, u64), In>,
+    rndvs_in: Table<(u32, u64), In>,
 }
 
-fn by(lane: bool, packets: bool) -> &'static str {
-    match (lane, packets) {
-        (true, false) => "by lane",
-        (true, true) => "by lane and packets",
+fn by(bulk: bool, packets: bool) -> &'static str {
+    match (bulk, packets) {
+        (true, false) => "by bulk connection",
+        (true, true) => "by bulk connection and packets",
         (false, _) => "by packets",
     }
 }
@@ -66,14 +69,14 @@ fn by(lane: bool, packets: bool) -> &'static str {
 /// The trace of one endpoint.
 pub(crate) struct Trace<S> {
     sink: S,
-    /// What comes now comes by a lane, not in packets.
-    by_lane: bool,
+    /// What comes now comes by a bulk connection, not in packets.
+    by_bulk: bool,
     lives: Lives,
 }
 
 impl<S: Sink> Trace<S> {
     pub(crate) fn new(sink: S) -> Self {
-        Trace { sink, by_lane: false, lives: Lives::default() }
+        Trace { sink, by_bulk: false, lives: Lives::default() }
     }
 
     /// Whether events of this level are wanted.
@@ -101,13 +104,13 @@ impl<S: Sink> Trace<S> {
     }
 
     /// Says how what comes from now on comes.
-    pub(crate) fn set_by_lane(&mut self, by_lane: bool) {
-        self.by_lane = by_lane;
+    pub(crate) fn set_by_bulk(&mut self, by_bulk: bool) {
+        self.by_bulk = by_bulk;
     }
 
     /// How what comes now comes, for a line.
     pub(crate) fn by_what(&self) -> &'static str {
-        by(self.by_lane, false)
+        by(self.by_bulk, false)
     }
 
     /// So many bytes of a request are to go, fewer than it has.
@@ -155,21 +158,21 @@ impl<S: Sink> Trace<S> {
     }
 
     /// A piece leaves; what had left before leaves again.
-    pub(crate) fn sent_piece(&mut self, number: u64, offset: u64, len: u64, lane: bool) {
+    pub(crate) fn sent_piece(&mut self, number: u64, offset: u64, len: u64, bulk: bool) {
         let Some(o) = self.lives.out.get_mut(&number) else { return };
-        o.by_lane |= lane;
-        o.by_packets |= !lane;
+        o.by_bulk |= bulk;
+        o.by_packets |= !bulk;
         let what = o.what;
         // What is empty has no place of its own.
         if offset < o.sent || (o.begun && len == 0) {
             o.resent += len;
-            let how = by(lane, !lane);
+            let how = by(bulk, !bulk);
             return self.line(format_args!("#{number} {what} sent again {how} at={offset} len={len}"));
         }
         let first = !core::mem::replace(&mut o.begun, true);
         o.sent += len;
         let last = o.sent >= o.len;
-        let (how, total, all) = (by(lane, !lane), o.len, by(o.by_lane, o.by_packets));
+        let (how, total, all) = (by(bulk, !bulk), o.len, by(o.by_bulk, o.by_packets));
         match (first, last) {
             (true, true) => self.line(format_args!("#{number} {what} sent whole {how} len={total}")),
             (true, false) => self.line(format_args!("#{number} {what} first piece sent {how} len={len} of {total}")),
@@ -188,36 +191,36 @@ impl<S: Sink> Trace<S> {
         o.resent
     }
 
-    pub(crate) fn expect_body(&mut self, peer: u32, handle: u64, who: String, of: String) {
-        self.lives.bodies_in.insert((peer, handle), In { who, of, got: 0, by_lane: false, by_packets: false });
+    pub(crate) fn expect_rndv(&mut self, peer: u32, handle: u64, who: String, of: String) {
+        self.lives.rndvs_in.insert((peer, handle), In { who, of, got: 0, by_bulk: false, by_packets: false });
     }
 
-    /// Bytes of a body came, perhaps not for the first time.
-    pub(crate) fn body_piece_in(&mut self, peer: u32, handle: u64, len: u64, lane: bool) {
-        let Some(b) = self.lives.bodies_in.get_mut(&(peer, handle)) else { return };
+    /// Bytes of a rendezvous transfer came, perhaps not for the first time.
+    pub(crate) fn rndv_piece_in(&mut self, peer: u32, handle: u64, len: u64, bulk: bool) {
+        let Some(b) = self.lives.rndvs_in.get_mut(&(peer, handle)) else { return };
         let first = b.got == 0;
         b.got += len;
-        b.by_lane |= lane;
-        b.by_packets |= !lane;
+        b.by_bulk |= bulk;
+        b.by_packets |= !bulk;
         if first {
-            let (how, text) = (by(lane, !lane), format!("{} first piece came", b.who));
+            let (how, text) = (by(bulk, !bulk), format!("{} first piece came", b.who));
             let of = b.of.clone();
             self.line(format_args!("{text} {how} len={len}{of}"));
         }
     }
 
-    /// All of a body is there.
+    /// All of a rendezvous transfer is there.
     #[cold]
-    pub(crate) fn body_whole(&mut self, peer: u32, handle: u64, len: u64) {
-        if let Some(b) = self.lives.bodies_in.remove(&(peer, handle)) {
-            let how = by(b.by_lane, b.by_packets);
+    pub(crate) fn rndv_whole(&mut self, peer: u32, handle: u64, len: u64) {
+        if let Some(b) = self.lives.rndvs_in.remove(&(peer, handle)) {
+            let how = by(b.by_bulk, b.by_packets);
             self.line(format_args!("{} last piece came, all {how} len={len}{}", b.who, b.of));
         }
     }
 
-    /// A body is no longer wanted.
+    /// A rendezvous transfer is no longer wanted.
     #[cold]
-    pub(crate) fn forget_body(&mut self, peer: u32, handle: u64) {
-        self.lives.bodies_in.remove(&(peer, handle));
+    pub(crate) fn forget_rndv(&mut self, peer: u32, handle: u64) {
+        self.lives.rndvs_in.remove(&(peer, handle));
     }
 }

@@ -1,7 +1,10 @@
-//! The carrier for what this endpoint sends to itself: it takes from the session what waits, and hands it to the arriving side of the same session.
+//! The carrier for what this endpoint sends to itself: it takes from the session what waits, and
+//! hands it to the arriving side of the same session.
 //!
-//! The halves of a session know nothing of each other, so credit, matching, rendezvous and notices are the same as with any other peer. Nothing is lost here and nothing is under way between
-//! two calls but what has not been taken yet. Long payload is copied once, from where the sender has it to where the receiver wants it; the two may overlap, and so it is copied in one piece.
+//! The halves of a session know nothing of each other, so credit, matching, rendezvous and notices
+//! are the same as with any other peer. Nothing is lost here and nothing is under way between two
+//! calls but what has not been taken yet. Long payload is copied once, from where the sender has it
+//! to where the receiver wants it; the two may overlap, and so it is copied in one piece.
 
 use crate::keys::{NO_TOKEN, SendKey, key};
 use crate::memory::Memory;
@@ -12,13 +15,15 @@ use crate::sends::Sends;
 use crate::source::Source;
 use alloc::vec::Vec;
 use core::ops::Range;
-use weir_link::{BodyKey, DownReason, Endpoint, Event, PeerId, Time};
+use weir_link::{DownReason, Endpoint, Event, PeerId, RndvKey, Time};
 use weir_session::{Carrier, Flow, Fragment, FragmentIn, Line, OutMessage, Terms};
 
-/// Messages with their envelope up to here are copied by way of a buffer, with what they say in one event; longer ones once, into their place. 4 KiB: two copies of that through the cache cost
-/// less than two events.
+/// Messages with their envelope up to here are copied by way of a buffer, with what they say in one
+/// event; longer ones once, into their place. 4 KiB: two copies of that through the cache cost less
+/// than two events.
 const SMALL_MAX: usize = 4096;
-/// Things handed over in one call: others have their turn in between. (The rest waits, and the next timeout is at once.)
+/// Things handed over in one call: others have their turn in between. (The rest waits, and the next
+/// timeout is at once.)
 const STEPS_MAX: usize = 1024;
 /// Bytes of which the session is told at a time: it counts those of one fragment in 32 bits.
 const TOLD_MAX: u64 = 1 << 30;
@@ -33,7 +38,7 @@ enum Given {
     /// The same, without payload: that is `len` bytes of the operation `token`.
     Message(FragmentIn, u64),
     /// `[from, to)` of rendezvous data of the operation `token`, and its handle.
-    Body {
+    Rndv {
         flow: Flow,
         handle: u64,
         range: Range<u64>,
@@ -44,7 +49,8 @@ enum Given {
 }
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// This endpoint was inserted as a peer of its own: from now on this carrier has their session, unless packets have it already.
+    /// This endpoint was inserted as a peer of its own: from now on this carrier has their session,
+    /// unless packets have it already.
     pub(crate) fn begin_loopback(&mut self, peer: u32) {
         let now = self.sessions.endpoint().sessions().common().clock();
         let begun = self.with_events(now, &[], |proto, events| {
@@ -74,7 +80,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.loopback.peer == Some(peer)
     }
 
-    /// Ends what this endpoint has with itself, at once: what waits on either side fails, and nothing touches its memory any more. False: this peer is another.
+    /// Ends what this endpoint has with itself, at once: what waits on either side fails, and
+    /// nothing touches its memory any more. False: this peer is another.
     pub fn end_own(&mut self, now: Time, peer: u32) -> bool {
         if !self.is_own(peer) {
             return false;
@@ -92,7 +99,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.sessions.endpoint().sessions().has_touched(Carrier::Loopback)
     }
 
-    /// Hands over what this endpoint has sent to itself, as far as one call does. [`Messages::poll_transmit`] does it too: this is for who has no room for packets, or no socket any more.
+    /// Hands over what this endpoint has sent to itself, as far as one call does.
+    /// [`Messages::poll_transmit`] does it too: this is for who has no room for packets, or no
+    /// socket any more.
     #[inline]
     pub fn carry_own(&mut self, now: Time) {
         if self.has_own() {
@@ -146,9 +155,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 load(loopback, sends, m, 0);
                 Given::Message(whole(mseq, m), m.token)
             }
-            Flow::Body(slot, generation) => {
-                let Some(b) = s.body(slot, generation) else { return Given::Nothing };
-                Given::Body { flow: piece.flow, handle: b.handle, range: piece.from..piece.to, token: b.token }
+            Flow::Rndv(slot, generation) => {
+                let Some(b) = s.rndv(slot, generation) else { return Given::Nothing };
+                Given::Rndv { flow: piece.flow, handle: b.handle, range: piece.from..piece.to, token: b.token }
             }
         };
         s.took_flow(Line::Main, piece.to);
@@ -193,11 +202,11 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                     let came = s.announce(common, &f, 0..bytes.len(), events);
                     check(proto, peer, came, events);
                 });
-                let (place, flow) = (BodyKey::Message(f.mseq), Flow::Message(f.mseq));
+                let (place, flow) = (RndvKey::Message(f.mseq), Flow::Message(f.mseq));
                 self.carry_payload(now, peer, place, flow, f.total_len, 0..u64::from(f.total_len), token);
             }
-            Given::Body { flow, handle, range, token } => {
-                self.carry_payload(now, peer, BodyKey::Body(handle), flow, 0, range, token);
+            Given::Rndv { flow, handle, range, token } => {
+                self.carry_payload(now, peer, RndvKey::Rndv(handle), flow, 0, range, token);
             }
         }
         self.loopback.bytes = bytes;
@@ -226,7 +235,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         &mut self,
         now: Time,
         peer: PeerId,
-        place: BodyKey,
+        place: RndvKey,
         flow: Flow,
         total: u32,
         range: Range<u64>,
@@ -246,8 +255,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         });
     }
 
-    /// The one copy. Of an operation that was given up nothing is copied: nobody looks at the bytes.
-    fn copy_own(&mut self, peer: PeerId, place: BodyKey, range: &Range<u64>, token: u64) {
+    /// The one copy. Of an operation that was given up nothing is copied: nobody looks at the
+    /// bytes.
+    fn copy_own(&mut self, peer: PeerId, place: RndvKey, range: &Range<u64>, token: u64) {
         let k = key::<SendKey>(token);
         let Some(s) = self.sends.get_mut(k) else { return };
         // Out of its table meanwhile, for the place is in another one of the same whole.
@@ -264,7 +274,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     }
 }
 
-/// Fills the buffer with the envelope of a message and its first `len` bytes; returns the length of the envelope.
+/// Fills the buffer with the envelope of a message and its first `len` bytes; returns the length of
+/// the envelope.
 fn load<M: Memory>(to: &mut Loopback, sends: &Sends<M>, m: &OutMessage, len: usize) -> usize {
     let envelope = m.envelope();
     to.bytes.clear();

@@ -2,7 +2,6 @@
 
 use crate::api::{Completion, MessageError, PeerEvent, Superstep};
 use crate::arrivals::{Arrivals, Arriving};
-use crate::bodies::Bodies;
 use crate::budget::{Copies, HELD_BYTES, Unexpected, WAITING_BYTES};
 use crate::completions::Completions;
 use crate::config::Config;
@@ -14,6 +13,7 @@ use crate::notice::{Sink, Step};
 use crate::peers::Peers;
 use crate::receives::Receives;
 use crate::regions::Regions;
+use crate::rndvs::Rndvs;
 use crate::sends::{Role, SendState, Sends};
 use crate::session::Sessions;
 use crate::source::{Pool, Source};
@@ -22,7 +22,8 @@ use alloc::vec::Vec;
 use weir_link::{DownReason, Endpoint, EndpointName, Event, NameError, Time};
 use weir_match::{Match, Matcher};
 
-/// One endpoint's messages. `M` is the memory of operations, `S` takes the trace and news for people.
+/// One endpoint's messages. `M` is the memory of operations, `S` takes the trace and news for
+/// people.
 pub struct Messages<M, S> {
     pub(crate) cfg: Config,
     pub(crate) sessions: Sessions,
@@ -30,7 +31,7 @@ pub struct Messages<M, S> {
     pub(crate) sends: Sends<M>,
     pub(crate) recvs: Receives<M>,
     pub(crate) msgs: Arrivals<M>,
-    pub(crate) bodies: Bodies<M>,
+    pub(crate) rndvs: Rndvs<M>,
     /// Messages claimed, by context. Looked at only by those rare calls.
     pub(crate) claims: BTreeMap<usize, MsgKey>,
     pub(crate) regions: Regions<M>,
@@ -41,7 +42,8 @@ pub struct Messages<M, S> {
     pub(crate) copies: Copies,
     pub(crate) unexpected: Unexpected,
     pub(crate) told: Told,
-    /// Sends may be queued beyond [`crate::sending::QUEUE_MSGS`] for a peer: to wait for the queue did not help once.
+    /// Sends may be queued beyond [`crate::sending::QUEUE_MSGS`] for a peer: to wait for the queue
+    /// did not help once.
     pub(crate) queues_on: bool,
     /// No peer can be reached any more; the system's error number.
     pub(crate) broken: Option<i32>,
@@ -54,7 +56,8 @@ pub struct Messages<M, S> {
     pub(crate) kept_max: usize,
     /// Peers that have asked for more, and are to be given up.
     pub(crate) overran: Vec<u32>,
-    /// What the caller was not told of peers yet: at most that each of those it knows has come, and has gone.
+    /// What the caller was not told of peers yet: at most that each of those it knows has come, and
+    /// has gone.
     pub(crate) news: Vec<PeerEvent>,
     /// A message has come that no receive took, and nobody has looked for one since.
     pub(crate) unasked: bool,
@@ -73,7 +76,8 @@ pub(crate) struct Loopback {
     pub peer: Option<u32>,
     /// Envelope and payload of what is handed over, one behind the other: what events index.
     pub bytes: Vec<u8>,
-    /// Operations whose control messages have arrived. They hear of it after what these were answered: the end of a write must not come before its refusal.
+    /// Operations whose control messages have arrived. They hear of it after what these were
+    /// answered: the end of a write must not come before its refusal.
     pub arrived: Vec<u64>,
 }
 
@@ -105,7 +109,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             sends: Sends::default(),
             recvs: Receives::default(),
             msgs: Arrivals::default(),
-            bodies: Bodies::default(),
+            rndvs: Rndvs::default(),
             claims: BTreeMap::new(),
             regions: Regions::default(),
             peers: Peers::default(),
@@ -132,9 +136,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// A superstep begins, of which this is known (`spec/superstep.md`): what comes is granted in order and without being asked for, what goes is paced. It holds until the next call; an
-    /// empty one ends it. Nothing depends on it but the pace: what was not told is sent and received as ever, and what was told need not come. Carriers that hold back by themselves (shared memory, bulk
-    /// TCP, this endpoint itself) are as ever. Call it before receives are posted and sends begun, and transmit afterwards.
+    /// A superstep begins, of which this is known (`spec/superstep.md`): what comes is granted in
+    /// order and without being asked for, what goes is paced. It holds until the next call; an
+    /// empty one ends it. Nothing depends on it but the pace: what was not told is sent and
+    /// received as ever, and what was told need not come. Carriers that hold back by themselves
+    /// (shared memory, bulk TCP, this endpoint itself) are as ever. Call it before receives are
+    /// posted and sends begun, and transmit afterwards.
     ///
     /// # Errors
     /// [`MessageError::Invalid`] when a peer is not known: then nothing has changed.
@@ -214,7 +221,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// A stranger for whom there is no place: whoever carries its packets or records is to end that.
+    /// A stranger for whom there is no place: whoever carries its packets or records is to end
+    /// that.
     #[inline]
     pub fn take_refused(&mut self) -> Option<u32> {
         self.refused.pop()
@@ -239,12 +247,14 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.peers.get(peer)?.down
     }
 
-    /// Gives back the places of peers that are down, that the caller does not know, and that nothing here refers to.
+    /// Gives back the places of peers that are down, that the caller does not know, and that
+    /// nothing here refers to.
     pub(crate) fn release_dead(&mut self, now: Time) {
         if !self.peers.any_dead() {
             return;
         }
-        // Messages that came in full before the peer died are still receivable, and completions name it.
+        // Messages that came in full before the peer died are still receivable, and completions
+        // name it.
         let mut used: Vec<u32> = self.msgs.peers().collect();
         used.extend(self.sends.peers());
         used.extend(self.done.sources());
@@ -253,7 +263,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.peers.release_dead(|p| used.binary_search(&p).is_ok() || !sessions.forget(now, p));
     }
 
-    /// The associations below, for who carries their packets and connections. What is reported there as events comes here by [`Messages::with_events`].
+    /// The associations below, for who carries their packets and connections. What is reported
+    /// there as events comes here by [`Messages::with_events`].
     pub fn endpoint(&self) -> &Endpoint {
         self.sessions.endpoint()
     }
@@ -263,29 +274,34 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.sessions.endpoint_mut()
     }
 
-    /// The payload of an operation, by the token that [`Messages::poll_transmit`] names; none once it is over.
+    /// The payload of an operation, by the token that [`Messages::poll_transmit`] names; none once
+    /// it is over.
     pub fn payload(&self, token: u64) -> Option<&Source<M>> {
         self.sends.get(key::<SendKey>(token)).map(|s| &s.source)
     }
 
-    /// Whether that payload stays as it is until the operation's end, so that a peer on this host may read it from where it lies. The memory of a region does not: it may be withdrawn while a
+    /// Whether that payload stays as it is until the operation's end, so that a peer on this host
+    /// may read it from where it lies. The memory of a region does not: it may be withdrawn while a
     /// peer's read is under way, and from then on no byte of it is to be seen.
     pub fn lends(&self, token: u64) -> bool {
         self.sends.get(key::<SendKey>(token)).is_some_and(|s| s.role != Role::ReadReply)
     }
 
-    /// Takes up to `max` completions of sends, and of remote writes and reads begun here, oldest first. Returns how many.
+    /// Takes up to `max` completions of sends, and of remote writes and reads begun here, oldest
+    /// first. Returns how many.
     #[inline]
     pub fn take_sent(&mut self, max: usize, each: impl FnMut(&Completion)) -> usize {
         self.done.take_sent(max, each)
     }
 
-    /// Completions that wait: of sends and remote operations begun here, and of receives and what else peers did.
+    /// Completions that wait: of sends and remote operations begun here, and of receives and what
+    /// else peers did.
     pub fn completions(&self) -> (usize, usize) {
         self.done.len()
     }
 
-    /// Whether any completion waits, or news of a peer, or a message that nobody has looked for ([`Config::tell_unasked`](crate::Config)).
+    /// Whether any completion waits, or news of a peer, or a message that nobody has looked for
+    /// ([`Config::tell_unasked`](crate::Config)).
     pub fn has_completions(&self) -> bool {
         !self.done.is_empty() || !self.news.is_empty() || self.unasked || self.sessions.endpoint().has_answers()
     }
@@ -300,7 +316,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         &self.counters
     }
 
-    /// Whether somebody waits for a peer, or soon will: a receive is posted for a message with a tag, or an operation on the way to a peer is not over.
+    /// Whether somebody waits for a peer, or soon will: a receive is posted for a message with a
+    /// tag, or an operation on the way to a peer is not over.
     pub fn awaits_peers(&self) -> bool {
         self.matcher.awaits_tagged() || self.sends.len() > 0
     }
@@ -320,9 +337,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.peers.get(peer).map(|p| p.streams.clone()).unwrap_or_default()
     }
 
-    /// What waits in the tables: operations, receives, messages, bodies.
+    /// What waits in the tables: operations, receives, messages, rendezvous transfers.
     pub fn held(&self) -> [usize; 4] {
-        [self.sends.len(), self.recvs.len(), self.msgs.len(), self.bodies.len()]
+        [self.sends.len(), self.recvs.len(), self.msgs.len(), self.rndvs.len()]
     }
 
     /// Whether an operation that transmits nothing itself has left something to transmit.
@@ -335,7 +352,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.wants_transmit = false;
     }
 
-    /// Whether something that was reported as complete, or an answer, has not reached its peer: what closing must wait for. (What this endpoint never received of itself nobody misses.)
+    /// Whether something that was reported as complete, or an answer, has not reached its peer:
+    /// what closing must wait for. (What this endpoint never received of itself nobody misses.)
     pub fn owes(&self) -> bool {
         let kept = || (0..self.sessions.endpoint().sessions().len()).any(|p| self.sessions.has_kept(p as u32));
         self.sends.owe(self.loopback.peer) || kept() || self.keeping.iter().any(|&peer| !self.is_own(peer))
@@ -343,7 +361,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// After closing: no byte of the caller's memory is read or written any more.
     pub fn forget_memory(&mut self) {
-        self.bodies.clear();
+        self.rndvs.clear();
         self.regions.clear();
         self.claims.clear();
         self.msgs.clear();

@@ -1,13 +1,15 @@
-//! What is told to people. Nothing here prints: lines and notices go to a [`Sink`], and whoever made it decides where they go.
+//! What is told to people. Nothing here prints: lines and notices go to a [`Sink`], and whoever
+//! made it decides where they go.
 
 use core::fmt;
-use weir_link::{BodyKey, DownReason};
+use weir_link::{DownReason, RndvKey};
 use weir_match::Class;
 
 /// Takes the lines of the trace, and news for people.
 pub trait Sink {
-    /// Whether lines of this level are wanted. Asked at each place that could write one, so it is to cost one comparison. Level 1: what goes wrong, and peers that come and go.
-    /// Level 2: each request with every stage of its life. Level 3: each packet too.
+    /// Whether lines of this level are wanted. Asked at each place that could write one, so it is
+    /// to cost one comparison. Level 1: what goes wrong, and peers that come and go. Level 2: each
+    /// request with every stage of its life. Level 3: each packet too.
     fn on(&self, level: u8) -> bool;
 
     /// One line of the trace, without its end. Only called where [`Sink::on`] said so.
@@ -16,12 +18,14 @@ pub trait Sink {
     /// Something that people are to know, whatever the level.
     fn notice(&mut self, notice: &Notice<'_>);
 
-    /// A step in the life of a peer or of a message that arrives, for who checks what no completion tells. Nobody but a checker wants it, and then it costs nothing.
+    /// A step in the life of a peer or of a message that arrives, for who checks what no completion
+    /// tells. Nobody but a checker wants it, and then it costs nothing.
     #[inline]
     fn step(&mut self, _step: Step) {}
 }
 
-/// A step in the life of a peer or of a message that arrives. Completions tell how operations end; these tell what happens before.
+/// A step in the life of a peer or of a message that arrives. Completions tell how operations end;
+/// these tell what happens before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The association with a peer is established.
@@ -53,12 +57,13 @@ pub enum Step {
         /// Of these, bytes that take credit: all, or none where the payload waits to be asked for.
         credit_bytes: u64,
     },
-    /// The protocol tells of bytes of a message, or of a payload that was asked for. What comes by a TCP connection is not told, but for its end: who reads it there knows of it.
+    /// The protocol tells of bytes of a message, or of a payload that was asked for. What comes by
+    /// a TCP connection is not told, but for its end: who reads it there knows of it.
     Piece {
         /// Sender.
         peer: u32,
         /// Of what.
-        key: BodyKey,
+        key: RndvKey,
         /// Where they begin.
         offset: u64,
         /// How many.
@@ -68,12 +73,13 @@ pub enum Step {
         /// None is missing any more.
         complete: bool,
     },
-    /// Missing bytes were restored from parity. That they were the last ones is told by a piece of nothing.
+    /// Missing bytes were restored from parity. That they were the last ones is told by a piece of
+    /// nothing.
     Restored {
         /// Sender.
         peer: u32,
         /// Of what.
-        key: BodyKey,
+        key: RndvKey,
         /// Where they begin.
         offset: u64,
         /// How many.
@@ -127,7 +133,8 @@ pub enum Notice<'a> {
         /// By which rule.
         reason: DownReason,
     },
-    /// Sends have waited long for room and get more. Told once: to wait inside a send looks like a hang.
+    /// Sends have waited long for room and get more. Told once: to wait inside a send looks like a
+    /// hang.
     MoreRoom {
         /// What they were to have, bytes.
         budget: u64,
@@ -143,7 +150,8 @@ pub enum Notice<'a> {
         /// Messages that wait here meanwhile and that the program does not receive.
         unexpected: usize,
     },
-    /// Messages that nobody has asked for have filled their budget, so that senders wait, and no posted receive takes one. Told once.
+    /// Messages that nobody has asked for have filled their budget, so that senders wait, and no
+    /// posted receive takes one. Told once.
     UnexpectedFull {
         /// The budget, bytes.
         budget: u64,

@@ -1,4 +1,5 @@
-//! Notices of remote writes with immediate data: each takes a place in this program's queue until it is taken, and its writer is told so.
+//! Notices of remote writes with immediate data: each takes a place in this program's queue until
+//! it is taken, and its writer is told so.
 
 use crate::api::{Completion, OpKind};
 use crate::memory::Memory;
@@ -9,7 +10,8 @@ use weir_match::Class;
 use weir_match::envelope::Envelope;
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// Takes up to `max` completions of receives, peeks and peers' remote writes, oldest first. Returns how many.
+    /// Takes up to `max` completions of receives, peeks and peers' remote writes, oldest first.
+    /// Returns how many.
     #[inline]
     pub fn take_received(&mut self, now: Time, max: usize, each: impl FnMut(&Completion)) -> usize {
         if self.done.has_notices() {
@@ -18,7 +20,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.done.take_received(max, each)
     }
 
-    /// Takes up to `max` completions of either kind, oldest first: whoever asks and is answered hears that the question is done before the answer, if it was. Returns how many.
+    /// Takes up to `max` completions of either kind, oldest first: whoever asks and is answered
+    /// hears that the question is done before the answer, if it was. Returns how many.
     #[inline]
     pub fn take_both(&mut self, now: Time, max: usize, each: impl FnMut(&Completion)) -> usize {
         if self.done.has_notices() {
@@ -55,7 +58,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// A notice of this peer's is out of the way: told now and then, so that it may write with data again.
+    /// A notice of this peer's is out of the way: told now and then, so that it may write with data
+    /// again.
     pub(crate) fn notice_done(&mut self, now: Time, peer: u32) {
         let Some(p) = self.peers.get_mut(peer) else { return };
         p.notices.done();

@@ -2,12 +2,12 @@
 
 use crate::api::{Completion, MessageError, OpKind, PeekOp, RecvOp};
 use crate::arrivals::{Carriage, Place};
-use crate::bodies::BodyOwner;
 use crate::keys::{MsgKey, key};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
 use crate::receives::RecvState;
+use crate::rndvs::RndvOwner;
 use weir_link::Time;
 use weir_match::Source;
 use weir_match::envelope::Envelope;
@@ -79,7 +79,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 // The sender is let through into nothing, so that its send completes.
                 m.place = Place::Discard;
                 let len = m.len;
-                self.ask_for_body(now, peer, op, len, M::default(), BodyOwner::Msg(k));
+                self.ask_for_rndv(now, peer, op, len, M::default(), RndvOwner::Msg(k));
             }
         }
     }
@@ -87,7 +87,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Receives (or, with `discard`, throws away) the message claimed with the same context before.
     ///
     /// # Errors
-    /// [`MessageError::Invalid`] when there is no such claim, or the message was lost with its peer.
+    /// [`MessageError::Invalid`] when there is no such claim, or the message was lost with its
+    /// peer.
     pub fn recv_claimed(&mut self, now: Time, mut op: RecvOp<M>, discard: bool) -> Result<(), MessageError> {
         let k =
             self.claims.remove(&op.context).ok_or(MessageError::Invalid("no message was claimed with this context"))?;

@@ -26,11 +26,12 @@ pub(crate) struct PeerState {
     pub down: Option<DownReason>,
     /// Messages with fragments still missing.
     pub partial: SmallVec<[(u64, MsgKey); 4]>,
-    /// Its messages that were put into multi-receives and are not reported yet, in the order in which they were sent.
+    /// Its messages that were put into multi-receives and are not reported yet, in the order in
+    /// which they were sent.
     pub in_line: VecDeque<MsgKey>,
     /// Large remote writes towards it that have not ended.
     pub requests: u32,
-    /// Bodies of its large writes that are open here.
+    /// Rendezvous transfers of its large writes that are open here.
     pub writes_open: u32,
     /// Remote reads from it that have not ended.
     pub reads: u32,
@@ -104,7 +105,8 @@ impl PeerState {
     }
 }
 
-/// The credit of writes with immediate data: their notices wait in the target's queue until its program takes them.
+/// The credit of writes with immediate data: their notices wait in the target's queue until its
+/// program takes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Notices {
     /// Begun here.

@@ -46,7 +46,8 @@ impl MultiState {
         self.pending == 0
     }
 
-    /// A message bound to it is over, if `of_message`. True: it was the last, and the buffer is the caller's.
+    /// A message bound to it is over, if `of_message`. True: it was the last, and the buffer is the
+    /// caller's.
     fn over(&mut self, of_message: bool) -> bool {
         self.pending = self.pending.saturating_sub(u32::from(of_message));
         self.closed && self.pending == 0
@@ -54,7 +55,8 @@ impl MultiState {
 }
 
 impl<M> RecvState<M> {
-    /// A message of it is over, or (not `of_message`) the receive itself. Whether a multi-receive is done with that.
+    /// A message of it is over, or (not `of_message`) the receive itself. Whether a multi-receive
+    /// is done with that.
     pub(crate) fn over(&mut self, of_message: bool) -> bool {
         self.multi.as_mut().is_some_and(|m| m.over(of_message))
     }

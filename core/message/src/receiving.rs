@@ -1,4 +1,5 @@
-//! Receives and what arrives for them: posting, cancelling, placing of fragments and of rendezvous data. Looking before receiving is in `peek`.
+//! Receives and what arrives for them: posting, cancelling, placing of fragments and of rendezvous
+//! data. Looking before receiving is in `peek`.
 
 use crate::api::{MessageError, OpError, RecvOp};
 use crate::arrivals::{Arriving, Carriage, Place};
@@ -7,7 +8,7 @@ use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Notice, Sink, Step};
 use crate::receives::{MultiState, RecvState};
-use weir_link::{BodyKey, Time, UnitIn};
+use weir_link::{RecordIn, RndvKey, Time};
 use weir_match::envelope::Envelope;
 use weir_match::{Arrival, Match, Multi, Posted, Source};
 
@@ -46,7 +47,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Posts a receive.
     ///
     /// # Errors
-    /// [`MessageError::Invalid`] for an unknown peer, [`MessageError::PeerDown`] for a directed receive that can never match, [`MessageError::Socket`].
+    /// [`MessageError::Invalid`] for an unknown peer, [`MessageError::PeerDown`] for a directed
+    /// receive that can never match, [`MessageError::Socket`].
     pub fn recv(&mut self, now: Time, mut op: RecvOp<M>) -> Result<(), MessageError> {
         let mut over = None;
         if let Some(peer) = op.source
@@ -136,7 +138,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         };
         self.step(Step::Piece {
             peer: f.peer,
-            key: BodyKey::Message(f.mseq),
+            key: RndvKey::Message(f.mseq),
             offset: u64::from(f.offset),
             len: bytes.len() as u64,
             total: u64::from(f.total_len),
@@ -160,7 +162,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             Ok(Envelope::Eager { class, tag, data, sync }) => {
                 (class, tag, data, u64::from(f.total_len), Carriage::Eager, sync)
             }
-            // A request comes without payload; what it announces is no memory of ours before it is matched.
+            // A request comes without payload; what it announces is no memory of ours before it is
+            // matched.
             Ok(Envelope::Rts { class, tag, data, len, op }) if f.total_len == 0 => {
                 (class, tag, data, len, Carriage::Rendezvous(op), None)
             }
@@ -201,8 +204,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         Some(k)
     }
 
-    /// A message is here and waits for its receive: as long as there is memory for such, its peer may send another in its place (`spec/protocol.md` 5). Not before it is complete:
-    /// what is lacking bytes is bounded by the window alone.
+    /// A message is here and waits for its receive: as long as there is memory for such, its peer
+    /// may send another in its place (`spec/protocol.md` 5). Not before it is complete: what is
+    /// lacking bytes is bounded by the window alone.
     fn hold(&mut self, k: MsgKey) {
         let Some(m) = self.msgs.get_mut(k) else { return };
         m.held = true;
@@ -220,7 +224,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// Senders wait for the program to receive what is here, and it waits for something else: from outside that looks like a hang.
+    /// Senders wait for the program to receive what is here, and it waits for something else: from
+    /// outside that looks like a hang.
     #[cold]
     fn tell_full(&mut self) {
         if core::mem::replace(&mut self.told.full, true) {
@@ -261,18 +266,18 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// Where the payload of a unit goes that is read from a TCP connection, from byte `done` of it on.
-    pub fn unit_room(&mut self, peer: u32, unit: &UnitIn, done: u32) -> Room<'_, M> {
-        self.room(peer, unit.key, unit.offset + u64::from(done), (unit.len - done) as usize)
+    /// Where the payload of a record goes that is read from a TCP connection, from byte `done` of
+    /// it on.
+    pub fn record_room(&mut self, peer: u32, record: &RecordIn, done: u32) -> Room<'_, M> {
+        self.room(peer, record.key, record.offset + u64::from(done), (record.len - done) as usize)
     }
 
-    /// Where `len` bytes of a message or of rendezvous data go from `offset` on, for a carrier that puts them there itself.
-    pub fn room(&mut self, peer: u32, key: BodyKey, offset: u64, len: usize) -> Room<'_, M> {
+    /// Where `len` bytes of a message or of rendezvous data go from `offset` on, for a carrier that
+    /// puts them there itself.
+    pub fn room(&mut self, peer: u32, key: RndvKey, offset: u64, len: usize) -> Room<'_, M> {
         match key {
-            BodyKey::Body(handle) => {
-                self.bodies.get(peer, handle).map_or(Room::None, |b| Room::Memory(&b.dest, offset))
-            }
-            BodyKey::Message(mseq) => {
+            RndvKey::Rndv(handle) => self.rndvs.get(peer, handle).map_or(Room::None, |b| Room::Memory(&b.dest, offset)),
+            RndvKey::Message(mseq) => {
                 let Some(k) = self.partial(peer, mseq) else { return Room::None };
                 self.make_buffer(k);
                 match self.msgs.get_mut(k).map(|m| &mut m.place) {
@@ -286,20 +291,20 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// Copies payload of a unit that was read with its head.
-    pub fn put_unit(&mut self, peer: u32, unit: &UnitIn, done: u32, bytes: &[u8]) {
-        self.put(peer, unit.key, unit.offset + u64::from(done), bytes);
+    /// Copies payload of a record that was read with its head.
+    pub fn put_record(&mut self, peer: u32, record: &RecordIn, done: u32, bytes: &[u8]) {
+        self.put(peer, record.key, record.offset + u64::from(done), bytes);
     }
 
     /// Puts bytes into their place, if somebody wants them.
-    pub(crate) fn put(&mut self, peer: u32, key: BodyKey, offset: u64, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, peer: u32, key: RndvKey, offset: u64, bytes: &[u8]) {
         match key {
-            BodyKey::Body(handle) => {
-                if let Some(b) = self.bodies.get(peer, handle) {
+            RndvKey::Rndv(handle) => {
+                if let Some(b) = self.rndvs.get(peer, handle) {
                     b.dest.write(offset, bytes);
                 }
             }
-            BodyKey::Message(mseq) => {
+            RndvKey::Message(mseq) => {
                 if let Some(k) = self.partial(peer, mseq) {
                     self.place(k, offset, bytes);
                 }
@@ -311,7 +316,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let Some(m) = self.msgs.get_mut(k) else {
             return;
         };
-        // What has come is a request: its body will.
+        // What has come is a request: its rendezvous transfer will.
         let request = m.carriage != Carriage::Eager;
         m.complete = true;
         if !request {
@@ -325,21 +330,21 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// Bytes of a body.
-    pub(crate) fn body(&mut self, now: Time, peer: u32, handle: u64, offset: u64, bytes: &[u8], complete: bool) {
-        let total = self.bodies.get(peer, handle).map_or(0, |b| b.len);
-        let key = BodyKey::Body(handle);
+    /// Bytes of a rendezvous transfer.
+    pub(crate) fn rndv(&mut self, now: Time, peer: u32, handle: u64, offset: u64, bytes: &[u8], complete: bool) {
+        let total = self.rndvs.get(peer, handle).map_or(0, |b| b.len);
+        let key = RndvKey::Rndv(handle);
         self.step(Step::Piece { peer, key, offset, len: bytes.len() as u64, total, complete });
-        let Some(b) = self.bodies.get(peer, handle) else {
+        let Some(b) = self.rndvs.get(peer, handle) else {
             return;
         };
         b.dest.write(offset, bytes);
         if complete && self.trace.on(2) {
             let len = b.len;
-            self.trace.body_whole(peer, handle, len);
+            self.trace.rndv_whole(peer, handle, len);
         }
-        if complete && let Some(b) = self.take_body(peer, handle) {
-            self.body_complete(now, peer, &b);
+        if complete && let Some(b) = self.take_rndv(peer, handle) {
+            self.rndv_complete(now, peer, &b);
         }
     }
 
@@ -347,11 +352,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.peers.get(peer)?.partial(mseq)
     }
 
-    /// Reads back placed bytes; false when they are not there in full (a receive shorter than the message).
-    pub(crate) fn read_placed(&self, peer: u32, key: BodyKey, offset: u64, dst: &mut [u8]) -> bool {
+    /// Reads back placed bytes; false when they are not there in full (a receive shorter than the
+    /// message).
+    pub(crate) fn read_placed(&self, peer: u32, key: RndvKey, offset: u64, dst: &mut [u8]) -> bool {
         let gather = match key {
-            BodyKey::Body(handle) => self.bodies.get(peer, handle).map(|b| &b.dest),
-            BodyKey::Message(mseq) => match self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| &m.place) {
+            RndvKey::Rndv(handle) => self.rndvs.get(peer, handle).map(|b| &b.dest),
+            RndvKey::Message(mseq) => match self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| &m.place) {
                 Some(Place::Recv { dest, .. }) => Some(dest),
                 Some(Place::Buffer(buf)) => {
                     let Some(src) = buf.get(offset as usize..offset as usize + dst.len()) else {
@@ -409,7 +415,8 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// Side 0 ends what there is with side 1 while two messages of it wait, then posts a buffer for several.
+    /// Side 0 ends what there is with side 1 while two messages of it wait, then posts a buffer for
+    /// several.
     fn posted_after_the_end(end: impl Fn(&mut Pair), source: Option<u32>) -> Vec<Completion> {
         let mut pair: Pair = Pair::connected(&Config::default(), &weir_link::Config::default());
         for len in [10, 20] {

@@ -22,7 +22,8 @@ struct Region<M> {
 #[derive(Debug)]
 pub(crate) struct Regions<M> {
     table: BTreeMap<u64, Region<M>>,
-    /// Keys of our choice go up from here, each given but once, so that who still knows the key of a region withdrawn does not reach the next one.
+    /// Keys of our choice go up from here, each given but once, so that who still knows the key of
+    /// a region withdrawn does not reach the next one.
     next: u64,
 }
 

@@ -1,16 +1,18 @@
 //! Remote memory, begun here: regions, writes and reads. What peers do to it is in `control`.
 //!
-//! A write of up to [`PIECES_BYTES`] goes as packet-sized control messages that carry address and data, placed on arrival: one way, no buffer at the target. A larger one, or one of several
-//! packets with immediate data, asks for a body like a rendezvous send. A read opens a body here and asks the target to fill it.
+//! A write of up to [`PIECES_BYTES`] goes as packet-sized control messages that carry address and
+//! data, placed on arrival: one way, no buffer at the target. A larger one, or one of several
+//! packets with immediate data, asks for a rendezvous transfer like a rendezvous send. A read opens
+//! a rendezvous transfer here and asks the target to fill it.
 
 use crate::api::{Access, MessageError, OpError, OpKind, RmaOp, SendMode};
-use crate::bodies::{BodyDest, BodyOwner, CutOff};
 use crate::budget::Refused;
 use crate::keys::{SendKey, token};
 use crate::limits::{ANSWERS_MAX, READS_MAX, REQUESTS_MAX};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
+use crate::rndvs::{CutOff, RndvDest, RndvOwner};
 use crate::sending::check_copied;
 use crate::sends::{Role, SendState};
 use crate::source::{Source, copy_cost};
@@ -18,24 +20,27 @@ use alloc::string::ToString;
 use weir_link::{SendError, Time};
 use weir_match::envelope::{Envelope, Status};
 
-/// Writes up to this size go in pieces; above, the extra round trip of a body costs less than the control messages.
+/// Writes up to this size go in pieces; above, the extra round trip of a rendezvous transfer costs
+/// less than the control messages.
 pub const PIECES_BYTES: usize = 32 << 10;
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// Lets peers reach `memory` under `key` (or one of our choice), calling its first byte `base`.
     ///
     /// # Errors
-    /// [`MessageError::Invalid`] when the key is in use, [`MessageError::TooBig`] when there are very many.
+    /// [`MessageError::Invalid`] when the key is in use, [`MessageError::TooBig`] when there are
+    /// very many.
     pub fn register(&mut self, memory: M, base: u64, access: Access, wanted: Option<u64>) -> Result<u64, MessageError> {
         self.regions.register(memory, base, access, wanted)
     }
 
-    /// Withdraws a region: its memory is neither read nor written any more. Peers whose reads and large writes are under way learn that these have failed. False when there is none of this
+    /// Withdraws a region: its memory is neither read nor written any more. Peers whose reads and
+    /// large writes are under way learn that these have failed. False when there is none of this
     /// key.
     pub fn unregister(&mut self, now: Time, k: u64) -> bool {
-        for CutOff { peer, handle, data, op } in self.bodies.take_writes_to(k) {
-            self.sessions.close_body(peer, handle);
+        for CutOff { peer, handle, data, op } in self.rndvs.take_writes_to(k) {
+            self.sessions.close_rndv(peer, handle);
             if self.trace.on(2) {
-                self.trace.forget_body(peer, handle);
+                self.trace.forget_rndv(peer, handle);
             }
             let open = &mut self.peers[peer].writes_open;
             *open = open.saturating_sub(1);
@@ -47,8 +52,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         for reply in self.sends.answers_from(k) {
             if let Some(s) = self.sends.remove(reply) {
-                if let Some(handle) = s.body {
-                    self.sessions.abort_body(now, s.peer, handle);
+                if let Some(handle) = s.rndv {
+                    self.sessions.abort_rndv(now, s.peer, handle);
                     self.wants_transmit = true;
                 }
                 self.finish_send(s, Err(OpError::Cancelled));
@@ -85,7 +90,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             s.number = self.trace_rma(&op, "write", len as u64);
         }
         let k = self.sends.insert(s);
-        // The notice of immediate data must not come before the data, and pieces come in any order. To oneself a request costs no round trip, and what is copied in one piece may overlap.
+        // The notice of immediate data must not come before the data, and pieces come in any order.
+        // To oneself a request costs no round trip, and what is copied in one piece may overlap.
         let whole = op.data.is_some() || self.is_own(op.peer);
         let pieces_max = if whole { self.piece_room() } else { PIECES_BYTES };
         let sent =
@@ -140,7 +146,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if self.peers.get(op.peer).is_some_and(|p| p.answers + answers > ANSWERS_MAX) {
             return Err(SendError::QueueFull);
         }
-        // All or none: pieces of a write that was refused would read memory that is the caller's again.
+        // All or none: pieces of a write that was refused would read memory that is the caller's
+        // again.
         if self.sessions.control_room(op.peer) < count {
             return Err(SendError::QueueFull);
         }
@@ -166,7 +173,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             let addr = op.remote_addr.wrapping_add(at as u64);
             let envelope = Envelope::Write { key: op.key, addr, data: op.data, op: token(k), sync };
             if let Err(e) = self.sessions.send_control(now, op.peer, &envelope, n as u32, token(child), sync) {
-                // There was room, so the peer is down (and then the first piece fails) or the piece too long (it is not).
+                // There was room, so the peer is down (and then the first piece fails) or the piece
+                // too long (it is not).
                 self.sends.remove(child);
                 return Err(e);
             }
@@ -214,7 +222,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.check_peer(op.peer)?;
         self.counters.reads += 1;
         let len = op.memory.len();
-        // Each holds a body, and those that the peer's messages need must be left over: else their receives fail.
+        // Each holds a rendezvous transfer, and those that the peer's messages need must be left
+        // over: else their receives fail.
         if len > 0 && (self.peers[op.peer].reads >= READS_MAX || self.sessions.control_room(op.peer) == 0) {
             return Err(MessageError::Again);
         }
@@ -233,18 +242,18 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.started(k, asked)
     }
 
-    /// Opens a body and asks the target to fill it.
+    /// Opens a rendezvous transfer and asks the target to fill it.
     fn read_request(&mut self, now: Time, op: &RmaOp<M>, k: SendKey, dest: M, len: u64) -> Result<(), SendError> {
-        let opened = self.sessions.open_body(now, op.peer, len)?;
-        self.bodies.insert(op.peer, opened.handle, BodyDest { dest, owner: BodyOwner::Read(k), len });
-        let (key, addr, body, granted) = (op.key, op.remote_addr, opened.handle, opened.granted);
-        if let Err(e) = self.sessions.tell(now, op.peer, &Envelope::Read { key, addr, len, body, granted }) {
-            self.sessions.close_body(op.peer, body);
-            self.bodies.remove(op.peer, body);
+        let opened = self.sessions.open_rndv(now, op.peer, len)?;
+        self.rndvs.insert(op.peer, opened.handle, RndvDest { dest, owner: RndvOwner::Read(k), len });
+        let (key, addr, rndv, granted) = (op.key, op.remote_addr, opened.handle, opened.granted);
+        if let Err(e) = self.sessions.tell(now, op.peer, &Envelope::Read { key, addr, len, rndv, granted }) {
+            self.sessions.close_rndv(op.peer, rndv);
+            self.rndvs.remove(op.peer, rndv);
             return Err(e);
         }
         if self.trace.on(2) {
-            self.trace_asked(op.peer, opened, len, BodyOwner::Read(k));
+            self.trace_asked(op.peer, opened, len, RndvOwner::Read(k));
         }
         self.peers[op.peer].reads += 1;
         Ok(())

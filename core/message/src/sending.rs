@@ -12,32 +12,40 @@ use weir_link::{SendError, Time};
 use weir_match::envelope::{Envelope, Status};
 use weir_match::stream_of;
 
-/// Messages that may wait for credit or window towards one peer before sends are refused: deep enough for windows of any benchmark. Where to wait does not help more may, and each of
-/// them takes part of the budget of copies.
+/// Messages that may wait for credit or window towards one peer before sends are refused: deep
+/// enough for windows of any benchmark. Where to wait does not help more may, and each of them
+/// takes part of the budget of copies.
 pub const QUEUE_MSGS: usize = 4096;
 
-/// Largest message sent eagerly before the peer has answered: half of the least credit a peer may give, the longest that fits into it.
+/// Largest message sent eagerly before the peer has answered: half of the least credit a peer may
+/// give, the longest that fits into it.
 const EARLY_BYTES: usize = 2048;
-/// All of these together: no more than that credit. More could wait for ever, and hold up what the peer asks for first.
+/// All of these together: no more than that credit. More could wait for ever, and hold up what the
+/// peer asks for first.
 const EARLY_TOTAL_BYTES: usize = 4096;
 
-/// Longest message that goes without asking whatever window and receiver are like, unless the settings say less: it fits the window of a path nothing is known of (32 packets), and at a
+/// Longest message that goes without asking whatever window and receiver are like, unless the
+/// settings say less: it fits the window of a path nothing is known of (32 packets), and at a
 /// millisecond it takes half of the time if it does not ask.
 const UNASKED_BYTES: u64 = 32 << 10;
 
-/// Longest message that goes without asking to a peer with a lane, at least: what takes longer is the copying, and a round trip more is no part of it.
-const LANE_EAGER_BYTES: u64 = 256 << 10;
+/// Longest message that goes without asking to a peer with a bulk connection, at least: what takes
+/// longer is the copying, and a round trip more is no part of it.
+const BULK_EAGER_BYTES: u64 = 256 << 10;
 
-/// What a receiver grants at once that nobody else sends to (`weir_session::Config::grant_share`), or all of a shorter message.
+/// What a receiver grants at once that nobody else sends to (`weir_session::Config::grant_share`),
+/// or all of a shorter message.
 const GRANTED_AT_ONCE_BYTES: u64 = 64 << 10;
 
-/// What a send of so many bytes asks for, as far as waits for room are concerned: the same however it goes, for a wait is over when one that asks for as much is accepted.
+/// What a send of so many bytes asks for, as far as waits for room are concerned: the same however
+/// it goes, for a wait is over when one that asks for as much is accepted.
 #[inline]
 pub(crate) fn asks_for<M>(op: &SendOp<M>, len: usize) -> u64 {
     if op.must_copy() { copy_cost(len, false).max(1) } else { 0 }
 }
 
-/// Copies of large payloads that wait for a peer are memory the caller does not see: an injected message may be this long at most.
+/// Copies of large payloads that wait for a peer are memory the caller does not see: an injected
+/// message may be this long at most.
 pub const INJECT_BYTES: usize = 16 << 10;
 
 /// Refuses a payload that is too long to be copied because the caller demands it.
@@ -59,10 +67,12 @@ struct Plan {
 }
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// Starts a send. With [`SendMode::Inject`] or `copy`, its memory is not used any more when this returns.
+    /// Starts a send. With [`SendMode::Inject`] or `copy`, its memory is not used any more when
+    /// this returns.
     ///
     /// # Errors
-    /// [`MessageError::Again`] when a queue is full, [`MessageError::NoMemory`], [`MessageError::PeerDown`], [`MessageError::TooBig`], [`MessageError::Invalid`],
+    /// [`MessageError::Again`] when a queue is full, [`MessageError::NoMemory`],
+    /// [`MessageError::PeerDown`], [`MessageError::TooBig`], [`MessageError::Invalid`],
     /// [`MessageError::Socket`].
     #[inline]
     pub fn send(&mut self, now: Time, mut op: SendOp<M>) -> Result<(), MessageError> {
@@ -109,7 +119,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             return Err(self.queue_full(now, op.peer));
         }
         let peer = &self.peers[op.peer];
-        // Before the handshake the peer's credit is not known, but any peer gives some: small messages need not wait for it to ask.
+        // Before the handshake the peer's credit is not known, but any peer gives some: small
+        // messages need not wait for it to ask.
         let early = !peer.up && len <= EARLY_BYTES && peer.early_bytes + len <= EARLY_TOTAL_BYTES;
         let room = self.sessions.credit_bytes(op.peer) >= len as u64 || early;
         let eager = room && self.goes_unasked(op.peer, len as u64);
@@ -167,22 +178,27 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         len <= least || len <= self.eager_limit(to)
     }
 
-    /// Longest message that is sent without asking, if that is more than [`UNASKED_BYTES`]. To ask costs a round trip, not to ask may cost a copy at the receiver (if nobody waits for the
-    /// message): so the longer the round trip, the longer the message. A quarter of a byte for each nanosecond: an eighth or less of what can be copied in that time, for the copy is in the
+    /// Longest message that is sent without asking, if that is more than [`UNASKED_BYTES`]. To ask
+    /// costs a round trip, not to ask may cost a copy at the receiver (if nobody waits for the
+    /// message): so the longer the round trip, the longer the message. A quarter of a byte for each
+    /// nanosecond: an eighth or less of what can be copied in that time, for the copy is in the
     /// cache of the one who waits, and the credit is to last for a few messages.
     ///
-    /// What a round trip is made of is not known, and where many send to one it is the queue in front of that one: the longer the queue, the more would go into it unasked. So no more goes
-    /// than the window lets out at once, for else it waits here as long as the answer takes; and none to a receiver that could not grant all of what it was asked for last
+    /// What a round trip is made of is not known, and where many send to one it is the queue in
+    /// front of that one: the longer the queue, the more would go into it unasked. So no more goes
+    /// than the window lets out at once, for else it waits here as long as the answer takes; and
+    /// none to a receiver that could not grant all of what it was asked for last
     /// (`docs/lab/2026-11-23-eager.md`).
     fn eager_limit(&self, to: u32) -> u64 {
         let limit = u64::from(self.cfg.eager_bytes);
         if limit == 0 {
             return 0;
         }
-        // What the receiver said beforehand that it expects (`spec/superstep.md` 5) is worth it in any case: it has a place for it.
+        // What the receiver said beforehand that it expects (`spec/superstep.md` 5) is worth it in
+        // any case: it has a place for it.
         let worth = (limit + self.sessions.min_rtt_ns(to) / 4).max(self.sessions.credit_ahead(to));
-        if self.sessions.has_lane(to) {
-            return worth.max(LANE_EAGER_BYTES);
+        if self.sessions.has_bulk(to) {
+            return worth.max(BULK_EAGER_BYTES);
         }
         match self.sessions.free_window(to) {
             None => worth,
@@ -221,8 +237,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         Ok(())
     }
 
-    /// Gives up sends of this context that their receivers have not asked for yet; their completions say so, and their memory is the caller's again. A receiver that takes such a message later
-    /// is told that it was given up. False when there is none: what is on its way, or was copied, goes on to its end.
+    /// Gives up sends of this context that their receivers have not asked for yet; their
+    /// completions say so, and their memory is the caller's again. A receiver that takes such a
+    /// message later is told that it was given up. False when there is none: what is on its way, or
+    /// was copied, goes on to its end.
     pub fn cancel_send(&mut self, context: usize) -> bool {
         let own = self.loopback.peer;
         let waiting = self.sends.waiting(context, own);
@@ -246,32 +264,34 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// The receiver asks for the body of a rendezvous or large write.
+    /// The receiver asks for the rendezvous transfer of a rendezvous or large write.
     pub(crate) fn clear_to_send(&mut self, now: Time, peer: u32, op: u64, handle: u64, len: u64, granted: u64) {
         let k = key::<SendKey>(op);
         let Some(s) = self.sends.get_mut(k).filter(|s| s.peer == peer && s.role == Role::Requested) else {
             // The send was given up meanwhile: tell the receiver, which waits for bytes.
-            self.sessions.abort_body(now, peer, handle);
+            self.sessions.abort_rndv(now, peer, handle);
             return;
         };
-        s.role = Role::Body;
+        s.role = Role::Rndv;
         if let Some(p) = self.peers.get_mut(peer) {
             p.is_crowded = granted < len.min(s.len).min(GRANTED_AT_ONCE_BYTES);
         }
-        s.body = Some(handle);
+        s.rndv = Some(handle);
         let len = len.min(s.len);
         if self.trace.on(2) {
             self.trace_granted(peer, k, handle, len, granted);
         }
         // A refusal means the peer is down; its Down event fails the operation.
-        let _ = self.sessions.send_body(now, peer, handle, granted, len, op);
+        let _ = self.sessions.send_rndv(now, peer, handle, granted, len, op);
     }
 
     /// The peer says how an operation ended there.
     ///
-    /// A write in pieces that nobody wants confirmed counts as complete when all are acknowledged: the target has them in its memory then, or has refused them. Its refusal is in the packet
-    /// with the acknowledgement and is looked at first. Only when that packet was lost can the acknowledgement come first, alone; the refusal that follows is counted here. To have each write
-    /// answered costs a message; who asks for delivery gets it.
+    /// A write in pieces that nobody wants confirmed counts as complete when all are acknowledged:
+    /// the target has them in its memory then, or has refused them. Its refusal is in the packet
+    /// with the acknowledgement and is looked at first. Only when that packet was lost can the
+    /// acknowledgement come first, alone; the refusal that follows is counted here. To have each
+    /// write answered costs a message; who asks for delivery gets it.
     pub(crate) fn done(&mut self, now: Time, peer: u32, op: u64, status: Status) {
         let error = match status {
             Status::Ok => None,
@@ -303,16 +323,16 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                 }
                 s.refused = s.refused.or(error);
             }
-            (Role::Body, OpKind::Write) => {
+            (Role::Rndv, OpKind::Write) => {
                 s.answers = 0;
                 s.refused = error;
-                // The target has closed its body: no byte of it is wanted any more.
+                // The target has closed its rendezvous transfer: no byte of it is wanted any more.
                 if error.is_some()
                     && s.awaits > 0
-                    && let Some(handle) = s.body
+                    && let Some(handle) = s.rndv
                 {
                     s.awaits = 0;
-                    self.sessions.abort_body(now, peer, handle);
+                    self.sessions.abort_rndv(now, peer, handle);
                 }
             }
             _ => return,

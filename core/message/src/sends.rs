@@ -1,4 +1,5 @@
-//! The table of operations begun here whose payload or answer is under way: sends, remote writes and reads, and answers to peers' reads.
+//! The table of operations begun here whose payload or answer is under way: sends, remote writes
+//! and reads, and answers to peers' reads.
 
 use crate::api::{OpError, OpKind};
 use crate::keys::{SendKey, key};
@@ -16,17 +17,18 @@ pub(crate) enum Role {
     Eager,
     /// A rendezvous or large remote write whose request is out; the receiver has not answered.
     Requested,
-    /// A rendezvous or large remote write whose body is on its way.
-    Body,
+    /// A rendezvous or large remote write whose rendezvous transfer is on its way.
+    Rndv,
     /// A remote write, waiting for its pieces.
     Write,
     /// One packet-sized piece of a remote write.
     Piece(SendKey),
-    /// A remote read, waiting for its body.
+    /// A remote read, waiting for its rendezvous transfer.
     Read,
     /// The answer to a peer's remote read.
     ReadReply,
-    /// An atomic operation on one element, waiting for its answer: all there is of an operation, or one of several elements. Its payload is where the answer goes.
+    /// An atomic operation on one element, waiting for its answer: all there is of an operation, or
+    /// one of several elements. Its payload is where the answer goes.
     Atomic(Option<SendKey>),
     /// An atomic operation on several elements, waiting for them.
     Atomics,
@@ -57,14 +59,15 @@ pub(crate) struct SendState<M> {
     pub report: bool,
     /// The completion was already given; the entry lives on for its payload.
     pub announced: bool,
-    /// Acknowledgements of its packets, by the protocol, still awaited: until then its payload may be read.
+    /// Acknowledgements of its packets, by the protocol, still awaited: until then its payload may
+    /// be read.
     pub awaits: u32,
     /// Answers of the peer still awaited: a match, or that writes have been done.
     pub answers: u32,
     /// What it will end with, known before all that is awaited has come.
     pub refused: Option<OpError>,
-    /// The handle of the body it is sent as, by its receiver.
-    pub body: Option<u64>,
+    /// The handle of the rendezvous transfer it is sent as, by its receiver.
+    pub rndv: Option<u64>,
     /// What it takes of the budget of copies, bytes.
     pub charge: u64,
     /// Its number in the trace (0: none).
@@ -90,7 +93,7 @@ impl<M> SendState<M> {
             awaits: 1,
             answers: 0,
             refused: None,
-            body: None,
+            rndv: None,
             charge: 0,
             number: 0,
         }
@@ -155,7 +158,8 @@ impl<M> Sends<M> {
         self.keys_of(|s| Some(s.peer) != own)
     }
 
-    /// Messages of this context to others than this endpoint itself (`own`) that wait to be asked for.
+    /// Messages of this context to others than this endpoint itself (`own`) that wait to be asked
+    /// for.
     pub(crate) fn waiting(&self, context: usize, own: Option<u32>) -> Vec<SendKey> {
         let waits = |s: &SendState<M>| s.role == Role::Requested && s.kind == OpKind::Send && !s.announced;
         self.keys_of(|s| s.context == context && waits(s) && Some(s.peer) != own)
@@ -171,7 +175,8 @@ impl<M> Sends<M> {
         self.keys_of(|s| s.role == Role::ReadReply && s.tag == region)
     }
 
-    /// Whether something that was reported as complete has not reached its peer, another than this endpoint itself (`own`).
+    /// Whether something that was reported as complete has not reached its peer, another than this
+    /// endpoint itself (`own`).
     pub(crate) fn owe(&self, own: Option<u32>) -> bool {
         self.table.values().any(|s| s.announced && Some(s.peer) != own)
     }
@@ -191,7 +196,8 @@ impl<M: Memory> Payloads for Sends<M> {
     fn read(&self, token: u64, offset: u64, dst: &mut [u8]) {
         match self.get(key::<SendKey>(token)) {
             Some(s) => s.source.read(offset, dst),
-            // Only after a failure that the protocol has not seen yet; what is sent then is never used.
+            // Only after a failure that the protocol has not seen yet; what is sent then is never
+            // used.
             None => dst.fill(0),
         }
     }

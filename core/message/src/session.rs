@@ -3,7 +3,7 @@
 use crate::api::Superstep;
 use crate::keys::NO_TOKEN;
 use alloc::vec::Vec;
-use weir_link::{BodyKey, BodyOpened, Endpoint, Event, Message, PeerId, SendError, Time};
+use weir_link::{Endpoint, Event, Message, PeerId, RndvKey, RndvOpened, SendError, Time};
 use weir_match::envelope::{self, Envelope};
 
 /// The associations, peers by index.
@@ -113,8 +113,8 @@ impl Sessions {
 
     /// Large payload goes by a TCP connection.
     #[inline]
-    pub(crate) fn has_lane(&self, peer: u32) -> bool {
-        self.proto.has_lane(PeerId(peer))
+    pub(crate) fn has_bulk(&self, peer: u32) -> bool {
+        self.proto.has_bulk(PeerId(peer))
     }
 
     /// Matched messages of the peer are out of the way: it may send as many more.
@@ -136,15 +136,15 @@ impl Sessions {
         self.proto.sessions().get(PeerId(peer)).map_or(0, weir_session::Session::credit_ahead)
     }
 
-    pub(crate) fn open_body(&mut self, now: Time, peer: u32, len: u64) -> Result<BodyOpened, SendError> {
-        self.proto.open_body(now, PeerId(peer), len)
+    pub(crate) fn open_rndv(&mut self, now: Time, peer: u32, len: u64) -> Result<RndvOpened, SendError> {
+        self.proto.open_rndv(now, PeerId(peer), len)
     }
 
-    pub(crate) fn close_body(&mut self, peer: u32, handle: u64) {
-        self.proto.close_body(PeerId(peer), handle);
+    pub(crate) fn close_rndv(&mut self, peer: u32, handle: u64) {
+        self.proto.close_rndv(PeerId(peer), handle);
     }
 
-    pub(crate) fn send_body(
+    pub(crate) fn send_rndv(
         &mut self,
         now: Time,
         peer: u32,
@@ -153,11 +153,11 @@ impl Sessions {
         len: u64,
         token: u64,
     ) -> Result<(), SendError> {
-        self.proto.send_body(now, PeerId(peer), handle, granted, len, token)
+        self.proto.send_rndv(now, PeerId(peer), handle, granted, len, token)
     }
 
-    pub(crate) fn abort_body(&mut self, now: Time, peer: u32, handle: u64) {
-        self.proto.abort_body(now, PeerId(peer), handle, 1);
+    pub(crate) fn abort_rndv(&mut self, now: Time, peer: u32, handle: u64) {
+        self.proto.abort_rndv(now, PeerId(peer), handle, 1);
     }
 
     /// Missing bytes were computed and put into their place.
@@ -165,7 +165,7 @@ impl Sessions {
         &mut self,
         now: Time,
         peer: u32,
-        key: BodyKey,
+        key: RndvKey,
         offset: u64,
         len: u32,
         events: &mut Vec<Event>,

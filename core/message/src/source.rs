@@ -41,7 +41,8 @@ impl<M: Memory> Source<M> {
         Source::Owned(buf)
     }
 
-    /// Copies `dst.len()` bytes from `offset` on; missing bytes (a caller's error) stay as they are.
+    /// Copies `dst.len()` bytes from `offset` on; missing bytes (a caller's error) stay as they
+    /// are.
     pub fn read(&self, offset: u64, dst: &mut [u8]) {
         match self {
             Source::User(memory) => memory.read(offset, dst),
@@ -142,7 +143,8 @@ impl Pool {
     }
 }
 
-/// What the copy of a payload takes of the budget of copies, bytes, for a send that `waits` to be asked for it.
+/// What the copy of a payload takes of the budget of copies, bytes, for a send that `waits` to be
+/// asked for it.
 pub(crate) fn copy_cost(len: usize, waits: bool) -> u64 {
     let payload = if len <= INLINE_BYTES { 0 } else { Pool::cost(len) };
     payload + if waits { crate::budget::WAITING_BYTES } else { 0 }

@@ -1,5 +1,7 @@
-//! Short messages that need no place in the tables. A send goes straight into memory shared with the peer: when it is in it is the peer's; or alone into a packet, and what may have to be sent
-//! again is kept beside its number. A message that is all there when it comes, and meets a receive that waits for it, goes straight into its memory.
+//! Short messages that need no place in the tables. A send goes straight into memory shared with
+//! the peer: when it is in it is the peer's; or alone into a packet, and what may have to be sent
+//! again is kept beside its number. A message that is all there when it comes, and meets a receive
+//! that waits for it, goes straight into its memory.
 
 use crate::api::{Completion, OpKind, SendMode, SendOp};
 use crate::budget::Refused;
@@ -9,7 +11,7 @@ use crate::messages::Messages;
 use crate::notice::{Sink, Step};
 use crate::receiving::Fragment;
 use crate::sending::{INJECT_BYTES, asks_for};
-use weir_link::{BodyKey, Message, PacketBuf, PeerId, Time, Transmit};
+use weir_link::{Message, PacketBuf, PeerId, RndvKey, Time, Transmit};
 use weir_match::envelope::{Envelope, MAX_BYTES};
 use weir_match::{Arrival, Class, MsgToken, OpToken, stream_of};
 use weir_session::{FragmentIn, KEPT_MAX, Numbers};
@@ -26,7 +28,8 @@ pub struct Straight {
 }
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// Whether a send may go straight: its memory is free when the carrier has taken it, and nothing of it need be kept.
+    /// Whether a send may go straight: its memory is free when the carrier has taken it, and
+    /// nothing of it need be kept.
     #[inline]
     pub fn straight(&self, op: &SendOp<M>) -> Option<Straight> {
         let head = self.head_of(op)?;
@@ -34,8 +37,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         session.goes_straight(op.memory.len() as usize, head.envelope_len).then_some(head)
     }
 
-    /// What goes before the payload of a send of which nobody waits for anything, and that is not to be asked for.
-    /// What is traced goes the way on which each step is told.
+    /// What goes before the payload of a send of which nobody waits for anything, and that is not
+    /// to be asked for. What is traced goes the way on which each step is told.
     #[inline]
     fn head_of(&self, op: &SendOp<M>) -> Option<Straight> {
         let len = op.memory.len();
@@ -62,8 +65,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         Some(numbers)
     }
 
-    /// A short send of which nobody waits for anything, with whose peer nothing else is under way, leaves at once: `out` is its packet, to be sent now. What has to be kept of it is kept with
-    /// its number, and it takes no other place. `None`: nothing was done, and it is to be sent as any other.
+    /// A short send of which nobody waits for anything, with whose peer nothing else is under way,
+    /// leaves at once: `out` is its packet, to be sent now. What has to be kept of it is kept with
+    /// its number, and it takes no other place. `None`: nothing was done, and it is to be sent as
+    /// any other.
     ///
     /// Nothing may have been left unsaid before ([`Messages::poll_transmit`]).
     #[inline]
@@ -110,7 +115,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         });
     }
 
-    /// A message came whole, by a carrier that asks here first. True: a receive had waited for it and has it, and nothing else is to be done. False: nothing was done, and it goes the way of
+    /// A message came whole, by a carrier that asks here first. True: a receive had waited for it
+    /// and has it, and nothing else is to be done. False: nothing was done, and it goes the way of
     /// all fragments, by what the session makes of it.
     #[inline]
     pub fn whole(&mut self, peer: PeerId, f: &FragmentIn, envelope: &[u8], bytes: &[u8]) -> bool {
@@ -128,7 +134,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         true
     }
 
-    /// A message that came in one piece, if a receive waits for it, nobody wants to hear of the match, and it is the next one. False: nothing was done.
+    /// A message that came in one piece, if a receive waits for it, nobody wants to hear of the
+    /// match, and it is the next one. False: nothing was done.
     #[inline]
     pub(crate) fn receive_straight(&mut self, f: &Fragment, envelope: &[u8], bytes: &[u8]) -> bool {
         let met = self.meet(f, envelope, bytes);
@@ -168,7 +175,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let context = recv.as_ref().map_or(0, |recv| recv.context);
         self.step(Step::Seen { peer, mseq, class, tag, data, len, credit_bytes: len });
         self.step(Step::Taken { peer, data, context });
-        let key = BodyKey::Message(mseq);
+        let key = RndvKey::Message(mseq);
         self.step(Step::Piece { peer, key, offset: 0, len, total: len, complete: true });
         self.step(Step::Whole { peer, data });
         self.give_credit(peer, 1, len);

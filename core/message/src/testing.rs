@@ -1,4 +1,5 @@
-//! For tests of this crate: memory that is shared bytes, and two endpoints with a network between them.
+//! For tests of this crate: memory that is shared bytes, and two endpoints with a network between
+//! them.
 
 use crate::api::{Class, Completion, RecvOp, SendMode, SendOp};
 use crate::config::Config;
@@ -148,7 +149,7 @@ impl<S: Sink + Default> Pair<S> {
     /// All that is under way to `to` arrives.
     pub(crate) fn deliver(&mut self, to: usize) {
         for mut bytes in core::mem::take(&mut self.flying[to]) {
-            let meta = RxMeta { remote: addr(1 - to as u8), local: None, slack_ns: 0, ecn: 0 };
+            let meta = RxMeta { remote: addr(1 - to as u8), local: None, receiver_delay_ns: 0, ecn: 0 };
             self.sides[to].datagram(self.now, meta, &mut bytes);
         }
         self.transmit();

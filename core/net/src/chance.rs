@@ -5,7 +5,8 @@ use rand_core::Rng;
 /// One million.
 const MILLION: u32 = 1_000_000;
 
-/// A probability, as the number of 64-bit words out of 2^64 for which the answer is yes; the largest number stands for certainty.
+/// A probability, as the number of 64-bit words out of 2^64 for which the answer is yes; the
+/// largest number stands for certainty.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Chance(u64);
 

@@ -1,8 +1,10 @@
-//! A bad network before a device: drops, doubles, damages and delays its datagrams, on the way out and in.
+//! A bad network before a device: drops, doubles, damages and delays its datagrams, on the way out
+//! and in.
 //!
-//! For tests where no network can be emulated (`weir emulate` is the better tool: it also has queues and rates). What the network is like is a list such as
-//! `loss=1%,dup=0.1%,corrupt=0.1%,delay=2ms,jitter=1ms,seed=7`; keys that start with `rx_` hold for what arrives, the others for what is sent. With jitter
-//! datagrams overtake each other.
+//! For tests where no network can be emulated (`weir emulate` is the better tool: it also has
+//! queues and rates). What the network is like is a list such as
+//! `loss=1%,dup=0.1%,corrupt=0.1%,delay=2ms,jitter=1ms,seed=7`; keys that start with `rx_` hold for
+//! what arrives, the others for what is sent. With jitter datagrams overtake each other.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -121,7 +123,8 @@ pub struct Faulty<D> {
 }
 
 impl<D: Datagrams> Faulty<D> {
-    /// The device, and before it the network that `text` describes, if it describes one; `salt` makes endpoints with the same seed differ from each other.
+    /// The device, and before it the network that `text` describes, if it describes one; `salt`
+    /// makes endpoints with the same seed differ from each other.
     ///
     /// # Errors
     /// What is wrong with the text, in one line.

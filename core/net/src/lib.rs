@@ -1,16 +1,20 @@
 #![no_std]
 #![forbid(unsafe_code)]
-//! The model of a network that the simulator and the emulator share: what a link and a switch do to packets.
+//! The model of a network that the simulator and the emulator share: what a link and a switch do to
+//! packets.
 //!
-//! No clock and no packet: time is a count of nanoseconds that the caller supplies, of a packet only its length is known, and luck comes
-//! from a generator that the caller gives each pipe. The same packets in the same order therefore meet the same fate.
+//! No clock and no packet: time is a count of nanoseconds that the caller supplies, of a packet
+//! only its length is known, and luck comes from a generator that the caller gives each pipe. The
+//! same packets in the same order therefore meet the same fate.
 //!
-//! * [`Pipe`] is one direction of one link: a tail-drop queue, a rate, a wire with delay, jitter, loss and other faults. It answers each
-//!   packet at once with its whole fate, in O(1) amortised.
-//! * [`Switch`] is a row of pipes, its output queues, which may share one memory; O(log n) for a packet where they do.
+//! * [`Pipe`] is one direction of one link: a tail-drop queue, a rate, a wire with delay, jitter,
+//!   loss and other faults. It answers each packet at once with its whole fate, in O(1) amortised.
+//! * [`Switch`] is a row of pipes, its output queues, which may share one memory; O(log n) for a
+//!   packet where they do.
 //! * [`Medium`] is what several stations share, one packet at a time.
 //! * [`Events`] is a queue of things to come, by time.
-//! * [`Datagrams`] is the device below an endpoint, whatever it is, and [`Faulty`] a bad network before any of them.
+//! * [`Datagrams`] is the device below an endpoint, whatever it is, and [`Faulty`] a bad network
+//!   before any of them.
 //! * [`Server`] is what has a rate and serves one after another; [`Chance`] a probability.
 
 extern crate alloc;

@@ -62,14 +62,16 @@ pub struct Passed<T, D> {
     pub offer: Offer<D>,
 }
 
-/// A half-duplex medium of several stations. While the packet of one is sent the others wait, each in a queue of its own with tail drop; then
-/// the next station in turn that has something sends one packet. Each station's pipe says the rate, the queue and the faults of what it sends.
+/// A half-duplex medium of several stations. While the packet of one is sent the others wait, each
+/// in a queue of its own with tail drop; then the next station in turn that has something sends one
+/// packet. Each station's pipe says the rate, the queue and the faults of what it sends.
 ///
-/// An ideal one: nobody sends while another does, and no time passes between two packets but what the pipes add to each. Of Ethernet's
-/// CSMA/CD that is the share that stations get in the long run, without its collisions, its waiting times after them, and its capture by who
-/// sent last.
+/// An ideal one: nobody sends while another does, and no time passes between two packets but what
+/// the pipes add to each. Of Ethernet's CSMA/CD that is the share that stations get in the long
+/// run, without its collisions, its waiting times after them, and its capture by who sent last.
 ///
-/// Unlike that of a pipe, a packet's fate depends on what others offer after it, so it is told later: [`Medium::pop`]. O(stations) for a packet.
+/// Unlike that of a pipe, a packet's fate depends on what others offer after it, so it is told
+/// later: [`Medium::pop`]. O(stations) for a packet.
 #[derive(Clone, Debug)]
 pub struct Medium<R, T> {
     stations: Vec<Station<R, T>>,
@@ -97,8 +99,8 @@ impl<R: Rng, T> Medium<R, T> {
         &self.stations[station].pipe
     }
 
-    /// The same, to be cut, healed and changed. A cut loses what waits: it has no place in the queue any more, and leaves it as its station's
-    /// turn comes, without taking time or the turn.
+    /// The same, to be cut, healed and changed. A cut loses what waits: it has no place in the
+    /// queue any more, and leaves it as its station's turn comes, without taking time or the turn.
     pub fn pipe_mut(&mut self, station: usize) -> &mut Pipe<R> {
         &mut self.stations[station].pipe
     }
@@ -113,8 +115,8 @@ impl<R: Rng, T> Medium<R, T> {
         self.sending.is_none()
     }
 
-    /// A station has a packet of `bytes` at `now_ns`; times of successive calls must not decrease, and what [`Medium::pop`] has for an earlier
-    /// time must have been taken.
+    /// A station has a packet of `bytes` at `now_ns`; times of successive calls must not decrease,
+    /// and what [`Medium::pop`] has for an earlier time must have been taken.
     ///
     /// # Errors
     /// Its queue has no room, or it is cut off: then the packet comes back, with the reason.
@@ -165,7 +167,8 @@ impl<R: Rng, T> Medium<R, T> {
         self.sending.as_ref().map(|s| &s.packet.item)
     }
 
-    /// The next packet that has left the medium at `now_ns` or before, with its fate; `damage` is as in [`Pipe::offer`].
+    /// The next packet that has left the medium at `now_ns` or before, with its fate; `damage` is
+    /// as in [`Pipe::offer`].
     pub fn pop<D>(&mut self, now_ns: TimeNs, damage: impl FnOnce(Harm, &mut R) -> D) -> Option<Passed<T, D>> {
         let Sending { station, left_ns, packet } = self.sending.take_if(|s| s.left_ns <= now_ns)?;
         let pipe = &mut self.stations[station].pipe;

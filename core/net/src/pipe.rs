@@ -13,7 +13,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves somebody who comes at `now_ns` for so long, after all who came before; returns when that is done.
+    /// Serves somebody who comes at `now_ns` for so long, after all who came before; returns when
+    /// that is done.
     pub fn serve(&mut self, now_ns: TimeNs, takes_ns: TimeNs) -> TimeNs {
         self.busy_until_ns = self.busy_until_ns.max(now_ns).saturating_add(takes_ns);
         self.busy_until_ns
@@ -61,7 +62,8 @@ pub enum Offer<D> {
         copy_at_ns: Option<TimeNs>,
         /// Damage to do to it (not to the copy).
         damage: Option<D>,
-        /// It found the queue above its mark: if it is ECN-capable, it says so from now on, and so does the copy ([`Pipe::count_marked`]).
+        /// It found the queue above its mark: if it is ECN-capable, it says so from now on, and so
+        /// does the copy ([`Pipe::count_marked`]).
         marked: bool,
     },
     /// It is gone, at this time: as it came, or when it had been sent.
@@ -156,8 +158,8 @@ impl<R: Rng> Pipe<R> {
         self.cut
     }
 
-    /// Cuts or heals the link. A cut loses everything waiting and under way, and what is offered until it is healed. The sender does not
-    /// notice: it goes on sending at its rate.
+    /// Cuts or heals the link. A cut loses everything waiting and under way, and what is offered
+    /// until it is healed. The sender does not notice: it goes on sending at its rate.
     pub fn set_cut(&mut self, cut: bool) {
         if cut && !self.cut {
             self.epoch = self.epoch.wrapping_add(1);
@@ -189,8 +191,8 @@ impl<R: Rng> Pipe<R> {
         self.sender.busy_until_ns.saturating_sub(self.spec.serialise_ns(to_bytes))
     }
 
-    /// Offers a packet of `bytes` at `now_ns`; times of successive calls must not decrease. `damage` is asked what is to be done to a packet
-    /// that is to be damaged, and may draw for it.
+    /// Offers a packet of `bytes` at `now_ns`; times of successive calls must not decrease.
+    /// `damage` is asked what is to be done to a packet that is to be damaged, and may draw for it.
     pub fn offer<D>(&mut self, now_ns: TimeNs, bytes: u32, damage: impl FnOnce(Harm, &mut R) -> D) -> Offer<D> {
         self.offer_within(now_ns, bytes, u64::MAX, damage)
     }
@@ -242,7 +244,8 @@ impl<R: Rng> Pipe<R> {
         Offer::Deliver { left_ns, at_ns: self.arrival(left_ns), copy_at_ns, damage, marked }
     }
 
-    /// Tells the pipe that a packet offered in `epoch` has reached the far end; false if a cut took it on the way.
+    /// Tells the pipe that a packet offered in `epoch` has reached the far end; false if a cut took
+    /// it on the way.
     pub fn arrive(&mut self, epoch: u32, bytes: u32) -> bool {
         if epoch != self.epoch || self.cut {
             self.counters.dropped_cut += 1;
@@ -265,7 +268,8 @@ impl<R: Rng> Pipe<R> {
         self.counters.marked += 1;
     }
 
-    /// Queues and sends; returns when the last bit leaves and whether what waited was above the mark, or `None` if there is no room.
+    /// Queues and sends; returns when the last bit leaves and whether what waited was above the
+    /// mark, or `None` if there is no room.
     fn enqueue(&mut self, now_ns: TimeNs, bytes: u32, most_bytes: u64) -> Option<(TimeNs, bool)> {
         self.forget_served(now_ns);
         let limit = self.spec.queue;

@@ -9,12 +9,14 @@ pub struct QueueLimit {
     pub packets: Option<u32>,
     /// Most bytes that may wait; `None` for no limit.
     pub bytes: Option<u64>,
-    /// The packet being sent counts as waiting until its last bit has left, as in a switch that frees its memory then. If not, it does not
-    /// count, and one that need not wait is always taken.
+    /// The packet being sent counts as waiting until its last bit has left, as in a switch that
+    /// frees its memory then. If not, it does not count, and one that need not wait is always
+    /// taken.
     pub counts_sending: bool,
 }
 
-/// From how much waiting on a queue marks what comes (RFC 3168): its length as the packet comes, that packet not counted, as a switch with one threshold does (RFC 8257, 3.1).
+/// From how much waiting on a queue marks what comes (RFC 3168): its length as the packet comes,
+/// that packet not counted, as a switch with one threshold does (RFC 8257, 3.1).
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Mark {
     /// So many packets wait; `None`: packets do not matter.
@@ -30,7 +32,8 @@ impl Mark {
     }
 }
 
-/// Two-state loss (Gilbert-Elliott): before each packet the state may change; in the bad state packets are lost with a chance of its own.
+/// Two-state loss (Gilbert-Elliott): before each packet the state may change; in the bad state
+/// packets are lost with a chance of its own.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Burst {
     /// From the good state, in which it begins, to the bad.
@@ -39,8 +42,8 @@ pub struct Burst {
     pub to_good: Chance,
     /// Loss in the bad state.
     pub loss: Chance,
-    /// Each such time without a packet may change the state too, up to [`Burst::IDLE_STEPS_MAX`] times; 0: only packets do. Without it
-    /// whoever backs off never sees the end of a burst.
+    /// Each such time without a packet may change the state too, up to [`Burst::IDLE_STEPS_MAX`]
+    /// times; 0: only packets do. Without it whoever backs off never sees the end of a burst.
     pub idle_step_ns: TimeNs,
 }
 
@@ -93,7 +96,8 @@ pub struct Reorder {
     pub most_ns: TimeNs,
 }
 
-/// Everything one direction of a link does to packets. The default does nothing: infinite rate, no delay, no fault.
+/// Everything one direction of a link does to packets. The default does nothing: infinite rate, no
+/// delay, no fault.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PipeSpec {
     /// Bytes per second; 0: infinitely fast.
@@ -108,7 +112,8 @@ pub struct PipeSpec {
     pub mark: Mark,
     /// Propagation time.
     pub delay_ns: TimeNs,
-    /// Extra delay, uniform in `0..=jitter_ns`, that never reorders: a packet does not arrive before its predecessor.
+    /// Extra delay, uniform in `0..=jitter_ns`, that never reorders: a packet does not arrive
+    /// before its predecessor.
     pub jitter_ns: TimeNs,
     /// Loss.
     pub loss: Loss,

@@ -8,12 +8,14 @@ use rand_core::Rng;
 
 use crate::{Harm, Offer, Pipe, TimeNs, Why};
 
-/// Memory that the output queues of a switch share. A packet is in it from its arrival until its last bit has left.
+/// Memory that the output queues of a switch share. A packet is in it from its arrival until its
+/// last bit has left.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Memory {
     /// Its size.
     pub bytes: u64,
-    /// One queue may take at most this many percent of what is free (dynamic threshold); 0: no such limit.
+    /// One queue may take at most this many percent of what is free (dynamic threshold); 0: no such
+    /// limit.
     pub dynamic_percent: u32,
 }
 
@@ -44,7 +46,8 @@ impl<R: Rng> Switch<R> {
         &mut self.ports
     }
 
-    /// A packet of `bytes` comes at `now_ns` for the output `port`, one of [`Switch::ports`]: see [`Pipe::offer`].
+    /// A packet of `bytes` comes at `now_ns` for the output `port`, one of [`Switch::ports`]: see
+    /// [`Pipe::offer`].
     pub fn offer<D>(
         &mut self,
         port: usize,

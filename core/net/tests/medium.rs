@@ -174,8 +174,8 @@ fn a_cut_leaves_an_empty_queue_and_no_turn_is_lost_for_what_was_in_it() {
 }
 
 proptest! {
-    /// Whatever is offered when: nothing is there twice, nothing is lost but what is told, each station's packets keep their order, one is
-    /// sent at a time.
+    /// Whatever is offered when: nothing is there twice, nothing is lost but what is told, each
+    /// station's packets keep their order, one is sent at a time.
     #[test]
     fn one_at_a_time_and_each_once(
         limit in proptest::option::of(0u32..20),

@@ -76,7 +76,8 @@ fn pipe(spec: PipeSpec, seed: u64) -> Pipe<Pcg64Mcg> {
     Pipe::new(spec, Pcg64Mcg::seed_from_u64(seed))
 }
 
-/// What was delivered: when offered, when sent, when it arrives, its copy, its bytes; in the order of offering.
+/// What was delivered: when offered, when sent, when it arrives, its copy, its bytes; in the order
+/// of offering.
 type Delivered = (TimeNs, TimeNs, TimeNs, Option<TimeNs>, u32);
 
 fn run(pipe: &mut Pipe<Pcg64Mcg>, packets: &[(TimeNs, u32)]) -> Vec<Delivered> {
@@ -92,7 +93,8 @@ fn run(pipe: &mut Pipe<Pcg64Mcg>, packets: &[(TimeNs, u32)]) -> Vec<Delivered> {
 }
 
 proptest! {
-    /// Each packet and each copy is delivered or dropped, once, and counted there; what is under way is the rest.
+    /// Each packet and each copy is delivered or dropped, once, and counted there; what is under
+    /// way is the rest.
     #[test]
     fn no_packet_is_lost_uncounted_or_counted_twice(
         spec in faulty(), seed: u64, packets in packets(), cuts in proptest::collection::vec(any::<bool>(), 200),
@@ -131,7 +133,8 @@ proptest! {
         prop_assert!(delivered.windows(2).all(|w| w[0].2 <= w[1].2));
     }
 
-    /// Over any window, from the beginning of one packet to the end of another, no more is sent than the rate allows.
+    /// Over any window, from the beginning of one packet to the end of another, no more is sent
+    /// than the rate allows.
     #[test]
     fn the_rate_is_never_exceeded(spec in plain(), seed: u64, packets in packets()) {
         prop_assume!(spec.rate_bytes_per_s > 0);
@@ -177,7 +180,8 @@ proptest! {
         prop_assert!(spec.queue.bytes.is_none_or(|most| c.queue_peak_bytes <= most));
     }
 
-    /// The queues of a switch together never hold more than its memory, and one no more than its share.
+    /// The queues of a switch together never hold more than its memory, and one no more than its
+    /// share.
     #[test]
     fn a_switch_keeps_to_its_memory(
         spec in plain(), bytes in 0u64..50_000, dynamic_percent in 0u32..300, packets in packets(),

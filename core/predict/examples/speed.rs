@@ -1,7 +1,9 @@
-//! How many messages a second the engine evaluates on one core: `cargo run --release -p weir-predict --example speed`.
+//! How many messages a second the engine evaluates on one core:
+//! `cargo run --release -p weir-predict --example speed`.
 //!
-//! Jacobi as in the literature: rows in bands, even processes send first, odd ones receive first, 1 KiB to each neighbour, then
-//! a serial segment. Once on the simplest machine, once with contention, limits of nodes and distributions drawn from.
+//! Jacobi as in the literature: rows in bands, even processes send first, odd ones receive first, 1
+//! KiB to each neighbour, then a serial segment. Once on the simplest machine, once with
+//! contention, limits of nodes and distributions drawn from.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! A machine from what a benchmark measured (`spec/prediction.md` 7). Pure: the caller reads the run's cells.
+//! A machine from what a benchmark measured (`spec/prediction.md` 7). Pure: the caller reads the
+//! run's cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +11,16 @@ use crate::machine::{
     Collectives, Cpu, Fabric, Grid, Interface, Local, Machine, Order, Path, Placement, Sharing, Transit, operation_of,
 };
 
-/// Operations whose samples are times of single messages, the one that is taken first among equals first. Ping-pong's are
-/// halved round trips.
+/// Operations whose samples are times of single messages, the one that is taken first among equals
+/// first. Ping-pong's are halved round trips.
 const ONE_WAY: [&str; 3] = ["isend", "send", "ping-pong"];
 /// The operation whose samples are times of local completion.
 const LOCAL: &str = "isendlocal";
-/// Where a protocol changes is not measured: up to so many bytes sends count as eager unless the caller knows better.
+/// Where a protocol changes is not measured: up to so many bytes sends count as eager unless the
+/// caller knows better.
 pub const USUAL_EAGER_BYTES: u64 = 65_536;
-/// A rate is taken from sizes from here on only: below, a line through two sizes says little of bandwidth.
+/// A rate is taken from sizes from here on only: below, a line through two sizes says little of
+/// bandwidth.
 const RATE_FROM_BYTES: u64 = 4096;
 
 /// A cell of a run: one operation in one configuration.
@@ -25,8 +28,8 @@ const RATE_FROM_BYTES: u64 = 4096;
 pub struct Cell {
     /// The operation, without its size mode, as in `spec/distribution-format.md` 5.
     pub operation: String,
-    /// Bytes of a message (or of the one buffer), or of the block of one process in gather, scatter, allgather and alltoall: of
-    /// size mode `total` the caller divides by the ranks.
+    /// Bytes of a message (or of the one buffer), or of the block of one process in gather,
+    /// scatter, allgather and alltoall: of size mode `total` the caller divides by the ranks.
     pub bytes: u64,
     /// Ranks that took part.
     pub ranks: u32,
@@ -47,7 +50,8 @@ pub struct Cell {
 /// What the caller says beside the measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wishes {
-    /// Processes on a node of the machine that is asked about; none: as most of what was measured between nodes.
+    /// Processes on a node of the machine that is asked about; none: as most of what was measured
+    /// between nodes.
     pub ranks_per_node: Option<u32>,
     /// Sends up to so many bytes are eager; none: [`USUAL_EAGER_BYTES`].
     pub eager_bytes: Option<u64>,
@@ -152,7 +156,8 @@ struct OneWay {
     launches: Launches,
 }
 
-/// Distributions of single messages: of one operation, the one with most places, at one number of ranks on a node, the nearest.
+/// Distributions of single messages: of one operation, the one with most places, at one number of
+/// ranks on a node, the nearest.
 fn messages(cells: &[Cell], intra: bool, ranks_per_node: u32, notices: &mut Vec<String>) -> Option<OneWay> {
     let fitting: Vec<&Cell> = cells.iter().filter(|c| is_one_way(c) && c.intra == intra).collect();
     let there: BTreeSet<u32> = fitting.iter().map(|c| c.ranks_per_node).collect();
@@ -228,7 +233,8 @@ impl Launches {
         }
     }
 
-    /// The standard deviation of the logarithm of a further launch's factor, from so many as there are.
+    /// The standard deviation of the logarithm of a further launch's factor, from so many as there
+    /// are.
     fn spread(&self) -> f64 {
         if self.logs.len() < 2 {
             return 0.0;
@@ -261,7 +267,8 @@ fn pool(tables: &[Quantiles]) -> Quantiles {
     Quantiles::of_samples(values.collect()).unwrap_or_else(|| first.clone())
 }
 
-/// Bytes a node moves in a second: of the steepest levels, how many more bytes its senders moved in how much more time.
+/// Bytes a node moves in a second: of the steepest levels, how many more bytes its senders moved in
+/// how much more time.
 fn node_rate(inter: &OneWay) -> Option<f64> {
     let mut best: Option<f64> = None;
     for level in inter.grid.levels() {

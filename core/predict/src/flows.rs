@@ -1,9 +1,11 @@
-//! Links whose rate is shared anew whenever a message begins or ends to pass them (`spec/prediction.md` 4.6): rates are
-//! max-min fair among all flows that are connected by full links.
+//! Links whose rate is shared anew whenever a message begins or ends to pass them
+//! (`spec/prediction.md` 4.6): rates are max-min fair among all flows that are connected by full
+//! links.
 //!
-//! What a flow has left is its end at its present rate; a change of its rate stretches that. So a flow whose share does not change
-//! is not touched, and shares that are simple ratios of the rate alone leave no rounding behind but that of a unit. What begins and
-//! ends at one time is taken together ([`Flows::settle`]).
+//! What a flow has left is its end at its present rate; a change of its rate stretches that. So a
+//! flow whose share does not change is not touched, and shares that are simple ratios of the rate
+//! alone leave no rounding behind but that of a unit. What begins and ends at one time is taken
+//! together ([`Flows::settle`]).
 
 use crate::Time;
 use crate::machine::MOST_HOPS;
@@ -266,8 +268,9 @@ impl Flows {
         Some((message, began))
     }
 
-    /// Collects the flows whose rates may change because of what happened on these links: those on them, and those connected
-    /// with these by links that can slow anybody. Where something ended, the link may have been full before.
+    /// Collects the flows whose rates may change because of what happened on these links: those on
+    /// them, and those connected with these by links that can slow anybody. Where something ended,
+    /// the link may have been full before.
     fn look(&mut self, links: &[(u32, bool)]) {
         self.marks += 1;
         let mark = self.marks;
@@ -305,8 +308,8 @@ impl Flows {
         self.looked += self.near.len() as u64;
     }
 
-    /// Sets the rates of the flows that were collected: the least share of any link that is left, or a flow's own limit, is given to
-    /// those it limits, and so on with what remains.
+    /// Sets the rates of the flows that were collected: the least share of any link that is left,
+    /// or a flow's own limit, is given to those it limits, and so on with what remains.
     fn share(&mut self, now: Time) {
         let mut near = std::mem::take(&mut self.near);
         if near.len() > 1 {
@@ -323,7 +326,8 @@ impl Flows {
             let full = shares.map(|one| one.left / f64::from(one.open)).fold(f64::INFINITY, f64::min);
             let own = near[..open].iter().map(|id| self.flows[*id as usize].alone).fold(full, f64::min);
             least = least.max(own);
-            // Those that are given their rate in this round go behind the others; their order stays.
+            // Those that are given their rate in this round go behind the others; their order
+            // stays.
             let given = self.round(&mut near[..open], least * SAME, least, now);
             open -= given;
         }
@@ -505,7 +509,8 @@ mod tests {
     }
 
     impl Flows {
-        /// The definition: no link carries more than it may, and each flow has its own rate or a full link on which none is faster.
+        /// The definition: no link carries more than it may, and each flow has its own rate or a
+        /// full link on which none is faster.
         fn is_fair(&self) -> bool {
             let rate = |id: &u32| self.flows[*id as usize].alone / self.flows[*id as usize].slowed.value();
             let sum = |one: &Shared| one.flows.iter().map(rate).sum::<f64>();
@@ -551,23 +556,27 @@ mod tests {
 
     #[test]
     fn who_comes_later_takes_a_half_and_leaves_it_again() {
-        // 300 us alone each, one link. The second comes after 100: both take twice as long while both are there.
+        // 300 us alone each, one link. The second comes after 100: both take twice as long while
+        // both are there.
         let flows = [(us(0.0), 30_000, 1e8, vec![0]), (us(100.0), 30_000, 1e8, vec![0])];
         assert_eq!(ends(&[1e8], &flows), [us(500.0), us(600.0)]);
         // Three: 0 alone until 90, halves until 150, thirds from there on.
         let flows =
             [(us(0.0), 30_000, 1e8, vec![0]), (us(90.0), 30_000, 1e8, vec![0]), (us(150.0), 6_000, 1e8, vec![0])];
-        // At 150: 180, 270, 60 left. The third ends at 330 (60 each done); 120, 210 left; first at 570; second at 660.
+        // At 150: 180, 270, 60 left. The third ends at 330 (60 each done); 120, 210 left; first at
+        // 570; second at 660.
         assert_eq!(ends(&[1e8], &flows), [us(570.0), us(660.0), us(330.0)]);
     }
 
     #[test]
     fn what_a_full_link_leaves_over_goes_to_those_on_the_others() {
-        // Links of 1 and 2 (x 1e8). A on both, B on the first, C on the second: A and B a half, C 1.5.
+        // Links of 1 and 2 (x 1e8). A on both, B on the first, C on the second: A and B a half, C
+        // 1.5.
         let flows =
             [(us(0.0), 10_000, 9e8, vec![0, 1]), (us(0.0), 10_000, 9e8, vec![0]), (us(0.0), 30_000, 9e8, vec![1])];
         assert_eq!(ends(&[1e8, 2e8], &flows), [us(200.0); 3]);
-        // A flow limited by itself takes less than its part, the others share the rest: 0.2, 0.4, 0.4.
+        // A flow limited by itself takes less than its part, the others share the rest: 0.2, 0.4,
+        // 0.4.
         let flows = [(us(0.0), 2_000, 2e7, vec![0]), (us(0.0), 4_000, 1e8, vec![0]), (us(0.0), 4_000, 1e8, vec![0])];
         assert_eq!(ends(&[1e8], &flows), [us(100.0); 3]);
     }

@@ -20,7 +20,8 @@ pub struct DescriptionError(String);
 /// A machine from its description.
 ///
 /// # Errors
-/// What is wrong, and where: text that is no TOML, a key that is unknown or missing, a value out of its range.
+/// What is wrong, and where: text that is no TOML, a key that is unknown or missing, a value out of
+/// its range.
 pub fn hypothetical(text: &str) -> Result<Machine, DescriptionError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let file: File = toml::from_str(text).map_err(|e| syntax(text, &e))?;
@@ -33,7 +34,8 @@ pub fn hypothetical(text: &str) -> Result<Machine, DescriptionError> {
     })
 }
 
-/// The line of a key such as `network.latency_us`, or of the last table on the way to it that is there.
+/// The line of a key such as `network.latency_us`, or of the last table on the way to it that is
+/// there.
 fn line_of(text: &str, key: &str) -> Option<usize> {
     let parsed = toml::de::DeTable::parse(text).ok()?;
     let (mut table, mut at) = (parsed.get_ref(), None);

@@ -1,9 +1,10 @@
-//! The virtual parallel machine: runs a [`weir_annotations::Model`] in virtual time on a [`Machine`] and says how long it takes,
-//! where the time is lost, and whether it deadlocks (`spec/prediction.md`).
+//! The virtual parallel machine: runs a [`weir_annotations::Model`] in virtual time on a
+//! [`Machine`] and says how long it takes, where the time is lost, and whether it deadlocks
+//! (`spec/prediction.md`).
 //!
-//! Pure: no file, clock or thread. One [`evaluate`] is one possible run; the same model, machine, options and seed give the same
-//! [`Outcome`] everywhere. Replicas are runs with other seeds, which the caller may make in parallel ([`summarise`] puts them
-//! together).
+//! Pure: no file, clock or thread. One [`evaluate`] is one possible run; the same model, machine,
+//! options and seed give the same [`Outcome`] everywhere. Replicas are runs with other seeds, which
+//! the caller may make in parallel ([`summarise`] puts them together).
 //!
 //! ```
 //! use weir_predict::{Machine, Options, Time, evaluate};

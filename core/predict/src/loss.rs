@@ -16,11 +16,13 @@ pub enum Cause {
     Latency,
     /// It waited for what a message's bytes take at best.
     Bandwidth,
-    /// It waited for what a message took longer than at best, other messages being under way, or one before it on its channel.
+    /// It waited for what a message took longer than at best, other messages being under way, or
+    /// one before it on its channel.
     Contention,
     /// It waited for a message that was lost, or behind one, until it was sent again.
     Retransmission,
-    /// It waited for a message that queued to leave its sender's node, or to come into its receiver's.
+    /// It waited for a message that queued to leave its sender's node, or to come into its
+    /// receiver's.
     Serialisation,
     /// It was kept by sending or receiving itself (local parts).
     Overhead,
@@ -107,8 +109,8 @@ impl ByCause {
     }
 }
 
-/// Where the time of a run went. `total` is the run time times the number of processes, to the last unit, and so is the sum
-/// over processes, and that over ops.
+/// Where the time of a run went. `total` is the run time times the number of processes, to the last
+/// unit, and so is the sum over processes, and that over ops.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Losses {
     /// By process.
@@ -159,9 +161,10 @@ pub(crate) struct Awaited {
 impl Awaited {
     /// Divides a wait from `from` to `to` by cause.
     ///
-    /// From `ready` on it was the message that was waited for. Its parts lie in this order: latency, bandwidth, contention,
-    /// retransmission, serialisation; a wait that began when it was under way is charged with the last of them. Before that it
-    /// was the other side: imbalance as far as it computed since its last wait, synchronisation for the rest.
+    /// From `ready` on it was the message that was waited for. Its parts lie in this order:
+    /// latency, bandwidth, contention, retransmission, serialisation; a wait that began when it was
+    /// under way is charged with the last of them. Before that it was the other side: imbalance as
+    /// far as it computed since its last wait, synchronisation for the rest.
     pub fn divide(&self, from: Time, to: Time, mut put: impl FnMut(Cause, Time)) {
         let all = (to - from).or_zero();
         let mut flight = all.min((to - self.ready).or_zero());

@@ -1,5 +1,6 @@
-//! What a machine is: who is where, how long a message is under way between two processes, what is shared on its way, and
-//! how collectives are made. A [`Machine`] is data; what is under way in a run is in [`crate::network`].
+//! What a machine is: who is where, how long a message is under way between two processes, what is
+//! shared on its way, and how collectives are made. A [`Machine`] is data; what is under way in a
+//! run is in [`crate::network`].
 
 mod collectives;
 mod fabric;
@@ -33,7 +34,8 @@ pub struct Machine {
     pub fabric: Fabric,
     /// How what is on a link shares it.
     pub sharing: Sharing,
-    /// What a message takes on each of these links, where they differ: the longest on its route counts. Empty: `inter` on all.
+    /// What a message takes on each of these links, where they differ: the longest on its route
+    /// counts. Empty: `inter` on all.
     pub links: Vec<Path>,
     /// What a node can send and take at once.
     pub interface: Interface,
@@ -43,8 +45,8 @@ pub struct Machine {
     pub cpu: Cpu,
     /// How collectives are made.
     pub collectives: Collectives,
-    /// How much launches of a program on it differ: the standard deviation of the logarithm of a factor that all measured times of a
-    /// run have in common. 0: nothing is known of it.
+    /// How much launches of a program on it differ: the standard deviation of the logarithm of a
+    /// factor that all measured times of a run have in common. 0: nothing is known of it.
     pub between_launches: f64,
     /// What was assumed when it was made, for people.
     pub notices: Vec<String>,
@@ -65,7 +67,8 @@ pub enum Sharing {
     /// As each finds it when it sets out; at nodes one goes behind the other.
     #[default]
     Once,
-    /// Evenly, and anew whenever one begins or ends, at nodes too. All paths between nodes are by formula.
+    /// Evenly, and anew whenever one begins or ends, at nodes too. All paths between nodes are by
+    /// formula.
     Fair,
 }
 
@@ -108,16 +111,17 @@ pub struct Interface {
 
 /// Loss of messages, and the timer after which they are sent again.
 ///
-/// The `k`-th time that the same message is lost it waits `timeout` x 2^k, k from 0 and counted no further than `doublings`:
-/// with 200 ms that is 200, 600, 1400 ms in all. What was sent behind it on the same channel waits with it, which is what makes
-/// losses come in bursts at few processes.
+/// The `k`-th time that the same message is lost it waits `timeout` x 2^k, k from 0 and counted no
+/// further than `doublings`: with 200 ms that is 200, 600, 1400 ms in all. What was sent behind it
+/// on the same channel waits with it, which is what makes losses come in bursts at few processes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tail {
     /// The first timer.
     pub timeout: Time,
     /// The chance that a message is lost whatever the load.
     pub chance: f64,
-    /// The chance that a message is lost which meets a node whose buffer is full ([`Interface::buffer_bytes`]).
+    /// The chance that a message is lost which meets a node whose buffer is full
+    /// ([`Interface::buffer_bytes`]).
     pub overflow_chance: f64,
     /// How often the timer doubles at most.
     pub doublings: u32,
@@ -170,8 +174,9 @@ impl Machine {
         options.losses && self.tail.is_some() || options.draw == Draw::Full && drawn
     }
 
-    /// The simplest: a message of n bytes takes `latency` + n / bandwidth from send to arrival, local parts take no time, every
-    /// standard send is eager, nothing is shared and nothing varies.
+    /// The simplest: a message of n bytes takes `latency` + n / bandwidth from send to arrival,
+    /// local parts take no time, every standard send is eager, nothing is shared and nothing
+    /// varies.
     #[must_use]
     pub fn simplest(latency: Time, bytes_per_s: f64) -> Self {
         let path = Path::linear(latency, bytes_per_s);

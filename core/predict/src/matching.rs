@@ -1,9 +1,11 @@
-//! Which receive takes which message, as MPI says: of the receives that could take a message that arrives, the one posted
-//! first; of the messages that a receive could take when it is posted, the one that arrived first. Messages of one channel (a source, a
-//! destination, a communicator) arrive in the order they were sent; whoever calls this sees to that.
+//! Which receive takes which message, as MPI says: of the receives that could take a message that
+//! arrives, the one posted first; of the messages that a receive could take when it is posted, the
+//! one that arrived first. Messages of one channel (a source, a destination, a communicator) arrive
+//! in the order they were sent; whoever calls this sees to that.
 //!
-//! Lists are by channel, so that the work does not grow with the number of processes; what names any source has lists of its
-//! own by destination. Memory is that of what is posted or under way now: a channel on which nothing is gives its place back.
+//! Lists are by channel, so that the work does not grow with the number of processes; what names
+//! any source has lists of its own by destination. Memory is that of what is posted or under way
+//! now: a channel on which nothing is gives its place back.
 
 use std::collections::VecDeque;
 
@@ -95,7 +97,8 @@ impl Posted {
 #[derive(Debug, Default)]
 struct Anywhere {
     posted: VecDeque<Posted>,
-    /// In order of arrival, with the channel each is on. Some may be gone: then the channel does not have them.
+    /// In order of arrival, with the channel each is on. Some may be gone: then the channel does
+    /// not have them.
     unexpected: VecDeque<(ChannelId, Unexpected)>,
     gone: usize,
 }

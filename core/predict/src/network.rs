@@ -1,4 +1,5 @@
-//! What is under way in a run: how many messages are on each link, and until when nodes are busy sending and taking.
+//! What is under way in a run: how many messages are on each link, and until when nodes are busy
+//! sending and taking.
 
 use weir_stats::{Distribution, Random, open_unit, seeded};
 
@@ -37,7 +38,8 @@ pub(crate) struct Network<'a> {
     /// What all measured times of the run are multiplied by.
     launch: f64,
     pub beyond: Beyond,
-    /// What is shared anew: the fabric's links, then each node's way out, then each node's way in. None: nothing is.
+    /// What is shared anew: the fabric's links, then each node's way out, then each node's way in.
+    /// None: nothing is.
     flows: Option<Flows>,
 }
 
@@ -49,8 +51,8 @@ struct Node {
     ingress_free: Time,
 }
 
-/// How much slower than usual a launch is: 1 but where chance decides, and launches are known to differ. Rounded, as libraries may
-/// differ in the last digit.
+/// How much slower than usual a launch is: 1 but where chance decides, and launches are known to
+/// differ. Rounded, as libraries may differ in the last digit.
 fn launch_factor(machine: &Machine, options: &Options, seed: u64) -> f64 {
     let sd = machine.between_launches;
     if options.draw != Draw::Full || sd <= 0.0 || !sd.is_finite() {
@@ -111,7 +113,8 @@ impl<'a> Network<'a> {
         own.into_iter().chain(links).chain(ends).fold(f64::INFINITY, f64::min)
     }
 
-    /// A message that shares its way sets out: how long until its bytes do, and its parts as far as they are known.
+    /// A message that shares its way sets out: how long until its bytes do, and its parts as far as
+    /// they are known.
     pub fn lead(&self, cargo: Cargo) -> (Time, Parts) {
         let (a, b) = self.ends(cargo.from, cargo.to);
         let (bytes, alone) = (self.timed(cargo.bytes), self.alone(a, b));
@@ -128,7 +131,8 @@ impl<'a> Network<'a> {
         (lead - asked, Parts { flight, ..Parts::default() })
     }
 
-    /// The bytes of a message that shares its way set out. `key`: its place among events of one time.
+    /// The bytes of a message that shares its way set out. `key`: its place among events of one
+    /// time.
     pub fn begin_flow(&mut self, now: Time, cargo: Cargo, message: u32, key: u64) {
         let (a, b) = self.ends(cargo.from, cargo.to);
         let (bytes, alone, nodes) = (self.timed(cargo.bytes), self.alone(a, b), self.nodes.len());
@@ -207,7 +211,8 @@ impl<'a> Network<'a> {
         self.in_this_launch(self.path(from, to).announcement())
     }
 
-    /// A message sets out now: when it reaches its receiver's node (or memory, within a node), and its parts.
+    /// A message sets out now: when it reaches its receiver's node (or memory, within a node), and
+    /// its parts.
     pub fn launch(&mut self, now: Time, cargo: Cargo) -> (Time, Parts) {
         let (a, b) = self.ends(cargo.from, cargo.to);
         let level = self.level(a, b);

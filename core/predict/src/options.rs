@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::machine::Draw;
 
-/// Steps that a run may take before it is given up. Of control alone some 30 million are taken in a second, of
-/// messages some 10 million; a million iterations of a Jacobi with 8 processes are some 100 million.
+/// Steps that a run may take before it is given up. Of control alone some 30 million are taken in a
+/// second, of messages some 10 million; a million iterations of a Jacobi with 8 processes are some
+/// 100 million.
 pub const USUAL_BUDGET: u64 = 200_000_000;
 
 /// What may be under way at once: some 1 GB. And for each process.
@@ -16,9 +17,11 @@ pub const USUAL_UNDER_WAY_EACH: u64 = 16;
 /// How a run is evaluated. The default is the normal mode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// How communication times are drawn from their distributions. Serial times and choices are drawn in each mode.
+    /// How communication times are drawn from their distributions. Serial times and choices are
+    /// drawn in each mode.
     pub draw: Draw,
-    /// Whether messages slow each other: else each meets the lowest level that was measured, or its link alone.
+    /// Whether messages slow each other: else each meets the lowest level that was measured, or its
+    /// link alone.
     pub contention: bool,
     /// Whether nodes send and take only so many bytes at once.
     pub node_limits: bool,
@@ -28,14 +31,16 @@ pub struct Options {
     pub infinite_bandwidth: bool,
     /// What if processors were so many times as fast? Above 0.
     pub cpu_times: f64,
-    /// Factors on each process's serial times; none: 1. For "what if the load were balanced?" see [`Options::balanced`].
+    /// Factors on each process's serial times; none: 1. For "what if the load were balanced?" see
+    /// [`Options::balanced`].
     pub serial_factors: Option<Arc<[f64]>>,
-    /// Whether loops that repeat exactly are skipped in whole periods: the outcome is the same, but for [`crate::Outcome::skipped`].
+    /// Whether loops that repeat exactly are skipped in whole periods: the outcome is the same, but
+    /// for [`crate::Outcome::skipped`].
     pub skip_repeats: bool,
     /// Steps (ops and events) after which the run is given up. What is skipped takes none.
     pub budget: u64,
-    /// Messages, requests and collectives that may be under way at once before the run is given up; none:
-    /// [`USUAL_UNDER_WAY`] and [`USUAL_UNDER_WAY_EACH`] for each process.
+    /// Messages, requests and collectives that may be under way at once before the run is given up;
+    /// none: [`USUAL_UNDER_WAY`] and [`USUAL_UNDER_WAY_EACH`] for each process.
     pub most_under_way: Option<u64>,
 }
 
@@ -57,7 +62,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The classical model that a ping-pong between two processes gives: nothing shared, always the mean.
+    /// The classical model that a ping-pong between two processes gives: nothing shared, always the
+    /// mean.
     #[must_use]
     pub fn two_by_one(draw: Draw) -> Self {
         Self { draw, ..Self::without_contention() }
@@ -69,7 +75,8 @@ impl Options {
         Self { contention: false, node_limits: false, losses: false, ..Self::default() }
     }
 
-    /// What if every process computed as much as they do on average? `outcome` is of a run as it is.
+    /// What if every process computed as much as they do on average? `outcome` is of a run as it
+    /// is.
     #[must_use]
     pub fn balanced(mut self, outcome: &crate::Outcome) -> Self {
         let computed: Vec<f64> =

@@ -22,9 +22,12 @@ pub struct Outcome {
     pub lost: u64,
     /// Steps taken: ops, events and `looked`. The budget bounds them.
     pub steps: u64,
-    /// Of these, entries of lists that were looked at to find a match or a rate. Some may be taken already, until a list is tidied: so a run that skips loops may look at a few more than one that does not.
+    /// Of these, entries of lists that were looked at to find a match or a rate. Some may be taken
+    /// already, until a list is tidied: so a run that skips loops may look at a few more than one
+    /// that does not.
     pub looked: u64,
-    /// Loops that repeated exactly, of which whole periods were skipped. All other fields are as if they had been run, but `steps` and `looked`.
+    /// Loops that repeated exactly, of which whole periods were skipped. All other fields are as if
+    /// they had been run, but `steps` and `looked`.
     pub skipped: Vec<Skipped>,
     /// Where the time went.
     pub losses: Losses,
@@ -32,7 +35,8 @@ pub struct Outcome {
     pub unreceived: Vec<Unreceived>,
     /// How many they are.
     pub unreceived_count: u64,
-    /// What should be known about this run besides the machine's own notices: extrapolations. Each a line for people.
+    /// What should be known about this run besides the machine's own notices: extrapolations. Each
+    /// a line for people.
     pub notices: Vec<String>,
 }
 
@@ -121,7 +125,8 @@ pub struct Failure {
 pub struct Deadlock {
     /// All that wait, by process.
     pub blocked: Vec<Blocked>,
-    /// Processes each of which waits for the next and the last for the first; empty if they wait for one that has ended.
+    /// Processes each of which waits for the next and the last for the first; empty if they wait
+    /// for one that has ended.
     pub cycle: Vec<u32>,
 }
 

@@ -1,9 +1,10 @@
-//! Collectives as messages between two: what a process does in each step, computed from the step's number, so that nothing is
-//! kept of a collective but where it stands.
+//! Collectives as messages between two: what a process does in each step, computed from the step's
+//! number, so that nothing is kept of a collective but where it stands.
 //!
-//! Sources: the tree, dissemination and ring patterns are those of Thakur, Rabenseifner and Gropp (Optimization of collective
-//! communication operations in MPICH, IJHPCA 19(1), 2005), Bruck's of Bruck et al. (IEEE TPDS 8(11), 1997), dissemination of
-//! Hensgen, Finkel and Manber (IJPP 17(1), 1988).
+//! Sources: the tree, dissemination and ring patterns are those of Thakur, Rabenseifner and Gropp
+//! (Optimization of collective communication operations in MPICH, IJHPCA 19(1), 2005), Bruck's of
+//! Bruck et al. (IEEE TPDS 8(11), 1997), dissemination of Hensgen, Finkel and Manber (IJPP 17(1),
+//! 1988).
 
 use weir_annotations::program::CollectiveOp;
 
@@ -55,7 +56,8 @@ pub(crate) enum Pattern {
     Chain,
 }
 
-/// What a collective is made of: one pattern or two, one after the other, with bytes for each message (or block).
+/// What a collective is made of: one pattern or two, one after the other, with bytes for each
+/// message (or block).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     phases: [Option<(Pattern, u64)>; 2],
@@ -103,7 +105,8 @@ impl Plan {
     }
 }
 
-/// So many receives and sends are begun at once in an all-to-all: MPICH's `MPIR_CVAR_ALLTOALL_THROTTLE`.
+/// So many receives and sends are begun at once in an all-to-all: MPICH's
+/// `MPIR_CVAR_ALLTOALL_THROTTLE`.
 const AT_ONCE: u64 = 32;
 
 /// Where a process stands in a group.
@@ -303,7 +306,8 @@ impl Seat {
     fn doubling(&self, bytes: u64, step: u64) -> Micro {
         let power = if self.n.is_power_of_two() { self.n } else { self.n.next_power_of_two() / 2 };
         let extra = self.n - power;
-        // Of the first 2 * extra processes the even ones hand over to their neighbour and get the result from it.
+        // Of the first 2 * extra processes the even ones hand over to their neighbour and get the
+        // result from it.
         let folded = self.me < 2 * extra;
         if folded && self.me.is_multiple_of(2) {
             return match step {
@@ -349,7 +353,8 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, VecDeque};
 
-    /// Runs a collective with unbounded channels; returns the bytes that each process got, and sends of each.
+    /// Runs a collective with unbounded channels; returns the bytes that each process got, and
+    /// sends of each.
     fn run(operation: CollectiveOp, algorithm: Algorithm, n: u32, root: u32, bytes: u64) -> Vec<(u64, u64)> {
         let plan = Plan::of(operation, algorithm, n, bytes);
         let mut channels: BTreeMap<(u32, u32), VecDeque<u64>> = BTreeMap::new();

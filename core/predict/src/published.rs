@@ -1,5 +1,6 @@
-//! The three machines of Grove's thesis (Performance modelling of message-passing parallel programs, University of Adelaide,
-//! 2003), by its published figures. Their descriptions are in `machines/`, for reading and copying.
+//! The three machines of Grove's thesis (Performance modelling of message-passing parallel
+//! programs, University of Adelaide, 2003), by its published figures. Their descriptions are in
+//! `machines/`, for reading and copying.
 
 use weir_annotations::program::CollectiveOp;
 use weir_stats::Distribution;
@@ -27,8 +28,8 @@ pub fn published(name: &str) -> Option<Machine> {
     Some(machine)
 }
 
-/// APAC's barrier takes 4.0 +- 1.2, 5.0 +- 1.2, 6.5 +- 2.0 us with one, two, four processes on a node, whatever their
-/// number; its broadcast about as long as one message.
+/// APAC's barrier takes 4.0 +- 1.2, 5.0 +- 1.2, 6.5 +- 2.0 us with one, two, four processes on a
+/// node, whatever their number; its broadcast about as long as one message.
 fn hardware_collectives(machine: &mut Machine) {
     let (mean, sd) = match machine.placement.ranks_per_node {
         1 => (4000.0, 1200.0),
@@ -50,7 +51,8 @@ mod tests {
 
     #[test]
     fn published_figures_come_out_again() {
-        // 64 KB between nodes take about 6 ms on Perseus; Orion and APAC are 6 to 8 and 30 to 45 times as fast for small ones.
+        // 64 KB between nodes take about 6 ms on Perseus; Orion and APAC are 6 to 8 and 30 to 45
+        // times as fast for small ones.
         let least = |name: &str, bytes| {
             let machine = published(name).unwrap();
             let mut beyond = Beyond::default();

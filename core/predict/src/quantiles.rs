@@ -1,7 +1,8 @@
 //! A distribution as the inverse of its distribution function: straight lines between knots.
 //!
-//! Drawing needs additions, multiplications and divisions only, which IEEE 754 fixes to the last bit. Logarithms and powers,
-//! which differ from one library to the next, occur only where a table is made of a fitted family.
+//! Drawing needs additions, multiplications and divisions only, which IEEE 754 fixes to the last
+//! bit. Logarithms and powers, which differ from one library to the next, occur only where a table
+//! is made of a fitted family.
 
 use weir_stats::Distribution;
 
@@ -11,7 +12,8 @@ const MOST_KNOTS: usize = 2048;
 const TAIL: usize = 256;
 /// Entries of the guide that finds the knot of a probability.
 const GUIDE: usize = 256;
-/// Values are rounded to this many nanoseconds where they come from functions that may differ in their last bit.
+/// Values are rounded to this many nanoseconds where they come from functions that may differ in
+/// their last bit.
 const GRAIN_NS: f64 = 1e-6;
 
 /// A distribution of durations in nanoseconds, never below the least that was recorded.
@@ -31,7 +33,8 @@ impl Quantiles {
         Self::new(vec![(0.0, value_ns), (1.0, value_ns)], None)
     }
 
-    /// From samples; `None` without any. What is negative (an error of clocks) counts as 0, what is no number not at all.
+    /// From samples; `None` without any. What is negative (an error of clocks) counts as 0, what is
+    /// no number not at all.
     #[must_use]
     pub fn of_samples(mut samples_ns: Vec<f64>) -> Option<Self> {
         samples_ns.retain(|v| v.is_finite());
@@ -57,7 +60,8 @@ impl Quantiles {
         Some(Self::new(knots, Some(mean)))
     }
 
-    /// From bins (low, high, weight) in rising order, evenly spread within each; `None` if none has a weight.
+    /// From bins (low, high, weight) in rising order, evenly spread within each; `None` if none has
+    /// a weight.
     #[must_use]
     pub fn of_bins(bins_ns: &[(f64, f64, f64)]) -> Option<Self> {
         let good =
@@ -76,7 +80,8 @@ impl Quantiles {
         Some(Self::new(knots, Some(mean)))
     }
 
-    /// From known quantiles (probability, value), straight lines between; `None` with less than one.
+    /// From known quantiles (probability, value), straight lines between; `None` with less than
+    /// one.
     #[must_use]
     pub fn of_quantiles(points_ns: &[(f64, f64)], mean_ns: Option<f64>) -> Option<Self> {
         let good = |p: &&(f64, f64)| p.0.is_finite() && p.1.is_finite();
@@ -84,8 +89,8 @@ impl Quantiles {
         if knots.is_empty() { None } else { Some(Self::new(knots, mean_ns.filter(|m| m.is_finite()))) }
     }
 
-    /// From a fitted family, cut at its 1/20000 and 19999/20000 quantiles: what ten thousand samples would show. Not below
-    /// `least_ns`.
+    /// From a fitted family, cut at its 1/20000 and 19999/20000 quantiles: what ten thousand
+    /// samples would show. Not below `least_ns`.
     #[must_use]
     pub fn of_distribution(distribution: &Distribution, least_ns: f64) -> Option<Self> {
         let mut places: Vec<f64> = (0..=512).map(|i| f64::from(i) / 512.0).collect();
@@ -206,7 +211,8 @@ mod tests {
         let values: Vec<f64> = (0..50_000).map(|_| heavy.sample(&mut random)).collect();
         let (table, sample) = (Quantiles::of_samples(values.clone()).unwrap(), Sample::durations(values).unwrap());
         assert!(table.min() == sample.min() && table.max() == sample.max());
-        // Kolmogorov's distance between drawn values and the samples; 1.63 / sqrt(n) is the 1 % bound.
+        // Kolmogorov's distance between drawn values and the samples; 1.63 / sqrt(n) is the 1 %
+        // bound.
         let n = 20_000;
         let drawn = Sample::durations((0..n).map(|_| table.at(open_unit(&mut random))).collect()).unwrap();
         let far = drawn.sorted().iter().map(|v| (drawn.cdf(*v) - sample.cdf(*v)).abs()).fold(0.0, f64::max);

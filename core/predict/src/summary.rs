@@ -17,8 +17,9 @@ pub struct Summary {
     pub mean_s: f64,
     /// The least and the greatest.
     pub range_s: (f64, f64),
-    /// Between these are 95 % of the replicas: their 2.5 % and 97.5 % quantiles (Hyndman and Fan's type 7). Of two replicas the
-    /// median is the lower one and the quantile lies above: then the band begins at the median.
+    /// Between these are 95 % of the replicas: their 2.5 % and 97.5 % quantiles (Hyndman and Fan's
+    /// type 7). Of two replicas the median is the lower one and the quantile lies above: then the
+    /// band begins at the median.
     pub band_s: (f64, f64),
     /// 95 % are at most this, by the same rule.
     pub p95_s: f64,

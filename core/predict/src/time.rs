@@ -1,8 +1,9 @@
 //! Virtual time: whole yoctoseconds (10^-24 s) in 128 bits.
 //!
-//! Sums and comparisons of whole numbers are the same on every machine and exact, so that causes of loss can sum to the
-//! run time without rest, and a million iterations of a closed form come out to the last digit of a `double`: a message's
-//! time is rounded once, by at most 0.5e-24 s, which stays below 1e-15 of a sum of any number of messages of a nanosecond.
+//! Sums and comparisons of whole numbers are the same on every machine and exact, so that causes of
+//! loss can sum to the run time without rest, and a million iterations of a closed form come out to
+//! the last digit of a `double`: a message's time is rounded once, by at most 0.5e-24 s, which
+//! stays below 1e-15 of a sum of any number of messages of a nanosecond.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
@@ -11,7 +12,8 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 const PER_SECOND: f64 = 1e24;
 const FIVES: u128 = 5u128.pow(24);
 const TWOS: i32 = 24;
-/// When the clock of a run of one process ends, in units: 4 x 10^13 s. Sums over all processes must have room, too.
+/// When the clock of a run of one process ends, in units: 4 x 10^13 s. Sums over all processes must
+/// have room, too.
 const CLOCK_END: i128 = 40_000_000_000_000_000_000_000_000_000_000_000_000;
 
 /// A point of virtual time or a span of it, in yoctoseconds.
@@ -21,7 +23,8 @@ pub struct Time(i128);
 impl Time {
     /// The beginning.
     pub const ZERO: Self = Self(0);
-    /// The longest span that a number of seconds, however large, becomes: 10^14 s, beyond the end of every clock.
+    /// The longest span that a number of seconds, however large, becomes: 10^14 s, beyond the end
+    /// of every clock.
     pub const LONGEST: Self = Self(100_000_000_000_000_000_000_000_000_000_000_000_000);
 
     /// From whole yoctoseconds.
@@ -36,13 +39,15 @@ impl Time {
         self.0
     }
 
-    /// When the clock of a run ends: 4 x 10^13 s divided by the number of processes, so that the time of all of them has room.
+    /// When the clock of a run ends: 4 x 10^13 s divided by the number of processes, so that the
+    /// time of all of them has room.
     #[must_use]
     pub fn clock_end(numprocs: u32) -> Self {
         Self(CLOCK_END / i128::from(numprocs.max(1)))
     }
 
-    /// The nearest to a number of seconds; 0 for a negative one and for no number, [`Self::LONGEST`] beyond that.
+    /// The nearest to a number of seconds; 0 for a negative one and for no number,
+    /// [`Self::LONGEST`] beyond that.
     #[must_use]
     pub fn from_seconds(seconds: f64) -> Self {
         Self::of(seconds * PER_SECOND)
@@ -54,7 +59,8 @@ impl Time {
         Self::of(ns * 1e15)
     }
 
-    /// As [`Self::from_seconds`], from a unit of so many nanoseconds, a power of 10: rounded as a `double` once.
+    /// As [`Self::from_seconds`], from a unit of so many nanoseconds, a power of 10: rounded as a
+    /// `double` once.
     #[must_use]
     pub fn from_units(value: f64, unit_ns: f64) -> Self {
         Self::of(value * (unit_ns * 1e15))
@@ -66,15 +72,16 @@ impl Time {
         Self::of(us * 1e18)
     }
 
-    /// The nearest to `bytes` / `bytes_per_s`, divided as whole numbers: no rounding comes before that to a unit. 0 at no, or an
-    /// infinite, rate.
+    /// The nearest to `bytes` / `bytes_per_s`, divided as whole numbers: no rounding comes before
+    /// that to a unit. 0 at no, or an infinite, rate.
     #[must_use]
     #[expect(clippy::cast_possible_wrap, reason = "bounds are looked at")]
     pub fn of_bytes(bytes: u64, bytes_per_s: f64) -> Self {
         if bytes == 0 || bytes_per_s <= 0.0 || !bytes_per_s.is_finite() {
             return Self::ZERO;
         }
-        // The rate is `mantissa` x 2^`exponent`, so the time is bytes x 5^24 x 2^(24 - exponent) / mantissa.
+        // The rate is `mantissa` x 2^`exponent`, so the time is bytes x 5^24 x 2^(24 - exponent) /
+        // mantissa.
         let bits = bytes_per_s.to_bits();
         let (fraction, raised) = (bits & ((1 << 52) - 1), (bits >> 52) as i32);
         let (mantissa, exponent) =
@@ -101,7 +108,8 @@ impl Time {
 
     #[expect(clippy::cast_possible_truncation, reason = "bounds are looked at")]
     fn of(units: f64) -> Self {
-        // The usual cases without 128-bit conversion. A half is added where the fraction still has a place.
+        // The usual cases without 128-bit conversion. A half is added where the fraction still has
+        // a place.
         if units < 4e15 {
             return Self(i128::from((units + 0.5).max(0.0) as i64));
         }
@@ -122,7 +130,8 @@ impl Time {
         if magnitude == 0 {
             return 0.0;
         }
-        // The quotient has at least 72 digits; that it is not exact goes into the last, far below where it is rounded.
+        // The quotient has at least 72 digits; that it is not exact goes into the last, far below
+        // where it is rounded.
         let shift = magnitude.leading_zeros();
         let scaled = magnitude << shift;
         let quotient = (scaled / FIVES) | u128::from(!scaled.is_multiple_of(FIVES));
@@ -164,7 +173,8 @@ impl Time {
     }
 }
 
-/// Quotient and rest. One division: that of 128 bits is a call, and the compiler makes two of `/` and `%`.
+/// Quotient and rest. One division: that of 128 bits is a call, and the compiler makes two of `/`
+/// and `%`.
 fn divided(dividend: u128, divisor: u128) -> (u128, u128) {
     let quotient = dividend / divisor;
     (quotient, dividend - quotient * divisor)

@@ -1,8 +1,8 @@
-//! All that decides how a run goes on, written down so that two moments of it can be compared: places in tables, numbers of
-//! messages and the time itself leave no trace.
+//! All that decides how a run goes on, written down so that two moments of it can be compared:
+//! places in tables, numbers of messages and the time itself leave no trace.
 //!
-//! Each part of the state gives itself to a [`Tour`] field by field, in an order that only the state decides. The same way is gone
-//! a second time to move the state on by some periods.
+//! Each part of the state gives itself to a [`Tour`] field by field, in an order that only the
+//! state decides. The same way is gone a second time to move the state on by some periods.
 
 use hashbrown::HashMap;
 use weir_stats::Random;
@@ -89,7 +89,8 @@ pub(crate) struct Tour {
     activities: Met,
     /// What is in an order of its own: (whose, its number there, what).
     order: Vec<(u64, u64, u64)>,
-    /// The least number of a collective that a process stands at, by communicator and mark of the group.
+    /// The least number of a collective that a process stands at, by communicator and mark of the
+    /// group.
     turns: HashMap<(u32, i64), i64, foldhash::fast::FixedState>,
     shift: Option<Shift>,
 }
@@ -210,7 +211,8 @@ impl Tour {
         self.activities.next()
     }
 
-    /// Something that has a place in an order: which order, its number there (only which is less counts), and what it is.
+    /// Something that has a place in an order: which order, its number there (only which is less
+    /// counts), and what it is.
     pub fn ordered(&mut self, which: Order, number: u64, what: What) {
         let whose = match which {
             Order::Match => 0,
@@ -255,12 +257,13 @@ impl Tour {
         self.words.extend(self.order.drain(..).flat_map(|(whose, _, what)| [whose, what]));
     }
 
-    /// How the state would move on from here if what came between `before` and this came again and again, the time of which is
-    /// returned, too. None if it would not come again.
+    /// How the state would move on from here if what came between `before` and this came again and
+    /// again, the time of which is returned, too. None if it would not come again.
     ///
-    /// Processes compute on without a wait: how long they have done so then grows, and only divides waits for them between imbalance
-    /// and the rest. No wait can be longer than from `begins`, the least account, to the end of a period: where all have computed
-    /// for longer, it decides nothing.
+    /// Processes compute on without a wait: how long they have done so then grows, and only divides
+    /// waits for them between imbalance and the rest. No wait can be longer than from `begins`, the
+    /// least account, to the end of a period: where all have computed for longer, it decides
+    /// nothing.
     pub fn period(&self, before: &Self) -> Option<(Time, Shift)> {
         let time = self.now - before.now;
         let same = time > Time::ZERO

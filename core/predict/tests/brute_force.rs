@@ -1,5 +1,6 @@
-//! The engine against a simulator written from MPI's rules, which has no queue of events: it keeps all that was ever sent and posted,
-//! and looks through all of it for what can happen next. Random small programs: the same matches, times and deadlocks.
+//! The engine against a simulator written from MPI's rules, which has no queue of events: it keeps
+//! all that was ever sent and posted, and looks through all of it for what can happen next. Random
+//! small programs: the same matches, times and deadlocks.
 
 mod common;
 
@@ -62,7 +63,7 @@ enum Action {
     },
 }
 
-// ---- The simulator -------------------------------------------------------------------------------------------------------------
+// ---- The simulator ------------------------------------------------------------------------------
 
 #[derive(Debug)]
 struct Sent {
@@ -282,7 +283,8 @@ impl Simulator {
     fn decisions(&self) -> Vec<(Ns, Decision)> {
         let mut all = Vec::new();
         for (send, s) in self.sends.iter().enumerate().filter(|(_, s)| !s.matched) {
-            // The receive posted first of those that could take it; it must be the first of its channel for that receive.
+            // The receive posted first of those that could take it; it must be the first of its
+            // channel for that receive.
             let takes = |r: &Posted| !r.matched && Self::compatible(s, r.owner, r.from, r.tag);
             let Some((recv, r)) = self.recvs.iter().enumerate().find(|(_, r)| takes(r)) else { continue };
             let earlier = self.sends[..send]
@@ -388,7 +390,7 @@ impl Simulator {
     }
 }
 
-// ---- The same programs as models -----------------------------------------------------------------------------------------------
+// ---- The same programs as models ----------------------------------------------------------------
 
 /// (slot + 1) x `ns`, or slot x `ns`.
 fn serial_by(slot: u32, plus: i64, ns: f64) -> Step {
@@ -493,7 +495,7 @@ fn check_spans(seen: &Recording, outcome: &weir_predict::Outcome) {
     }
 }
 
-// ---- Random programs -----------------------------------------------------------------------------------------------------------
+// ---- Random programs ----------------------------------------------------------------------------
 
 #[derive(Debug, Clone)]
 struct Gene {
@@ -511,7 +513,8 @@ fn gene() -> impl Strategy<Value = Gene> {
         .prop_map(|(kind, from, to, bytes, tag, how, ns)| Gene { kind, from, to, bytes, tag, how, ns })
 }
 
-/// Mostly sends with their receives, now and then one of them alone, with waits for what does not block.
+/// Mostly sends with their receives, now and then one of them alone, with waits for what does not
+/// block.
 fn programs(n: usize, genes: &[Gene]) -> Vec<Vec<Action>> {
     let mut all = vec![Vec::new(); n];
     let mut open: Vec<Vec<u32>> = vec![Vec::new(); n];
@@ -554,7 +557,8 @@ fn programs(n: usize, genes: &[Gene]) -> Vec<Vec<Action>> {
                     _ => Action::TestSome(list),
                 });
             }
-            // Persistent requests: both sides made once and started twice, or one of them given up while it is under way.
+            // Persistent requests: both sides made once and started twice, or one of them given up
+            // while it is under way.
             14 => {
                 let (sent, received) = (2 * id, 2 * id + 1);
                 all[from].push(Action::Init(Box::new(sends(Some(sent)))));

@@ -1,4 +1,5 @@
-//! Links that are shared anew whenever a message begins or ends, against closed forms, and through the whole machine.
+//! Links that are shared anew whenever a message begins or ends, against closed forms, and through
+//! the whole machine.
 
 mod common;
 
@@ -53,7 +54,8 @@ fn what_comes_into_a_node_at_once_comes_in_at_one_time() {
 fn a_backplane_and_uplinks_are_shared_anew() {
     let mut machine = star();
     machine.fabric = Fabric::flat(Some(1e9));
-    // The second begins when half of the first is through, which then takes as long again for what is left.
+    // The second begins when half of the first is through, which then takes as long again for what
+    // is left.
     let programs = [vec![send(2, 1000)], vec![serial_us(0.5), send(3, 1000)], vec![recv(0)], vec![recv(1)]];
     assert_eq!(ends(&programs, &machine), [0.0, 0.5, 2.5, 3.0]);
     let apart = evaluate(&model(&programs), &machine, &Options { contention: false, ..Options::default() }, 1);
@@ -85,7 +87,8 @@ fn what_was_sent_first_on_a_channel_is_there_first() {
 fn a_rendezvous_shares_its_data_only() {
     let mut machine = star();
     machine.inter.eager_bytes = Some(100);
-    // Announced at 0, there at 1; asked for at 2; the data take 1000 ns, the rest of the latency is behind it.
+    // Announced at 0, there at 1; asked for at 2; the data take 1000 ns, the rest of the latency is
+    // behind it.
     let programs = [vec![send(1, 1000)], vec![serial_us(2.0), recv(0)]];
     assert_eq!(ends(&programs, &machine), [3.0, 3.0]);
     // Two into one node, asked for at once: both as one.

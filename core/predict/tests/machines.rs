@@ -1,4 +1,5 @@
-//! Machines: contention, limits of nodes, losses, collectives, modes and questions, against closed forms.
+//! Machines: contention, limits of nodes, losses, collectives, modes and questions, against closed
+//! forms.
 
 mod common;
 
@@ -71,7 +72,8 @@ fn what_leaves_a_node_at_once_leaves_one_after_the_other() {
 
 #[test]
 fn a_farm_is_saturated_where_its_masters_link_is_and_not_without_the_limit() {
-    // Each slave computes 100 us and sends 10 KB, which the master's node takes in 10 us: ten slaves keep it busy.
+    // Each slave computes 100 us and sends 10 KB, which the master's node takes in 10 us: ten
+    // slaves keep it busy.
     let farm = |slaves: i64, machine: &Machine| {
         let rounds = 40;
         let master = (0..slaves * rounds).map(|_| recv_any()).collect();
@@ -122,8 +124,8 @@ fn behind_a_lost_message_its_channel_waits_and_no_other() {
     let mut machine = with_losses(0.0);
     machine.interface.ingress_bytes_per_s = Some(1e8);
     machine.interface.buffer_bytes = Some(500.0);
-    // Three at once into a node that takes 10 us for each: the third finds 1000 bytes waiting, and is lost. What it sends next,
-    // when the node is free, waits for the first; another's does not.
+    // Three at once into a node that takes 10 us for each: the third finds 1000 bytes waiting, and
+    // is lost. What it sends next, when the node is free, waits for the first; another's does not.
     let programs = [
         vec![recv(1), recv(2), recv(1), recv(3), recv(3)],
         vec![send(0, 1000), serial_us(1000.0), send(0, 0)],
@@ -181,7 +183,8 @@ fn collectives_of_messages_take_what_their_patterns_say() {
     assert_eq!(time(Op::Barrier, A::Bruck, 8, 0, None), (3.0, 24));
     assert_eq!(time(Op::Barrier, A::Binomial, 8, 0, None), (6.0, 14));
     assert_eq!(time(Op::Allreduce, A::Doubling, 8, 1000, None), (6.0, 24));
-    // Two hand over first; those that do not are a round ahead, so that their second message is there in time.
+    // Two hand over first; those that do not are a round ahead, so that their second message is
+    // there in time.
     assert_eq!(time(Op::Allreduce, A::Doubling, 6, 1000, None), (6.0, 12));
     assert_eq!(time(Op::Alltoall, A::Ring, 5, 1000, None), (8.0, 20));
     assert_eq!(time(Op::Alltoall, A::Linear, 5, 1000, None), (2.0, 20));
@@ -228,7 +231,8 @@ fn collectives_that_do_not_match_are_a_failure_at_both_ops() {
     assert!(sizes.contains("6 bytes at process 1, 5 bytes at process 0"), "{sizes}");
 }
 
-/// 1000 samples between 10 and 30 us without contention, three times as much where three are in flight.
+/// 1000 samples between 10 and 30 us without contention, three times as much where three are in
+/// flight.
 fn measured() -> Machine {
     let samples = |times: f64| {
         let one = (0..1000).map(|i| 10_000.0 + f64::from(i * i) / 50.0).map(|v| v * times);
@@ -275,7 +279,8 @@ fn modes_are_ordered_and_bounds_hold() {
     let (least, mean, greatest) = (mode(Draw::Least), mode(Draw::Average), mode(Draw::Greatest));
     let full: Vec<Time> = (0..30).map(|seed| time(&Options::default(), seed)).collect();
     assert!(full.iter().all(|t| (least..=greatest).contains(t)));
-    // A step waits for the slower of two messages: the mean is too optimistic, and that of two alone the more so.
+    // A step waits for the slower of two messages: the mean is too optimistic, and that of two
+    // alone the more so.
     let middle = full.iter().map(|t| t.seconds()).sum::<f64>() / 30.0;
     assert!(mean.seconds() < middle);
     assert!(time(&Options::two_by_one(Draw::Average), 1) < mean);
@@ -369,7 +374,8 @@ fn intra_and_inter_node_paths_follow_the_placement() {
 
 #[test]
 fn a_message_costs_the_same_work_after_many_as_at_the_beginning() {
-    // Were anything kept of what was received, lists would be looked through in vain, and that counts as steps.
+    // Were anything kept of what was received, lists would be looked through in vain, and that
+    // counts as steps.
     let n = 20_000;
     let programs =
         [(0..n).map(|_| recv_any()).collect::<Vec<_>>(), (0..n).flat_map(|_| [issend(0, 10, 0), wait(0)]).collect()];
@@ -439,7 +445,8 @@ fn step_of(gene: (u8, u8, u8)) -> (usize, usize, Step, Step) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the machine and the program, each unit of time of each process has one cause, and commits do not go back.
+    /// Whatever the machine and the program, each unit of time of each process has one cause, and
+    /// commits do not go back.
     #[test]
     fn causes_sum_to_the_run_time_of_all_processes(
         genes in prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>()), 0..30),
@@ -472,7 +479,8 @@ proptest! {
     }
 }
 
-/// A machine on which a send's memory is free after 1 us if it is empty, after 100 us if it has 1000 bytes.
+/// A machine on which a send's memory is free after 1 us if it is empty, after 100 us if it has
+/// 1000 bytes.
 fn slow_to_free() -> Machine {
     let fixed = |ns: f64| Quantiles::of_samples(vec![ns]).expect("a sample");
     let grid = Grid::new(vec![(1, 0, fixed(1e3)), (1, 1000, fixed(100e3))]).expect("a grid");
@@ -524,7 +532,8 @@ fn sends_of_a_collective_free_their_memory_beside_each_other() {
 
 #[test]
 fn an_all_to_all_of_different_sizes_is_the_same_algorithm_at_each_process() {
-    // By their sizes alone some would come to Bruck's algorithm and others not, and wait for each other for ever.
+    // By their sizes alone some would come to Bruck's algorithm and others not, and wait for each
+    // other for ever.
     let of = |bytes: i64| {
         let mut step = collective(CollectiveOp::Alltoall, bytes, None, None);
         let weir_annotations::program::OpKind::Message(message) = &mut step.0 else { panic!("a message") };

@@ -1,4 +1,5 @@
-//! What the engine decides, on small programs with known answers: the six probes of the digest, MPI's rules, deadlocks.
+//! What the engine decides, on small programs with known answers: the six probes of the digest,
+//! MPI's rules, deadlocks.
 
 mod common;
 
@@ -351,7 +352,8 @@ fn until_flag(at: u32, parts: Vec<common::Step>) -> Vec<common::Step> {
 
 #[test]
 fn a_poll_without_computing_lasts_until_the_message_is_there() {
-    // Nothing but the look; looks that are counted where nobody reads the count; a look at another request between; MPI_Iprobe.
+    // Nothing but the look; looks that are counted where nobody reads the count; a look at another
+    // request between; MPI_Iprobe.
     let other = || vec![test(0, FREE), test(1, FREE + 1)];
     let iprobe = probe(Some(1), false, &[(Bound::Flag, FREE)]);
     let done = |steps: Vec<common::Step>| [steps, vec![serial_us(1.0)]].concat();
@@ -406,7 +408,8 @@ fn looks(at: u32, iterations: i64) -> Vec<common::Step> {
 
 #[test]
 fn a_few_looks_are_no_wait_and_many_end_when_nothing_comes() {
-    // The other sends only after it has heard: who took the looks for a wait would call this a deadlock.
+    // The other sends only after it has heard: who took the looks for a wait would call this a
+    // deadlock.
     for iterations in [10, 999, 5000] {
         let mut program = vec![irecv(1, 0)];
         program.extend(looks(2, iterations));

@@ -1,4 +1,5 @@
-//! Loops that repeat exactly: with whole periods skipped, the same comes out as with each iteration run.
+//! Loops that repeat exactly: with whole periods skipped, the same comes out as with each iteration
+//! run.
 
 mod common;
 
@@ -74,7 +75,8 @@ fn built(programs: &[Vec<Part>]) -> Model {
     Model { ops: all.ops, slots: vec![Value::Int(0); all.slots as usize], ..model(&vec![Vec::new(); programs.len()]) }
 }
 
-/// Steps of a run, at most. Ten times what the programs here take that end; those that heap up messages nobody asks for would look through them for minutes.
+/// Steps of a run, at most. Ten times what the programs here take that end; those that heap up
+/// messages nobody asks for would look through them for minutes.
 const BUDGET: u64 = 20_000_000;
 
 fn with(model: &Model, machine: &Machine, draw: Draw, skip_repeats: bool) -> Outcome {
@@ -120,7 +122,7 @@ fn iterations(outcome: &Outcome) -> u64 {
     outcome.skipped.iter().map(|s| s.iterations).sum()
 }
 
-// ---- By hand -------------------------------------------------------------------------------------------------------------------
+// ---- By hand ------------------------------------------------------------------------------------
 
 #[test]
 fn a_million_iterations_of_an_exchange_come_out_to_the_last_digit() {
@@ -151,7 +153,8 @@ fn persistent_requests_repeat_whether_made_before_a_loop_or_in_it() {
 
 #[test]
 fn what_nobody_waits_for_is_skipped_too() {
-    // One computes alone; another never waits, as what it receives is there already; a third waits throughout.
+    // One computes alone; another never waits, as what it receives is there already; a third waits
+    // throughout.
     let alone = vec![Part::Loop(5000, parts(vec![serial_us(3.0)]))];
     let (_, skipped) = both(&[alone], &simple(), Draw::Full);
     assert!(iterations(&skipped) > 4900);
@@ -178,7 +181,8 @@ fn loops_in_loops_are_skipped_within_and_as_wholes() {
 
 #[test]
 fn loops_of_different_length_repeat_when_both_do() {
-    // Two pairs that have nothing to do with each other, of 3 and 5 us: the whole repeats every 15 us.
+    // Two pairs that have nothing to do with each other, of 3 and 5 us: the whole repeats every 15
+    // us.
     let side = |other: i64, us: f64| vec![Part::Loop(4000, parts(vec![sendrecv(other, 0, other), serial_us(us)]))];
     let programs = [side(1, 2.0), side(0, 2.0), side(3, 4.0), side(2, 4.0)];
     let (_, skipped) = both(&programs, &simple(), Draw::Full);
@@ -215,7 +219,7 @@ fn a_loop_beyond_the_end_of_time_fails_as_it_would() {
     assert!(outcome.time > Time::from_seconds(3.9e13), "{}", outcome.time);
 }
 
-// ---- Random programs -----------------------------------------------------------------------------------------------------------
+// ---- Random programs ----------------------------------------------------------------------------
 
 #[derive(Debug, Clone)]
 struct Gene {
@@ -232,8 +236,8 @@ fn gene() -> impl Strategy<Value = Gene> {
         .prop_map(|(kind, from, to, bytes, how, ns)| Gene { kind, from, to, bytes, how, ns })
 }
 
-/// What a stretch of the program does at each process: mostly sends with their receives; what does not block is waited for at its
-/// end.
+/// What a stretch of the program does at each process: mostly sends with their receives; what does
+/// not block is waited for at its end.
 fn stretch(n: usize, genes: &[Gene], request: &mut u32) -> Vec<Vec<Part>> {
     let mut all = vec![Vec::new(); n];
     let mut open: Vec<Vec<u32>> = vec![Vec::new(); n];
@@ -401,7 +405,8 @@ proptest! {
     }
 }
 
-/// Receives of any source and of one process take turns, so that lists hold entries that are taken already, and not the same ones where iterations were skipped.
+/// Receives of any source and of one process take turns, so that lists hold entries that are taken
+/// already, and not the same ones where iterations were skipped.
 #[test]
 fn who_skips_may_look_at_more_but_does_not_do_more() {
     let gene = |kind, from, to, bytes, how, ns| Gene { kind, from, to, bytes, how, ns };

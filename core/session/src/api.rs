@@ -4,19 +4,21 @@ use core::ops::Range;
 
 use serde::Serialize;
 
-use crate::{BodyKey, Hole};
+use crate::{Hole, RndvKey};
 
 /// Index of a peer in its endpoint; stable until the endpoint forgets it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 pub struct PeerId(pub u32);
 
-/// Where payload bytes come from when a packet is written. The engine implements it over user memory.
+/// Where payload bytes come from when a packet is written. The engine implements it over user
+/// memory.
 pub trait Payloads {
     /// Fills `dst` completely with the bytes of the operation `token` starting at `offset`.
     fn read(&self, token: u64, offset: u64, dst: &mut [u8]);
 
-    /// Continues the CRC32C `crc` over `len` payload bytes. The provided method reads through [`Payloads::read`] in
-    /// pieces; memory that can be borrowed should override it with [`weir_wire::crc32c_append`].
+    /// Continues the CRC32C `crc` over `len` payload bytes. The provided method reads through
+    /// [`Payloads::read`] in pieces; memory that can be borrowed should override it with
+    /// [`weir_wire::crc32c_append`].
     fn crc(&self, token: u64, offset: u64, len: usize, crc: u32) -> u32 {
         let mut piece = [0u8; 4096];
         let (mut crc, mut done) = (crc, 0usize);
@@ -33,17 +35,21 @@ pub trait Payloads {
 /// A message to send.
 #[derive(Copy, Clone, Debug)]
 pub struct Message<'a> {
-    /// Unordered control message: not matched, not counted against credit, at most `Config::control_len_max` bytes.
+    /// Unordered control message: not matched, not counted against credit, at most
+    /// `Config::control_len_max` bytes.
     pub control: bool,
-    /// Stream of a matched message, below the number of streams agreed (`Config::streams`); 0 for control.
+    /// Stream of a matched message, below the number of streams agreed (`Config::streams`); 0 for
+    /// control.
     pub stream: u16,
     /// Opaque to the protocol, at most 48 bytes; repeated in every fragment.
     pub envelope: &'a [u8],
     /// Payload bytes.
     pub len: u32,
-    /// Nobody waits for [`Event::Sent`]: the acknowledgement need not be hurried and may travel with an answer.
+    /// Nobody waits for [`Event::Sent`]: the acknowledgement need not be hurried and may travel
+    /// with an answer.
     pub patient: bool,
-    /// The caller's name for the operation: given to [`Payloads`], and in exactly one [`Event::Sent`] or [`Event::Failed`].
+    /// The caller's name for the operation: given to [`Payloads`], and in exactly one
+    /// [`Event::Sent`] or [`Event::Failed`].
     pub token: u64,
 }
 
@@ -56,7 +62,8 @@ pub enum SendError {
     /// As many messages as `Config::send_queue_msgs` wait already; try again after events.
     #[error("the send queue to this peer is full")]
     QueueFull,
-    /// Longer than the message kind allows (envelope over 48 bytes, control message over one packet, matched message over half the peer's initial byte credit).
+    /// Longer than the message kind allows (envelope over 48 bytes, control message over one
+    /// packet, matched message over half the peer's initial byte credit).
     #[error("message or envelope too long")]
     TooLong,
 }
@@ -70,10 +77,10 @@ pub struct Credit {
     pub bytes: u64,
 }
 
-/// Answer of [`Session::open_body`](crate::Session::open_body): tell both to the sender.
+/// Answer of [`Session::open_rndv`](crate::Session::open_rndv): tell both to the sender.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct BodyOpened {
-    /// Names the body on the wire.
+pub struct RndvOpened {
+    /// Names the rendezvous transfer on the wire.
     pub handle: u64,
     /// The sender may send `[0, granted)` at once; more is granted by the protocol itself.
     pub granted: u64,
@@ -97,7 +104,8 @@ pub enum DownReason {
     /// Another incarnation answers at the peer's address: it restarted.
     #[error("the peer restarted")]
     Restarted,
-    /// The peer lives and has ended the association without a word that came here: it had heard nothing for its own timeout.
+    /// The peer lives and has ended the association without a word that came here: it had heard
+    /// nothing for its own timeout.
     #[error(
         "the peer has given this process up: it heard nothing from here for its own WEIR_PEER_TIMEOUT_MS, or lost its opening"
     )]
@@ -129,7 +137,7 @@ pub enum DownReason {
     /// The peer sends, but acknowledges nothing of what it is sent (`Config::sent_packets_max`).
     #[error("the peer acknowledges nothing")]
     Unacknowledged,
-    /// The body's receiver gave up on it.
+    /// The rendezvous transfer's receiver gave up on it.
     #[error("aborted by the peer")]
     Aborted,
 }
@@ -174,13 +182,13 @@ pub enum Event {
         /// With these bytes all of it is here.
         complete: bool,
     },
-    /// New bytes of a body; no byte is ever reported twice.
-    Body {
+    /// New bytes of a rendezvous transfer; no byte is ever reported twice.
+    Rndv {
         /// From whom.
         peer: PeerId,
-        /// As returned by `open_body`.
+        /// As returned by `open_rndv`.
         handle: u64,
-        /// Place of `payload` in the body.
+        /// Place of `payload` in the rendezvous transfer.
         offset: u64,
         /// The new bytes.
         payload: Range<usize>,
@@ -188,28 +196,30 @@ pub enum Event {
         complete: bool,
     },
     /// The sender gave up; the handle is closed.
-    BodyAborted {
+    RndvAborted {
         /// From whom.
         peer: PeerId,
-        /// As returned by `open_body`.
+        /// As returned by `open_rndv`.
         handle: u64,
         /// The sender's reason.
         code: u16,
     },
-    /// A part of one fragment can be restored: compute it with [`Hole::restore`], write it to its place, then call `restored`.
-    /// Always after the other events of its datagram. If the restored range completes the operation, `restored` reports
-    /// an event with an empty payload (and, for a message, an empty envelope) that is `complete`.
+    /// A part of one fragment can be restored: compute it with [`Hole::restore`], write it to its
+    /// place, then call `restored`. Always after the other events of its datagram. If the restored
+    /// range completes the operation, `restored` reports an event with an empty payload (and, for a
+    /// message, an empty envelope) that is `complete`.
     Parity {
         /// From whom.
         peer: PeerId,
         /// What is protected.
-        key: BodyKey,
+        key: RndvKey,
         /// What is missing.
         hole: Hole,
         /// The parity bytes.
         payload: Range<usize>,
     },
-    /// All bytes are acknowledged by the peer's endpoint: the memory behind the token may be reused.
+    /// All bytes are acknowledged by the peer's endpoint: the memory behind the token may be
+    /// reused.
     Sent {
         /// To whom.
         peer: PeerId,

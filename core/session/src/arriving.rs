@@ -1,13 +1,15 @@
-//! The side of a session that carriers hand up to: what has arrived, by whichever of them, once or more often.
+//! The side of a session that carriers hand up to: what has arrived, by whichever of them, once or
+//! more often.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::messages::Arrived;
 use crate::sessions::Common;
-use crate::{BodyKey, Event, Session, Time};
+use crate::{Event, RndvKey, Session, Time};
 
-/// Streams a receiver keeps apart (spec 2.5): a constant of the protocol, so that sides configured differently understand each other.
+/// Streams a receiver keeps apart (spec 2.5): a constant of the protocol, so that sides configured
+/// differently understand each other.
 pub const STREAMS_MAX: u16 = 64;
 
 /// Where bytes of a matched message belong.
@@ -33,7 +35,8 @@ impl Session {
         self.inn.number(low)
     }
 
-    /// A control message came; `mseq_low` is the low half of its number. Ranges index what the carrier holds.
+    /// A control message came; `mseq_low` is the low half of its number. Ranges index what the
+    /// carrier holds.
     ///
     /// # Errors
     /// The rule that the peer broke.
@@ -118,7 +121,7 @@ impl Session {
     /// # Errors
     /// The rule that the peer broke.
     #[inline]
-    pub fn on_body(
+    pub fn on_rndv(
         &mut self,
         common: &mut Common,
         now: Time,
@@ -127,27 +130,28 @@ impl Session {
         events: &mut Vec<Event>,
     ) -> Result<u64, &'static str> {
         let (peer, len) = (self.peer, payload.len() as u64);
-        let r = self.bodies_in.on_fragment(now, handle, at, len, |offset, n, complete| {
+        let r = self.rndvs_in.on_fragment(now, handle, at, len, |offset, n, complete| {
             let start = payload.start + (offset - at) as usize;
-            events.push(Event::Body { peer, handle, offset, payload: start..start + n as usize, complete });
+            events.push(Event::Rndv { peer, handle, offset, payload: start..start + n as usize, complete });
         })?;
         common.counters.duplicate_bytes += len - r.fresh;
-        self.body_progress(common, now, handle, r.fresh, r.complete);
+        self.rndv_progress(common, now, handle, r.fresh, r.complete);
         Ok(r.fresh)
     }
 
     /// Bookkeeping after bytes of rendezvous data arrived or were restored.
-    fn body_progress(&self, common: &mut Common, now: Time, handle: u64, fresh: u64, complete: bool) {
+    fn rndv_progress(&self, common: &mut Common, now: Time, handle: u64, fresh: u64, complete: bool) {
         if fresh > 0 {
             common.grants.arrived(now, self.peer, fresh);
         }
         if complete {
-            common.counters.bodies_received += 1;
+            common.counters.rndvs_received += 1;
             common.grants.forget(self.peer, handle);
         }
     }
 
-    /// A part of a matched message is about to come whose bytes the carrier puts into their place itself. The event of a message that was not heard of before has the envelope and no bytes.
+    /// A part of a matched message is about to come whose bytes the carrier puts into their place
+    /// itself. The event of a message that was not heard of before has the envelope and no bytes.
     ///
     /// # Errors
     /// The rule that the peer broke.
@@ -180,8 +184,9 @@ impl Session {
         Ok(())
     }
 
-    /// Bytes of a message of `total` bytes, or of rendezvous data, are in their place, put there otherwise than by an event. Returns how many of them were new. What is complete by them is told
-    /// by an event without payload.
+    /// Bytes of a message of `total` bytes, or of rendezvous data, are in their place, put there
+    /// otherwise than by an event. Returns how many of them were new. What is complete by them is
+    /// told by an event without payload.
     ///
     /// # Errors
     /// The rule that the peer broke.
@@ -190,7 +195,7 @@ impl Session {
         &mut self,
         common: &mut Common,
         now: Time,
-        key: BodyKey,
+        key: RndvKey,
         total: u32,
         offset: u64,
         len: u32,
@@ -198,7 +203,7 @@ impl Session {
     ) -> Result<u64, &'static str> {
         let peer = self.peer;
         match key {
-            BodyKey::Message(mseq) => {
+            RndvKey::Message(mseq) => {
                 let mut fresh = 0;
                 let arrived = self.inn.on_fragment(mseq, total, offset as u32, len, |offset, n, first, complete| {
                     fresh += u64::from(n);
@@ -224,30 +229,31 @@ impl Session {
                 }
                 Ok(fresh)
             }
-            BodyKey::Body(handle) => {
-                let r = self.bodies_in.on_fragment(now, handle, offset, u64::from(len), |offset, n, complete| {
+            RndvKey::Rndv(handle) => {
+                let r = self.rndvs_in.on_fragment(now, handle, offset, u64::from(len), |offset, n, complete| {
                     if complete {
-                        events.push(Event::Body { peer, handle, offset: offset + n, payload: 0..0, complete });
+                        events.push(Event::Rndv { peer, handle, offset: offset + n, payload: 0..0, complete });
                     }
                 })?;
-                self.body_progress(common, now, handle, r.fresh, r.complete);
+                self.rndv_progress(common, now, handle, r.fresh, r.complete);
                 Ok(r.fresh)
             }
         }
     }
 
-    /// What of `[lo, hi)` has not arrived, in `f` until it returns false; and the length of all. `None` if nothing is known of it, or so much was not granted.
-    pub fn holes(&self, key: BodyKey, lo: u64, hi: u64, f: impl FnMut(u64, u64) -> bool) -> Option<u64> {
+    /// What of `[lo, hi)` has not arrived, in `f` until it returns false; and the length of all.
+    /// `None` if nothing is known of it, or so much was not granted.
+    pub fn holes(&self, key: RndvKey, lo: u64, hi: u64, f: impl FnMut(u64, u64) -> bool) -> Option<u64> {
         match key {
-            BodyKey::Message(mseq) => self.inn.holes(mseq, lo, hi, f).map(u64::from),
-            BodyKey::Body(handle) => self.bodies_in.holes(handle, lo, hi, f),
+            RndvKey::Message(mseq) => self.inn.holes(mseq, lo, hi, f).map(u64::from),
+            RndvKey::Rndv(handle) => self.rndvs_in.holes(handle, lo, hi, f),
         }
     }
 
     /// Whether so much of rendezvous data was granted, or none is open under this handle.
     #[must_use]
     pub fn may_arrive(&self, handle: u64, end: u64) -> bool {
-        self.bodies_in.get(handle).is_none_or(|b| end <= b.granted)
+        self.rndvs_in.get(handle).is_none_or(|b| end <= b.granted)
     }
 
     /// The peer states limits of credit: messages (the low half), bytes.
@@ -261,43 +267,44 @@ impl Session {
     pub fn on_grant(&mut self, common: &mut Common, handle: u64, limit: u64) {
         common.counters.grants_received += 1;
         self.counts.grants_received += 1;
-        if let Some(slot) = self.bodies_out.on_grant(handle, limit) {
-            self.queue_body(slot);
+        if let Some(slot) = self.rndvs_out.on_grant(handle, limit) {
+            self.queue_rndv(slot);
         }
     }
 
     /// The peer says that rendezvous data will not come.
     pub fn on_abort(&mut self, common: &mut Common, handle: u64, code: u16, events: &mut Vec<Event>) {
-        if self.bodies_in.get(handle).is_some() {
-            self.close_body(common, handle);
-            events.push(Event::BodyAborted { peer: self.peer, handle, code });
+        if self.rndvs_in.get(handle).is_some() {
+            self.close_rndv(common, handle);
+            events.push(Event::RndvAborted { peer: self.peer, handle, code });
         }
     }
 
-    /// The peer restored `[offset, offset + len)` by itself: it has arrived there. The token of what has arrived completely by that.
+    /// The peer restored `[offset, offset + len)` by itself: it has arrived there. The token of
+    /// what has arrived completely by that.
     ///
     /// # Errors
     /// The rule that the peer broke.
     pub fn on_restored(
         &mut self,
         common: &mut Common,
-        key: BodyKey,
+        key: RndvKey,
         offset: u64,
         len: u32,
     ) -> Result<Option<u64>, &'static str> {
         let (flow, sent) = match key {
-            BodyKey::Message(mseq) => match self.out.matched.get(mseq) {
+            RndvKey::Message(mseq) => match self.out.matched.get(mseq) {
                 Some(m) => (crate::offer::Flow::Message(mseq), u64::from(m.sent)),
                 None => return Ok(None),
             },
-            BodyKey::Body(handle) => match self.body_of(handle) {
+            RndvKey::Rndv(handle) => match self.rndv_of(handle) {
                 Some((flow, b)) => (flow, b.sent),
                 None => return Ok(None),
             },
         };
         let end = offset.checked_add(u64::from(len)).filter(|e| *e <= sent).ok_or("recovery of bytes never sent")?;
         let token = self.arrived(common, &crate::Fragment::of(flow, offset, end));
-        if self.is_shredded() { Err("recovery of bodies in too many pieces") } else { Ok(token) }
+        if self.is_shredded() { Err("recovery of rendezvous transfers in too many pieces") } else { Ok(token) }
     }
 
     /// One past the highest matched message that was heard of.
@@ -321,7 +328,7 @@ mod tests {
         for mseq in 0..3 {
             let f = FragmentIn { stream: 0, mseq, sseq: mseq as u32, total_len: 0, offset: 0 };
             s.announce(common, &f, 0..4, &mut events).expect("within the credit");
-            s.placed(common, now, BodyKey::Message(mseq), 0, 0, 0, &mut events).expect("the same");
+            s.placed(common, now, RndvKey::Message(mseq), 0, 0, 0, &mut events).expect("the same");
         }
         let told: Vec<(u64, bool, bool)> = events
             .iter()

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-/// The carrier of everything that a session sends. What arrives is taken from any: the numbers of the session make it harmless by which way, and how often, a fragment comes.
+/// The carrier of everything that a session sends. What arrives is taken from any: the numbers of
+/// the session make it harmless by which way, and how often, a fragment comes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Carrier {

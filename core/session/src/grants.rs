@@ -1,4 +1,5 @@
-//! The grant scheduler: which incoming body may send how far, over all peers of the endpoint (spec 5).
+//! The grant scheduler: which incoming rendezvous transfer may send how far, over all peers of the
+//! endpoint (spec 5).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,7 +13,7 @@ mod told;
 
 use meter::{Meter, SCALE_MIN, SCALE_ONE};
 
-/// A body that has not been granted to its end.
+/// A rendezvous transfer that has not been granted to its end.
 #[derive(Copy, Clone, Debug)]
 struct Waiting {
     peer: PeerId,
@@ -21,46 +22,49 @@ struct Waiting {
     granted: u64,
     /// Since when it got nothing.
     since: Time,
-    /// Later bodies served before it.
+    /// Later rendezvous transfers served before it.
     overtaken: u8,
-    /// Its sender has a lane.
-    lane: bool,
+    /// Its sender has a bulk connection.
+    bulk: bool,
 }
 
 /// What a peer was granted and has not sent.
 #[derive(Copy, Clone, Debug, Default)]
 struct Account {
     outstanding: u64,
-    /// Of these, granted to bodies while it had a lane.
-    lane: u64,
+    /// Of these, granted to rendezvous transfers while it had a bulk connection.
+    bulk: u64,
     /// When it last had sent a step of it; of less, when it got the first grant.
     moved: Time,
     /// Bytes that came since then.
     came: u64,
-    /// It fell silent: how much may be outstanding when it counts as awake again. Its bodies are aside and what it was
-    /// granted is not in the common sum.
+    /// It fell silent: how much may be outstanding when it counts as awake again. Its rendezvous
+    /// transfers are aside and what it was granted is not in the common sum.
     asleep: Option<u64>,
-    /// Bodies of it in `waiting`.
+    /// Rendezvous transfers of it in `waiting`.
     in_line: u32,
     /// Its place in the superstep, from 1 on; 0: it has none.
     rank: u32,
-    /// In this interval of the meter (by its number): packets it said are lacking, and how many of them may count.
+    /// In this interval of the meter (by its number): packets it said are lacking, and how many of
+    /// them may count.
     interval: u64,
     lacking: u64,
     may_lack: u64,
 }
 
-/// All bodies waiting for grants.
+/// All rendezvous transfers waiting for grants.
 #[derive(Debug)]
 pub struct Grants {
     /// In order of arrival, by serial number; those of silent peers apart.
     waiting: BTreeMap<u64, Waiting>,
     aside: BTreeMap<u64, Waiting>,
-    /// Those of peers that have a place in the superstep, by place and serial number: they are served in this order, before all others.
+    /// Those of peers that have a place in the superstep, by place and serial number: they are
+    /// served in this order, before all others.
     placed: BTreeMap<(u32, u64), Waiting>,
     /// The peers that have a place.
     order: Vec<PeerId>,
-    /// What waits in front of a grant in the interfaces of this endpoint and its peers, in the superstep.
+    /// What waits in front of a grant in the interfaces of this endpoint and its peers, in the
+    /// superstep.
     own_queue: OwnQueue,
     /// Peers that have any in `waiting`.
     peers_in_line: u64,
@@ -72,21 +76,23 @@ pub struct Grants {
     accounts: Vec<Account>,
     /// Granted and not received, all peers but the silent ones.
     outstanding: u64,
-    /// Of `outstanding`, what was granted to bodies whose sender had a lane.
-    lane_outstanding: u64,
+    /// Of `outstanding`, what was granted to rendezvous transfers whose sender had a bulk
+    /// connection.
+    bulk_outstanding: u64,
     /// What these may be granted beyond the budget.
-    lane_extra: u64,
+    bulk_extra: u64,
     floor: u64,
     ceiling: u64,
     step: u64,
     share: u64,
     overtake: u8,
     patience_ns: u64,
-    /// When a body that stands further back was last looked for.
+    /// When a rendezvous transfer that stands further back was last looked for.
     rescued: Time,
     /// Shrinks under loss, in [`SCALE_ONE`]ths.
     scale: u64,
-    /// Packets that came in intervals without such loss since it last grew or shrank: a slow wire brings few in one.
+    /// Packets that came in intervals without such loss since it last grew or shrank: a slow wire
+    /// brings few in one.
     unharmed: u64,
     /// Shrinks under marks, likewise.
     unmarked: u64,
@@ -99,20 +105,23 @@ pub struct Grants {
     changed: bool,
 }
 
-/// A body whose sender has a lane is granted at least so much at a time.
-const LANE_STEP: u64 = 512 << 10;
+/// A rendezvous transfer whose sender has a bulk connection is granted at least so much at a time.
+const BULK_STEP: u64 = 512 << 10;
 
-/// Among so many senders the budget is divided while several wait and nothing is lost: one that was granted all of it may have others to send to, and the wire would wait for it. (Homa, SIGCOMM 2018, 3.3,
-/// overcommits to 7 or 8 for the same reason.) Where packets are lost they are fewer, down to one: the bursts of many meet in the switch's queue.
+/// Among so many senders the budget is divided while several wait and nothing is lost: one that was
+/// granted all of it may have others to send to, and the wire would wait for it. (Homa, SIGCOMM
+/// 2018, 3.3, overcommits to 7 or 8 for the same reason.) Where packets are lost they are fewer,
+/// down to one: the bursts of many meet in the switch's queue.
 const SENDERS_MAX: u64 = 8;
 /// So many in line are looked at for those whose peers do not hold their part yet.
 const LOOKED_AT_MAX: usize = 256;
 /// No budget is smaller, whatever was configured and lost: below it every grant is a packet or two.
 const BUDGET_MIN: u64 = 32 << 10;
 
-/// What the body's peer may be granted before it holds its `part`. What goes by lanes is held back by TCP, and of short ones (`share`) each is soon over.
+/// What the rendezvous transfer's peer may be granted before it holds its `part`. What goes by bulk
+/// connections is held back by TCP, and of short ones (`share`) each is soon over.
 fn own_room(accounts: &[Account], share: u64, w: &Waiting, part: u64) -> u64 {
-    if w.lane || w.len <= share {
+    if w.bulk || w.len <= share {
         return u64::MAX;
     }
     part.saturating_sub(accounts.get(w.peer.0 as usize).map_or(0, |a| a.outstanding))
@@ -132,8 +141,8 @@ impl Grants {
             serial: 0,
             accounts: Vec::new(),
             outstanding: 0,
-            lane_outstanding: 0,
-            lane_extra: cfg.grant_lane_extra,
+            bulk_outstanding: 0,
+            bulk_extra: cfg.grant_bulk_extra,
             floor: cfg.grant_budget,
             ceiling: cfg.grant_budget_max.max(cfg.grant_budget),
             step: cfg.grant_step.max(1),
@@ -165,8 +174,9 @@ impl Grants {
         }
     }
 
-    /// Bytes that may be granted and unreceived: the configured budget, in a superstep what it takes ([`Self::told_ahead`]), plus what the wires hold and a quarter of it, less after loss. What is
-    /// above the wires waits in queues: marks shrink that alone.
+    /// Bytes that may be granted and unreceived: the configured budget, in a superstep what it
+    /// takes ([`Self::told_ahead`]), plus what the wires hold and a quarter of it, less after loss.
+    /// What is above the wires waits in queues: marks shrink that alone.
     fn budget(&self) -> u64 {
         let wire = self.wire(4);
         let above = self.ahead().saturating_add(self.wire(5) - wire);
@@ -179,7 +189,8 @@ impl Grants {
         self.peers_in_line + u64::from(account.in_line == 0)
     }
 
-    /// What each of so many peers may hold while bodies of theirs wait: its part of the budget. No bound where they are of one.
+    /// What each of so many peers may hold while rendezvous transfers of theirs wait: its part of
+    /// the budget. No bound where they are of one.
     fn part(&self, peers: u64) -> u64 {
         // Wires that hold little are filled by one sender after another; long ones are not.
         let scale = if self.wire(4) <= BUDGET_MIN { self.scale.min(self.unmarked) } else { self.scale };
@@ -190,13 +201,15 @@ impl Grants {
         }
     }
 
-    /// What may be granted of it to a body whose sender has a lane, or to any other.
-    fn room_for(&self, lane: bool) -> u64 {
-        // What goes by lanes takes nothing from the others: TCP holds it back where it is too much.
-        let (room, taken) = if lane {
-            (self.budget() + self.lane_extra, self.outstanding)
+    /// What may be granted of it to a rendezvous transfer whose sender has a bulk connection, or to
+    /// any other.
+    fn room_for(&self, bulk: bool) -> u64 {
+        // What goes by bulk connections takes nothing from the others: TCP holds it back where it
+        // is too much.
+        let (room, taken) = if bulk {
+            (self.budget() + self.bulk_extra, self.outstanding)
         } else {
-            (self.budget(), self.outstanding - self.lane_outstanding)
+            (self.budget(), self.outstanding - self.bulk_outstanding)
         };
         room.saturating_sub(taken)
     }
@@ -210,25 +223,25 @@ impl Grants {
     }
 
     /// The peer was granted more.
-    fn book(&mut self, now: Time, peer: PeerId, bytes: u64, lane: bool) {
-        let by_lane = if lane { bytes } else { 0 };
+    fn book(&mut self, now: Time, peer: PeerId, bytes: u64, bulk: bool) {
+        let by_bulk = if bulk { bytes } else { 0 };
         self.outstanding += bytes;
-        self.lane_outstanding += by_lane;
+        self.bulk_outstanding += by_bulk;
         let a = self.account(peer);
-        a.lane += by_lane;
+        a.bulk += by_bulk;
         if a.outstanding == 0 {
             (a.moved, a.came) = (now, 0);
         }
         a.outstanding += bytes;
     }
 
-    /// A body was opened: what it may send at once. Registered if that is not all.
-    pub(crate) fn open(&mut self, now: Time, peer: PeerId, len: u64, lane: bool) -> u64 {
-        let room = self.room_for(lane);
+    /// A rendezvous transfer was opened: what it may send at once. Registered if that is not all.
+    pub(crate) fn open(&mut self, now: Time, peer: PeerId, len: u64, bulk: bool) -> u64 {
+        let room = self.room_for(bulk);
         let account = *self.account(peer);
         let granted = if account.asleep.is_some() {
             0
-        } else if lane {
+        } else if bulk {
             // Those that wait come first.
             if self.nobody_waits() { len.min(room) } else { 0 }
         } else if account.rank > 0 {
@@ -243,16 +256,16 @@ impl Grants {
         } else {
             0
         };
-        self.book(now, peer, granted, lane);
+        self.book(now, peer, granted, bulk);
         granted
     }
 
-    /// Puts a body that is not granted to its end in the queue.
-    pub(crate) fn wait(&mut self, now: Time, peer: PeerId, handle: u64, len: u64, granted: u64, lane: bool) {
+    /// Puts a rendezvous transfer that is not granted to its end in the queue.
+    pub(crate) fn wait(&mut self, now: Time, peer: PeerId, handle: u64, len: u64, granted: u64, bulk: bool) {
         if granted >= len {
             return;
         }
-        let w = Waiting { peer, handle, len, granted, since: now, overtaken: 0, lane };
+        let w = Waiting { peer, handle, len, granted, since: now, overtaken: 0, bulk };
         self.serial += 1;
         self.by_handle.insert((peer, handle), self.serial);
         if self.account(peer).asleep.is_some() {
@@ -267,7 +280,7 @@ impl Grants {
         self.waiting.is_empty() && self.placed.is_empty()
     }
 
-    /// Puts a body where it stands in line.
+    /// Puts a rendezvous transfer where it stands in line.
     fn line_up(&mut self, serial: u64, w: Waiting) {
         match self.account(w.peer).rank {
             0 => {
@@ -288,7 +301,7 @@ impl Grants {
         self.peers_in_line = self.peers_in_line.saturating_sub(u64::from(was_last));
     }
 
-    /// Takes a body out of the line, wherever it stands.
+    /// Takes a rendezvous transfer out of the line, wherever it stands.
     fn leave_line(&mut self, peer: PeerId, serial: u64) -> Option<Waiting> {
         let rank = self.account(peer).rank;
         if let Some(w) = self.placed.remove(&(rank, serial)) {
@@ -316,21 +329,22 @@ impl Grants {
         let a = self.account(peer);
         let bytes = bytes.min(a.outstanding);
         a.outstanding -= bytes;
-        let by_lane = bytes.min(a.lane);
-        a.lane -= by_lane;
+        let by_bulk = bytes.min(a.bulk);
+        a.bulk -= by_bulk;
         match a.asleep {
             Some(wake) if a.outstanding <= wake => self.wake(now, peer),
             Some(_) => {}
             None => {
                 self.outstanding -= bytes;
-                self.lane_outstanding -= by_lane;
+                self.bulk_outstanding -= by_bulk;
                 self.changed |= !self.nobody_waits();
             }
         }
     }
 
-    /// Whether the peer has fallen silent: it was granted something and for `after_ns` sent less than a step. Then what
-    /// it holds is left to the others, and its bodies get no more. Returns when to ask again, if anything is outstanding.
+    /// Whether the peer has fallen silent: it was granted something and for `after_ns` sent less
+    /// than a step. Then what it holds is left to the others, and its rendezvous transfers get no
+    /// more. Returns when to ask again, if anything is outstanding.
     pub(crate) fn watch(&mut self, now: Time, peer: PeerId, after_ns: u64) -> Option<Time> {
         let a = self.account(peer);
         if a.outstanding == 0 {
@@ -344,9 +358,9 @@ impl Grants {
             return Some(at);
         }
         a.asleep = Some(a.outstanding / 2);
-        let (out, lane) = (a.outstanding, a.lane);
+        let (out, bulk) = (a.outstanding, a.bulk);
         self.outstanding -= out;
-        self.lane_outstanding -= lane;
+        self.bulk_outstanding -= bulk;
         for serial in self.serials(peer) {
             if let Some(w) = self.leave_line(peer, serial) {
                 self.aside.insert(serial, w);
@@ -360,9 +374,9 @@ impl Grants {
     fn wake(&mut self, now: Time, peer: PeerId) {
         let a = self.account(peer);
         (a.asleep, a.moved, a.came) = (None, now, 0);
-        let (out, lane) = (a.outstanding, a.lane);
+        let (out, bulk) = (a.outstanding, a.bulk);
         self.outstanding += out;
-        self.lane_outstanding += lane;
+        self.bulk_outstanding += bulk;
         for serial in self.serials(peer) {
             if let Some(w) = self.aside.remove(&serial) {
                 // It was its own affair that it got nothing.
@@ -372,24 +386,24 @@ impl Grants {
         self.changed |= !self.nobody_waits();
     }
 
-    /// The peer has no lane any more: its bodies get what all get.
-    pub(crate) fn lane_over(&mut self, peer: PeerId) {
+    /// The peer has no bulk connection any more: its rendezvous transfers get what all get.
+    pub(crate) fn bulk_over(&mut self, peer: PeerId) {
         let rank = self.account(peer).rank;
         for serial in self.serials(peer) {
             let placed = self.placed.get_mut(&(rank, serial));
             if let Some(w) = placed.or_else(|| self.waiting.get_mut(&serial)).or_else(|| self.aside.get_mut(&serial)) {
-                w.lane = false;
+                w.bulk = false;
             }
         }
         self.changed |= !self.nobody_waits();
     }
 
-    /// Serial numbers of the peer's bodies.
+    /// Serial numbers of the peer's rendezvous transfers.
     fn serials(&self, peer: PeerId) -> Vec<u64> {
         self.by_handle.range((peer, 0)..=(peer, u64::MAX)).map(|(_, s)| *s).collect()
     }
 
-    /// The body is gone.
+    /// The rendezvous transfer is gone.
     pub(crate) fn forget(&mut self, peer: PeerId, handle: u64) {
         let Some(serial) = self.by_handle.remove(&(peer, handle)) else { return };
         if self.leave_line(peer, serial).is_some() {
@@ -405,11 +419,12 @@ impl Grants {
             self.forget(peer, h);
         }
         let Some(a) = self.accounts.get_mut(peer.0 as usize) else { return };
-        // Its place may be another's; in the order it stays named until the next superstep, and nothing of it waits.
+        // Its place may be another's; in the order it stays named until the next superstep, and
+        // nothing of it waits.
         let a = core::mem::take(a);
         if a.asleep.is_none() && a.outstanding > 0 {
             self.outstanding -= a.outstanding;
-            self.lane_outstanding -= a.lane;
+            self.bulk_outstanding -= a.bulk;
             self.changed |= !self.nobody_waits();
         }
     }
@@ -425,7 +440,7 @@ impl Grants {
         self.changed = false;
     }
 
-    /// Next body to raise and its new limit. Call until `None`.
+    /// Next rendezvous transfer to raise and its new limit. Call until `None`.
     pub fn next(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
         let starved = self.starved(now);
         if starved.is_none() && self.room_for(false) == 0 && self.room_for(true) == 0 {
@@ -443,9 +458,9 @@ impl Grants {
         };
         let w = *self.waiting.get(&serial)?;
         let left = w.len - w.granted;
-        // Starved bodies get one share above the budget.
+        // Starved rendezvous transfers get one share above the budget.
         let own = own_room(&self.accounts, self.share, &w, part);
-        let room = self.room_for(w.lane).min(own).max(if starved.is_some() { self.step } else { 0 });
+        let room = self.room_for(w.bulk).min(own).max(if starved.is_some() { self.step } else { 0 });
         let add = left.min(if starved.is_some() { room.min(self.share.max(self.step)) } else { room });
         if !is_rescue {
             let before = self.waiting.range_mut(..serial).take(LOOKED_AT_MAX).map(|(_, e)| e);
@@ -453,7 +468,7 @@ impl Grants {
                 e.overtaken = e.overtaken.saturating_add(1);
             }
         }
-        self.book(now, w.peer, add, w.lane);
+        self.book(now, w.peer, add, w.bulk);
         self.patience.remove(&(w.since, serial));
         let w = Waiting { granted: w.granted + add, since: now, overtaken: 0, ..w };
         if w.granted == w.len {
@@ -467,9 +482,10 @@ impl Grants {
         Some((w.peer, w.handle, w.granted))
     }
 
-    /// What it is worth to be granted at a time: by a lane a piece that fills a unit, for each costs a packet.
+    /// What it is worth to be granted at a time: by a bulk connection a piece that fills a record,
+    /// for each costs a packet.
     fn least(&self, w: &Waiting) -> u64 {
-        (w.len - w.granted).min(if w.lane { LANE_STEP } else { self.step })
+        (w.len - w.granted).min(if w.bulk { BULK_STEP } else { self.step })
     }
 
     /// Those that stand in front.
@@ -477,8 +493,9 @@ impl Grants {
         self.waiting.iter().take(usize::from(self.overtake) + 1)
     }
 
-    /// Of those in front the body that has waited longest beyond patience. Else, if all of
-    /// them are of one peer, once in that time the longest waiting of another; and whether it is such a one, which overtakes nobody.
+    /// Of those in front the rendezvous transfer that has waited longest beyond patience. Else, if
+    /// all of them are of one peer, once in that time the longest waiting of another; and whether
+    /// it is such a one, which overtakes nobody.
     fn starved(&mut self, now: Time) -> Option<(u64, bool)> {
         let due = |since| now.since_ns(since) >= self.patience_ns;
         self.patience.first().filter(|p| due(p.0))?;
@@ -496,11 +513,12 @@ impl Grants {
         found
     }
 
-    /// Of those in front whose peers do not hold their `part` yet, the one with least to come. For a first one that was overtaken
-    /// often enough room is saved: nobody who would take of it passes any more.
+    /// Of those in front whose peers do not hold their `part` yet, the one with least to come. For
+    /// a first one that was overtaken often enough room is saved: nobody who would take of it
+    /// passes any more.
     fn in_turn(&self, part: u64) -> Option<u64> {
         let may_get = |w: &Waiting| own_room(&self.accounts, self.share, w, part) >= self.least(w);
-        let has_room = |w: &Waiting| self.room_for(w.lane) >= self.least(w);
+        let has_room = |w: &Waiting| self.room_for(w.bulk) >= self.least(w);
         let mut line = self.waiting.iter().take(LOOKED_AT_MAX).filter(|(_, w)| may_get(w));
         let (&serial, first) = line.next()?;
         let saving = first.overtaken >= self.overtake;
@@ -509,12 +527,12 @@ impl Grants {
         }
         core::iter::once((&serial, first))
             .chain(line.take(usize::from(self.overtake)))
-            .filter(|(_, w)| has_room(w) && !(saving && w.lane == first.lane))
+            .filter(|(_, w)| has_room(w) && !(saving && w.bulk == first.bulk))
             .min_by_key(|(_, w)| w.len - w.granted)
             .map(|(s, _)| *s)
     }
 
-    /// When a waiting body has lost patience.
+    /// When a waiting rendezvous transfer has lost patience.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.patience.first().map(|&(oldest, _)| {
@@ -591,7 +609,7 @@ mod tests {
         let (t, holder) = (Time(1), PeerId(3));
         assert_eq!(g.open(t, holder, 64 << 10, false), 64 << 10);
         g.wait(t, PeerId(0), 0, 10 << 20, 0, false);
-        // Bodies of a packet or two stand behind it and pass it as often as they may.
+        // Rendezvous transfers of a packet or two stand behind it and pass it as often as they may.
         for h in 1..=12 {
             g.wait(t, PeerId(1), h, 3000, 0, false);
         }
@@ -605,14 +623,15 @@ mod tests {
             g.arrived(t, holder, 3000);
             assert_eq!(g.next(t), None);
         }
-        // A body by a lane has room of its own.
+        // A rendezvous transfer by a bulk connection has room of its own.
         g.wait(t, PeerId(2), 99, 3000, 0, true);
         assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(2)));
         g.arrived(t, holder, 3000);
         assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(0)));
     }
 
-    /// Of eight that wait each is granted its part, whoever is first and has least; one that does not send leaves the others theirs.
+    /// Of eight that wait each is granted its part, whoever is first and has least; one that does
+    /// not send leaves the others theirs.
     // spec: P-5.25
     #[test]
     fn the_budget_is_divided_among_those_that_wait() {
@@ -626,7 +645,8 @@ mod tests {
             got[peer.0 as usize] = limit;
         }
         assert_eq!(got, [0, 32 << 10, 32 << 10, 32 << 10, 32 << 10, 32 << 10, 32 << 10, 32 << 10, 32 << 10]);
-        // The first was overtaken often enough; after it who brought something is granted more, and not those that hold their part.
+        // The first was overtaken often enough; after it who brought something is granted more, and
+        // not those that hold their part.
         g.arrived(t, PeerId(5), 32 << 10);
         assert_eq!(g.next(t).map(|n| n.0), Some(PeerId(0)));
         g.arrived(t, PeerId(6), 16 << 10);
@@ -661,7 +681,8 @@ mod tests {
         g.watch(Time(9 * MS), silent, 8 * MS);
         assert!(g.changed);
         assert_eq!(g.next(Time(9 * MS)), Some((busy, 1, 256 << 10)));
-        // A byte now and then does not give it back its hold on everybody; nor do new bodies.
+        // A byte now and then does not give it back its hold on everybody; nor do new rendezvous
+        // transfers.
         g.arrived(Time(10 * MS), silent, 1);
         let more = g.open(Time(10 * MS), silent, 1 << 20, false);
         g.wait(Time(10 * MS), silent, 99, 1 << 20, more, false);

@@ -1,4 +1,5 @@
-//! What a carrier was handed that is in order and loses nothing while it lives: a fragment has arrived when the peer has read past its end.
+//! What a carrier was handed that is in order and loses nothing while it lives: a fragment has
+//! arrived when the peer has read past its end.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -6,7 +7,8 @@ use alloc::vec::Vec;
 use crate::sessions::Common;
 use crate::{Event, Fragment, Session};
 
-/// Fragments handed over whose fate is not known, each with where it ends in the row of bytes that the carrier carries.
+/// Fragments handed over whose fate is not known, each with where it ends in the row of bytes that
+/// the carrier carries.
 #[derive(Debug, Default)]
 pub struct Handed(VecDeque<(u64, Fragment)>);
 
@@ -57,7 +59,8 @@ impl Handed {
         }
     }
 
-    /// The carrier is gone: what it was handed is to be sent again by whatever carries then. It is still known here, for the peer may tell later that it had read it.
+    /// The carrier is gone: what it was handed is to be sent again by whatever carries then. It is
+    /// still known here, for the peer may tell later that it had read it.
     pub fn give_back(&self, s: &mut Session) {
         self.0.iter().for_each(|(_, f)| s.lost(*f));
     }

@@ -2,7 +2,8 @@
 
 /// The part of one fragment that is missing from a group whose parity has come.
 ///
-/// It need not be the whole fragment: what is sent again may be cut otherwise than it was the first time.
+/// It need not be the whole fragment: what is sent again may be cut otherwise than it was the first
+/// time.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Hole {
     /// First byte of the group.
@@ -20,8 +21,9 @@ pub struct Hole {
 impl Hole {
     /// The missing bytes, computed in place in `parity` from the bytes of the other fragments.
     ///
-    /// `total` is the length of what the group is part of; bytes past it count as zero. `read` copies placed bytes from an
-    /// offset on. `None` if it cannot, or if the hole is none of this group.
+    /// `total` is the length of what the group is part of; bytes past it count as zero. `read`
+    /// copies placed bytes from an offset on. `None` if it cannot, or if the hole is none of this
+    /// group.
     pub fn restore<'a>(
         &self,
         total: u64,

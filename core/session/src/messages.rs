@@ -1,4 +1,5 @@
-//! Messages of one session: numbering, credit, what is sent and acknowledged, what has arrived (spec 1, 5).
+//! Messages of one session: numbering, credit, what is sent and acknowledged, what has arrived
+//! (spec 1, 5).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -13,7 +14,8 @@ pub(crate) const ENVELOPE_MAX: usize = 48;
 pub const KEPT_MAX: usize = 64;
 /// Control messages a receiver remembers ahead of the lowest missing (spec 10).
 const CONTROL_AHEAD_MAX: u64 = 4096;
-/// Matched messages a peer may send ahead of the lowest incomplete one, at least (spec 5): each is remembered here and in the matcher until the gap closes.
+/// Matched messages a peer may send ahead of the lowest incomplete one, at least (spec 5): each is
+/// remembered here and in the matcher until the gap closes.
 const MATCHED_AHEAD_MAX: u64 = 65_536;
 
 /// A message being sent.
@@ -96,7 +98,8 @@ impl OutMessage {
         self.done
     }
 
-    /// First part of `[offset, offset+len)` not yet acknowledged; for an empty message the empty part.
+    /// First part of `[offset, offset+len)` not yet acknowledged; for an empty message the empty
+    /// part.
     pub(crate) fn missing(&self, offset: u32, len: u32) -> Option<(u32, u32)> {
         if self.done {
             return None;
@@ -145,7 +148,8 @@ impl OutRing {
         self.next() - 1
     }
 
-    /// The number of a message that nobody will ask for. Behind messages whose fate is open it takes a place, for places go by numbers.
+    /// The number of a message that nobody will ask for. Behind messages whose fate is open it
+    /// takes a place, for places go by numbers.
     #[inline]
     fn skip(&mut self) -> u64 {
         if self.ring.is_empty() {
@@ -173,7 +177,8 @@ impl OutRing {
         }
     }
 
-    /// Bytes were acknowledged; returns the token once all are, unless the payload is kept here: then nobody waits for it.
+    /// Bytes were acknowledged; returns the token once all are, unless the payload is kept here:
+    /// then nobody waits for it.
     pub(crate) fn acked(&mut self, mseq: u64, offset: u32, len: u32) -> Option<u64> {
         let i = usize::try_from(mseq.checked_sub(self.base)?).ok()?;
         let m = self.ring.get_mut(i)?;
@@ -380,7 +385,8 @@ pub(crate) struct MessagesIn {
     initial_bytes: u64,
     consumed_msgs: u64,
     consumed_bytes: u64,
-    /// Up to here bytes are expected: the peer was given credit for them ahead, and need not be given it again as they are consumed.
+    /// Up to here bytes are expected: the peer was given credit for them ahead, and need not be
+    /// given it again as they are consumed.
     expected_end: u64,
     /// Consumed messages were not made good because of a gap.
     held: bool,
@@ -426,7 +432,8 @@ impl MessagesIn {
         expand(low, self.top)
     }
 
-    /// The usual case, of a message of which all has come: it is the next one, nothing is missing before it, and credit lets it in.
+    /// The usual case, of a message of which all has come: it is the next one, nothing is missing
+    /// before it, and credit lets it in.
     #[inline]
     pub(crate) fn is_next(&self, mseq: u64, len: u32) -> bool {
         mseq == self.base
@@ -443,7 +450,8 @@ impl MessagesIn {
         self.top = self.top.max(self.base);
     }
 
-    /// A fragment `[offset, offset+len)` of matched message `mseq`. `f(offset, len, first, complete)` for each new part.
+    /// A fragment `[offset, offset+len)` of matched message `mseq`.
+    /// `f(offset, len, first, complete)` for each new part.
     pub(crate) fn on_fragment(
         &mut self,
         mseq: u64,
@@ -514,7 +522,8 @@ impl MessagesIn {
         Arrived::New
     }
 
-    /// A part of matched message `mseq` is about to come, elsewhere than in packets. `Ok(Some(first))`: it is wanted, and is the first that is heard of the message.
+    /// A part of matched message `mseq` is about to come, elsewhere than in packets.
+    /// `Ok(Some(first))`: it is wanted, and is the first that is heard of the message.
     pub(crate) fn announce(&mut self, mseq: u64, total_len: u32) -> Result<Option<bool>, &'static str> {
         let Some(i) = mseq.checked_sub(self.base) else { return Ok(None) };
         if mseq >= self.msgs_limit {
@@ -540,7 +549,8 @@ impl MessagesIn {
         Ok((!m.done).then_some(false))
     }
 
-    /// The usual case for a message of many packets: the next one, and not the last. It is taken down if that is so.
+    /// The usual case for a message of many packets: the next one, and not the last. It is taken
+    /// down if that is so.
     #[inline]
     fn follows_on(&mut self, i: usize, total_len: u32, offset: u32, len: u32) -> bool {
         let (from, to) = (u64::from(offset), u64::from(offset) + u64::from(len));
@@ -560,7 +570,8 @@ impl MessagesIn {
         }
     }
 
-    /// What of `[lo, hi)` of message `mseq` has not arrived; `None` if nothing is known of the message.
+    /// What of `[lo, hi)` of message `mseq` has not arrived; `None` if nothing is known of the
+    /// message.
     pub(crate) fn holes(&self, mseq: u64, lo: u64, hi: u64, f: impl FnMut(u64, u64) -> bool) -> Option<u32> {
         let m = self.ring.get(usize::try_from(mseq.checked_sub(self.base)?).ok()?)?;
         if !m.seen || m.done {
@@ -578,7 +589,9 @@ impl MessagesIn {
         true
     }
 
-    /// So many bytes more are expected than were consumed, and are to be let in beside the initial credit. True when the peer should be told. What was given ahead before and did not come counts.
+    /// So many bytes more are expected than were consumed, and are to be let in beside the initial
+    /// credit. True when the peer should be told. What was given ahead before and did not come
+    /// counts.
     pub(crate) fn expect(&mut self, bytes: u64) -> bool {
         self.expected_end = self.expected_end.max(self.consumed_bytes.min(self.bytes_seen).saturating_add(bytes));
         self.wanted().1 > self.bytes_limit
@@ -594,7 +607,8 @@ impl MessagesIn {
     pub(crate) fn consume(&mut self, msgs: u32, bytes: u64) -> bool {
         self.consumed_msgs += u64::from(msgs);
         self.consumed_bytes += bytes;
-        // No limit is above these; as long as they are no news, neither is what a gap holds back of them.
+        // No limit is above these; as long as they are no news, neither is what a gap holds back of
+        // them.
         let (msgs_max, bytes_max) =
             (self.consumed_msgs + u64::from(self.initial_msgs), self.consumed_bytes + self.initial_bytes);
         if msgs_max < self.msgs_limit + self.news_msgs() && bytes_max < self.bytes_limit + self.news_bytes() {
@@ -621,13 +635,15 @@ impl MessagesIn {
         m - self.msgs_limit >= self.news_msgs() || b - self.bytes_limit >= self.news_bytes()
     }
 
-    /// A message arrived: true when a gap that held credit back has closed and the peer should be told.
+    /// A message arrived: true when a gap that held credit back has closed and the peer should be
+    /// told.
     pub(crate) fn gap_closed(&mut self) -> bool {
         self.held && self.consume(0, 0)
     }
 
-    /// Limits by what was consumed. Never above what was received or is expected plus the initial credit, whatever the caller says, nor far
-    /// above a gap: what was sent before it needs no credit to be sent again.
+    /// Limits by what was consumed. Never above what was received or is expected plus the initial
+    /// credit, whatever the caller says, nor far above a gap: what was sent before it needs no
+    /// credit to be sent again.
     fn wanted(&self) -> (u64, u64) {
         let initial = u64::from(self.initial_msgs);
         let ahead = self.base + MATCHED_AHEAD_MAX.max(initial);

@@ -1,12 +1,14 @@
-//! The side of a session that carriers pull from: what may go, what was taken, and what became of it.
+//! The side of a session that carriers pull from: what may go, what was taken, and what became of
+//! it.
 //!
-//! Two carriers may pull from one session: the carrier of everything, and a bulk connection for what is long ([`Line`]). What either was handed and did not report as arrived goes back
+//! Two carriers may pull from one session: the carrier of everything, and a bulk connection for
+//! what is long ([`Line`]). What either was handed and did not report as arrived goes back
 //! ([`Session::lost`]) and leaves by the carrier of everything.
 
 use alloc::collections::VecDeque;
 
-use crate::bodies::OutBody;
 use crate::messages::OutMessage;
+use crate::rndvs::OutRndv;
 use crate::sessions::Common;
 use crate::{Carrier, Session};
 
@@ -25,7 +27,7 @@ pub enum Flow {
     /// A matched message, by its number.
     Message(u64),
     /// Rendezvous data: its place in the table, and which of those that had this place.
-    Body(u32, u32),
+    Rndv(u32, u32),
 }
 
 /// Bytes that may go now.
@@ -57,7 +59,7 @@ pub enum Fragment {
         mseq: u64,
     },
     /// Bytes of rendezvous data.
-    Body {
+    Rndv {
         /// Its place in the table.
         slot: u32,
         /// Which of those that had this place.
@@ -88,7 +90,7 @@ impl Fragment {
     #[must_use]
     pub fn payload_len(&self) -> u64 {
         match *self {
-            Fragment::Message { len, .. } | Fragment::Body { len, .. } => u64::from(len),
+            Fragment::Message { len, .. } | Fragment::Rndv { len, .. } => u64::from(len),
             Fragment::Control { .. } | Fragment::Credit | Fragment::Grant { .. } | Fragment::Abort { .. } => 0,
         }
     }
@@ -100,7 +102,7 @@ impl Fragment {
         let len = (to - from) as u32;
         match flow {
             Flow::Message(mseq) => Fragment::Message { mseq, offset: from as u32, len },
-            Flow::Body(slot, generation) => Fragment::Body { slot, generation, offset: from, len },
+            Flow::Rndv(slot, generation) => Fragment::Rndv { slot, generation, offset: from, len },
         }
     }
 }
@@ -124,7 +126,8 @@ impl Bulk {
 impl Session {
     // What waits.
 
-    /// Longest message with its envelope that goes by the carrier of everything in one piece, bytes.
+    /// Longest message with its envelope that goes by the carrier of everything in one piece,
+    /// bytes.
     #[inline]
     pub fn set_piece_max(&mut self, bytes: usize) {
         self.piece_max = bytes;
@@ -184,13 +187,14 @@ impl Session {
         self.lost.len()
     }
 
-    /// Bytes of messages and rendezvous data that wait for the carrier of everything, or will: of the first `most` of each line.
+    /// Bytes of messages and rendezvous data that wait for the carrier of everything, or will: of
+    /// the first `most` of each line.
     #[must_use]
     pub fn waiting_bytes(&self, most: usize) -> u64 {
         let flow = |f: &Flow| match *f {
             Flow::Message(mseq) => self.out.matched.get(mseq).map_or(0, |m| u64::from(m.len.saturating_sub(m.sent))),
-            Flow::Body(slot, generation) => {
-                self.bodies_out.current(slot, generation).map_or(0, |b| b.len.saturating_sub(b.sent))
+            Flow::Rndv(slot, generation) => {
+                self.rndvs_out.current(slot, generation).map_or(0, |b| b.len.saturating_sub(b.sent))
             }
         };
         let small = |mseq: &u64| flow(&Flow::Message(*mseq));
@@ -205,8 +209,8 @@ impl Session {
     pub fn open_bytes(&self, most: usize) -> u64 {
         let open = |f: &Flow| match *f {
             Flow::Message(mseq) => self.out.matched.get(mseq).map_or(0, |m| u64::from(m.len.saturating_sub(m.sent))),
-            Flow::Body(slot, generation) => {
-                self.bodies_out.current(slot, generation).map_or(0, |b| b.granted.saturating_sub(b.sent))
+            Flow::Rndv(slot, generation) => {
+                self.rndvs_out.current(slot, generation).map_or(0, |b| b.granted.saturating_sub(b.sent))
             }
         };
         self.flows.iter().take(most).map(open).sum()
@@ -224,13 +228,13 @@ impl Session {
     }
 
     /// It may send: it stands in line.
-    pub(crate) fn queue_body(&mut self, slot: u32) {
-        if let Some(b) = self.bodies_out.get_mut(slot)
+    pub(crate) fn queue_rndv(&mut self, slot: u32) {
+        if let Some(b) = self.rndvs_out.get_mut(slot)
             && !b.queued
             && (b.granted > b.sent)
         {
             b.queued = true;
-            let (flow, len) = (Flow::Body(slot, b.generation), b.len);
+            let (flow, len) = (Flow::Rndv(slot, b.generation), b.len);
             self.enqueue(flow, len);
         }
     }
@@ -256,7 +260,7 @@ impl Session {
     /// The next grant: handle and limit.
     pub fn take_grant(&mut self, common: &mut Common) -> Option<(u64, u64)> {
         while let Some(handle) = self.grants_dirty.pop_front() {
-            let Some(b) = self.bodies_in.get_mut(handle) else { continue };
+            let Some(b) = self.rndvs_in.get_mut(handle) else { continue };
             b.grant_dirty = false;
             common.counters.grants_sent += 1;
             self.counts.grants_sent += 1;
@@ -327,7 +331,8 @@ impl Session {
         None
     }
 
-    /// The carrier took it up to `to`; if that is not all of it (the carrier's pieces have become shorter), the rest is the next one.
+    /// The carrier took it up to `to`; if that is not all of it (the carrier's pieces have become
+    /// shorter), the rest is the next one.
     #[inline]
     pub fn took_small(&mut self, to: u64) {
         let Some(&mseq) = self.small.front() else { return };
@@ -353,8 +358,8 @@ impl Session {
                 let m = self.out.matched.get(mseq).filter(|m| m.has_more())?;
                 Some(Piece { flow, from: u64::from(m.sent), to: u64::from(m.len) })
             }
-            Flow::Body(slot, generation) => {
-                let b = self.bodies_out.get_mut(slot).filter(|b| b.generation == generation)?;
+            Flow::Rndv(slot, generation) => {
+                let b = self.rndvs_out.get_mut(slot).filter(|b| b.generation == generation)?;
                 b.queued = b.sent < b.granted;
                 b.queued.then_some(Piece { flow, from: b.sent, to: b.granted })
             }
@@ -390,7 +395,7 @@ impl Session {
                 self.out.matched.advance(mseq, to as u32);
                 self.out.matched.get(mseq).is_none_or(|m| m.sent >= m.len)
             }
-            Flow::Body(slot, _) => self.bodies_out.get_mut(slot).is_none_or(|b| {
+            Flow::Rndv(slot, _) => self.rndvs_out.get_mut(slot).is_none_or(|b| {
                 b.sent = to;
                 b.queued = to < b.granted;
                 !b.queued
@@ -409,16 +414,16 @@ impl Session {
     /// Rendezvous data that has not arrived completely, if it is still that of this place.
     #[must_use]
     #[inline]
-    pub fn body(&self, slot: u32, generation: u32) -> Option<&OutBody> {
-        self.bodies_out.current(slot, generation)
+    pub fn rndv(&self, slot: u32, generation: u32) -> Option<&OutRndv> {
+        self.rndvs_out.current(slot, generation)
     }
 
     /// Rendezvous data under way with this handle.
     #[must_use]
-    pub fn body_of(&self, handle: u64) -> Option<(Flow, &OutBody)> {
-        let slot = self.bodies_out.slot_of(handle)?;
-        let b = self.bodies_out.get(slot)?;
-        Some((Flow::Body(slot, b.generation), b))
+    pub fn rndv_of(&self, handle: u64) -> Option<(Flow, &OutRndv)> {
+        let slot = self.rndvs_out.slot_of(handle)?;
+        let b = self.rndvs_out.get(slot)?;
+        Some((Flow::Rndv(slot, b.generation), b))
     }
 
     // What is sent again.
@@ -432,9 +437,9 @@ impl Session {
                     let gap = self.out.matched.get(mseq).and_then(|m| m.missing(offset, len));
                     gap.map(|(a, b)| (Flow::Message(mseq), u64::from(a), u64::from(b)))
                 }
-                Fragment::Body { slot, generation, offset, len } => {
-                    let gap = self.bodies_out.missing(slot, generation, offset, len);
-                    gap.map(|(a, b)| (Flow::Body(slot, generation), a, b))
+                Fragment::Rndv { slot, generation, offset, len } => {
+                    let gap = self.rndvs_out.missing(slot, generation, offset, len);
+                    gap.map(|(a, b)| (Flow::Rndv(slot, generation), a, b))
                 }
                 _ => None,
             };
@@ -456,9 +461,9 @@ impl Session {
                 let end = u64::from(offset) + u64::from(len);
                 (to < end).then(|| Fragment::of(Flow::Message(mseq), to, end))
             }
-            Some(&Fragment::Body { slot, generation, offset, len }) => {
+            Some(&Fragment::Rndv { slot, generation, offset, len }) => {
                 let end = offset + u64::from(len);
-                (to < end).then(|| Fragment::of(Flow::Body(slot, generation), to, end))
+                (to < end).then(|| Fragment::of(Flow::Rndv(slot, generation), to, end))
             }
             _ => None,
         };
@@ -481,9 +486,9 @@ impl Session {
                 let len = self.out.control.get(mseq).map_or(0, |m| m.len);
                 self.out.control.acked(mseq, 0, len)
             }
-            Fragment::Body { slot, generation, offset, len } => {
-                let t = self.bodies_out.acked(slot, generation, offset, u64::from(len));
-                common.counters.bodies_sent += u64::from(t.is_some());
+            Fragment::Rndv { slot, generation, offset, len } => {
+                let t = self.rndvs_out.acked(slot, generation, offset, u64::from(len));
+                common.counters.rndvs_sent += u64::from(t.is_some());
                 t
             }
             Fragment::Credit | Fragment::Grant { .. } | Fragment::Abort { .. } => None,
@@ -493,17 +498,17 @@ impl Session {
     /// The peer said that rendezvous data arrived in more pieces than an honest one would.
     #[must_use]
     pub fn is_shredded(&self) -> bool {
-        self.bodies_out.is_shredded()
+        self.rndvs_out.is_shredded()
     }
 
     /// It was lost, or its carrier is gone: it is to be sent again, as far as it still matters.
     pub fn lost(&mut self, f: Fragment) {
         match f {
-            Fragment::Message { .. } | Fragment::Body { .. } => self.lost.push_back(f),
+            Fragment::Message { .. } | Fragment::Rndv { .. } => self.lost.push_back(f),
             Fragment::Control { mseq } => self.lost_control.push_back(mseq),
             Fragment::Credit => self.credit_dirty = true,
             Fragment::Grant { handle } => {
-                if let Some(b) = self.bodies_in.get_mut(handle)
+                if let Some(b) = self.rndvs_in.get_mut(handle)
                     && !b.grant_dirty
                 {
                     b.grant_dirty = true;
@@ -538,10 +543,11 @@ impl Session {
         self.bulk.up
     }
 
-    /// It is gone: what waited for it goes by the carrier of everything. What it had taken is told by [`Session::lost`].
+    /// It is gone: what waited for it goes by the carrier of everything. What it had taken is told
+    /// by [`Session::lost`].
     pub fn bulk_ends(&mut self, common: &mut Common) {
         self.bulk.up = false;
-        common.grants.lane_over(self.peer);
+        common.grants.bulk_over(self.peer);
         // What the last heads said of credit may have gone with them.
         self.credit_at = None;
         self.credit_dirty = true;
@@ -665,23 +671,23 @@ mod tests {
     #[test]
     fn rendezvous_data_is_offered_as_far_as_it_is_granted() {
         let mut all = up(Config::default());
-        all.send_body(PEER, 7, 0, 10_000, 40).expect("accepted");
+        all.send_rndv(PEER, 7, 0, 10_000, 40).expect("accepted");
         with(&mut all, |s, common| {
             assert_eq!(s.next_flow(Line::Main), None);
             s.on_grant(common, 7, 3000);
             s.on_grant(common, 7, 2000);
-            let (flow, _) = s.body_of(7).expect("under way");
+            let (flow, _) = s.rndv_of(7).expect("under way");
             assert_eq!((s.flows_waiting(), s.next_flow(Line::Main)), (1, Some(Piece { flow, from: 0, to: 3000 })));
             assert!(s.took_flow(Line::Main, 3000), "it leaves the line until there is more");
             s.on_grant(common, 7, u64::MAX);
             assert_eq!(s.next_flow(Line::Main), Some(Piece { flow, from: 3000, to: 10_000 }));
             assert!(s.took_flow(Line::Main, 10_000));
-            let Flow::Body(slot, generation) = flow else { panic!("a body") };
-            let part = |offset, len| Fragment::Body { slot, generation, offset, len };
+            let Flow::Rndv(slot, generation) = flow else { panic!("a rendezvous transfer") };
+            let part = |offset, len| Fragment::Rndv { slot, generation, offset, len };
             assert_eq!(s.arrived(common, &part(4000, 6000)), None);
             assert_eq!(s.arrived(common, &part(0, 4000)), Some(40));
             assert_eq!(
-                (s.arrived(common, &part(0, 4000)), s.body_of(7).is_none(), common.counters.bodies_sent),
+                (s.arrived(common, &part(0, 4000)), s.rndv_of(7).is_none(), common.counters.rndvs_sent),
                 (None, true, 1)
             );
         });
@@ -690,19 +696,19 @@ mod tests {
     #[test]
     fn what_is_told_of_rendezvous_data_that_is_over_does_not_touch_what_has_its_place() {
         let mut all = up(Config::default());
-        all.send_body(PEER, 7, 100, 100, 40).expect("accepted");
-        let (old, _) = with(&mut all, |s, _| s.body_of(7).map(|(f, b)| (f, b.len))).expect("under way");
-        assert_eq!(all.abort_body(PEER, 7, 1), Some(40));
-        all.send_body(PEER, 8, 100, 100, 41).expect("accepted");
+        all.send_rndv(PEER, 7, 100, 100, 40).expect("accepted");
+        let (old, _) = with(&mut all, |s, _| s.rndv_of(7).map(|(f, b)| (f, b.len))).expect("under way");
+        assert_eq!(all.abort_rndv(PEER, 7, 1), Some(40));
+        all.send_rndv(PEER, 8, 100, 100, 41).expect("accepted");
         with(&mut all, |s, common| {
-            let (new, _) = s.body_of(8).expect("under way");
-            let (Flow::Body(slot, before), Flow::Body(same, _)) = (old, new) else { panic!("bodies") };
+            let (new, _) = s.rndv_of(8).expect("under way");
+            let (Flow::Rndv(slot, before), Flow::Rndv(same, _)) = (old, new) else { panic!("rndvs") };
             assert_eq!(slot, same, "else this test shows nothing");
             assert_eq!(s.next_flow(Line::Main), Some(Piece { flow: new, from: 0, to: 100 }));
-            let stale = Fragment::Body { slot, generation: before, offset: 0, len: 100 };
+            let stale = Fragment::Rndv { slot, generation: before, offset: 0, len: 100 };
             assert_eq!(s.arrived(common, &stale), None);
             s.lost(stale);
-            assert_eq!((s.next_lost(), s.body(slot, before).is_none(), s.body_of(8).is_some()), (None, true, true));
+            assert_eq!((s.next_lost(), s.rndv(slot, before).is_none(), s.rndv_of(8).is_some()), (None, true, true));
         });
     }
 
@@ -805,7 +811,7 @@ mod tests {
     #[test]
     fn a_grant_that_was_lost_is_told_once_as_it_is_then_and_not_at_all_when_nobody_wants_the_data() {
         let mut all = up(Config::default());
-        let opened = |all: &mut Sessions| all.open_body(Time(1), PEER, 10 << 20).expect("opened");
+        let opened = |all: &mut Sessions| all.open_rndv(Time(1), PEER, 10 << 20).expect("opened");
         let (wanted, unwanted) = (opened(&mut all), opened(&mut all));
         with(&mut all, |s, common| {
             for handle in [unwanted.handle, wanted.handle, wanted.handle] {
@@ -813,7 +819,7 @@ mod tests {
             }
             s.raise_grant(common, Time(2), wanted.handle, wanted.granted + 5);
         });
-        all.close_body(PEER, unwanted.handle);
+        all.close_rndv(PEER, unwanted.handle);
         with(&mut all, |s, common| {
             assert_eq!(s.take_grant(common), Some((wanted.handle, wanted.granted + 5)));
             assert_eq!((s.take_grant(common), s.has_notices()), (None, false));
@@ -825,7 +831,7 @@ mod tests {
     #[test]
     fn an_abort_that_was_lost_is_told_again() {
         let mut all = up(Config::default());
-        assert_eq!(all.abort_body(PEER, 9, 3), None);
+        assert_eq!(all.abort_rndv(PEER, 9, 3), None);
         with(&mut all, |s, _| {
             assert_eq!(s.take_abort(), Some((9, 3)));
             assert_eq!(s.take_abort(), None);
@@ -868,7 +874,7 @@ mod tests {
     fn nothing_is_offered_when_the_session_is_over_and_late_fates_are_harmless() {
         let mut all = up(Config::default());
         send(&mut all, &[message(3000, 0), message(3, 1), control(2)]);
-        all.send_body(PEER, 7, 10, 10, 3).expect("accepted");
+        all.send_rndv(PEER, 7, 10, 10, 3).expect("accepted");
         with(&mut all, |s, _| s.lost(fragment(0, 0, 1000)));
         let mut events = Vec::new();
         all.end(PEER, DownReason::Unreachable, &mut events);

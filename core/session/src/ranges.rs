@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-/// Sorted, disjoint, non-adjacent half-open ranges. In-order growth of the last range is O(1) and one range needs no heap.
+/// Sorted, disjoint, non-adjacent half-open ranges. In-order growth of the last range is O(1) and
+/// one range needs no heap.
 #[derive(Clone, Debug, Default)]
 pub struct RangeSet {
     r: SmallVec<[(u64, u64); 1]>,
@@ -99,7 +100,8 @@ impl RangeSet {
         found
     }
 
-    /// Adds `[lo, hi)` if it follows on what is there, which is one range from 0 on. Nothing else is done, and much faster than by [`RangeSet::insert`].
+    /// Adds `[lo, hi)` if it follows on what is there, which is one range from 0 on. Nothing else
+    /// is done, and much faster than by [`RangeSet::insert`].
     #[inline]
     pub fn extend_prefix(&mut self, lo: u64, hi: u64) -> bool {
         match self.r.as_mut_slice() {
@@ -111,7 +113,8 @@ impl RangeSet {
         }
     }
 
-    /// Adds `[lo, hi)`; `f` gets each part that was absent, ascending. Returns how many numbers are new.
+    /// Adds `[lo, hi)`; `f` gets each part that was absent, ascending. Returns how many numbers are
+    /// new.
     pub fn insert(&mut self, lo: u64, hi: u64, mut f: impl FnMut(u64, u64)) -> u64 {
         if lo >= hi {
             return 0;

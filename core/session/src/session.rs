@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use crate::bodies::{BodiesIn, BodiesOut};
 use crate::messages::{ENVELOPE_MAX, MessagesIn, MessagesOut, OutMessage};
 use crate::offer::{Bulk, Flow, Fragment};
+use crate::rndvs::{RndvsIn, RndvsOut};
 use crate::sessions::Common;
-use crate::{BodyOpened, Carrier, Config, Credit, DownReason, Event, Message, PeerId, SendError, Time};
+use crate::{Carrier, Config, Credit, DownReason, Event, Message, PeerId, RndvOpened, SendError, Time};
 
 /// Aborts that may wait to be sent: more than a receiver that behaves has open.
 const ABORTS_MAX: usize = 1 << 16;
 
-/// New limits of credit wait so long for a unit of the bulk connection that takes them along.
+/// New limits of credit wait so long for a record of the bulk connection that takes them along.
 const CREDIT_WAIT_NS: u64 = 50_000;
 
 /// What the peer said when it was met (spec 2.5).
@@ -52,8 +52,8 @@ pub struct Session {
 
     pub(crate) out: MessagesOut,
     pub(crate) inn: MessagesIn,
-    pub(crate) bodies_out: BodiesOut,
-    pub(crate) bodies_in: BodiesIn,
+    pub(crate) rndvs_out: RndvsOut,
+    pub(crate) rndvs_in: RndvsIn,
 
     /// Longest message with its envelope that goes in one piece ([`Session::set_piece_max`]).
     pub(crate) piece_max: usize,
@@ -70,7 +70,7 @@ pub struct Session {
     pub(crate) lost_control: VecDeque<u64>,
 
     pub(crate) credit_dirty: bool,
-    /// New limits of credit are to be told then, if no unit of the bulk connection has done so.
+    /// New limits of credit are to be told then, if no record of the bulk connection has done so.
     pub(crate) credit_at: Option<Time>,
     pub(crate) grants_dirty: VecDeque<u64>,
     pub(crate) aborts: VecDeque<(u64, u16)>,
@@ -100,8 +100,8 @@ impl Session {
             credit_bytes: cfg.initial_credit_bytes,
             out: MessagesOut::new(cfg.control_window),
             inn: MessagesIn::new(cfg.initial_credit_msgs, cfg.initial_credit_bytes),
-            bodies_out: BodiesOut::default(),
-            bodies_in: BodiesIn::default(),
+            rndvs_out: RndvsOut::default(),
+            rndvs_in: RndvsIn::default(),
             piece_max: 0,
             lent_from: u64::MAX,
             small: VecDeque::new(),
@@ -142,7 +142,8 @@ impl Session {
         self.lent_from = u64::MAX;
     }
 
-    /// The carrier has the peer read payload of this length and more where it lies: a copy made to have it out of the way early would be one more than that.
+    /// The carrier has the peer read payload of this length and more where it lies: a copy made to
+    /// have it out of the way early would be one more than that.
     pub fn set_lent_from(&mut self, len: u64) {
         self.lent_from = len;
     }
@@ -154,7 +155,8 @@ impl Session {
         self.lent_from
     }
 
-    /// Something that holds the sender back by itself carries what is long: its grants take nothing from the others.
+    /// Something that holds the sender back by itself carries what is long: its grants take nothing
+    /// from the others.
     fn is_ample(&self) -> bool {
         self.carrier == Carrier::Shm || self.bulk.is_up()
     }
@@ -166,7 +168,8 @@ impl Session {
         self.up
     }
 
-    /// Whether something of a carrier still names its place ([`crate::Sessions::hold`]): it must not be another's yet.
+    /// Whether something of a carrier still names its place ([`crate::Sessions::hold`]): it must
+    /// not be another's yet.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.holds > 0
@@ -178,7 +181,8 @@ impl Session {
         self.down
     }
 
-    /// The peer's terms are known: what waited for credit may go. False if something was queued that these terms never let out.
+    /// The peer's terms are known: what waited for credit may go. False if something was queued
+    /// that these terms never let out.
     #[must_use]
     pub fn begin(&mut self, common: &mut Common, terms: Terms) -> bool {
         self.credit_bytes = terms.credit_bytes;
@@ -208,10 +212,10 @@ impl Session {
         self.out.matched.drain_tokens(&mut fail);
         self.out.control.drain_tokens(&mut fail);
         self.out.control_next = self.out.control.next();
-        self.bodies_out.drain_tokens(&mut fail);
-        let handles: Vec<u64> = self.bodies_in.handles().map(|(h, _)| h).collect();
+        self.rndvs_out.drain_tokens(&mut fail);
+        let handles: Vec<u64> = self.rndvs_in.handles().map(|(h, _)| h).collect();
         for h in handles {
-            self.bodies_in.remove(h);
+            self.rndvs_in.remove(h);
         }
         common.grants.forget_peer(peer);
         common.ended += 1;
@@ -290,29 +294,30 @@ impl Session {
     /// Opens a handle for rendezvous data of the peer.
     ///
     /// # Errors
-    /// See [`crate::Sessions::open_body`].
-    pub fn open_body(&mut self, common: &mut Common, now: Time, len: u64) -> Result<BodyOpened, SendError> {
+    /// See [`crate::Sessions::open_rndv`].
+    pub fn open_rndv(&mut self, common: &mut Common, now: Time, len: u64) -> Result<RndvOpened, SendError> {
         self.check_open()?;
         if len == 0 {
             return Err(SendError::TooLong);
         }
-        if self.bodies_in.open() >= common.cfg.bodies_max {
+        if self.rndvs_in.open() >= common.cfg.rndvs_max {
             return Err(SendError::QueueFull);
         }
         if self.carrier == Carrier::Loopback {
-            // Nothing lies between that could be filled or lose anything: it takes nothing from the others, and needs no watch.
-            return Ok(BodyOpened { handle: self.bodies_in.add(now, len, len), granted: len });
+            // Nothing lies between that could be filled or lose anything: it takes nothing from the
+            // others, and needs no watch.
+            return Ok(RndvOpened { handle: self.rndvs_in.add(now, len, len), granted: len });
         }
         let granted = common.grants.open(now, self.peer, len, self.is_ample());
-        let handle = self.bodies_in.add(now, len, granted);
+        let handle = self.rndvs_in.add(now, len, granted);
         common.grants.wait(now, self.peer, handle, len, granted, self.is_ample());
         self.arm_regrant(&common.cfg, now);
-        Ok(BodyOpened { handle, granted })
+        Ok(RndvOpened { handle, granted })
     }
 
     /// The receiver gives up on rendezvous data.
-    pub fn close_body(&mut self, common: &mut Common, handle: u64) {
-        if let Some(outstanding) = self.bodies_in.remove(handle) {
+    pub fn close_rndv(&mut self, common: &mut Common, handle: u64) {
+        if let Some(outstanding) = self.rndvs_in.remove(handle) {
             common.grants.returned(common.clock(), self.peer, outstanding);
             common.grants.forget(self.peer, handle);
         }
@@ -321,19 +326,20 @@ impl Session {
     /// Sends rendezvous data.
     ///
     /// # Errors
-    /// See [`crate::Sessions::send_body`].
-    pub fn send_body(&mut self, handle: u64, granted: u64, len: u64, token: u64) -> Result<(), SendError> {
+    /// See [`crate::Sessions::send_rndv`].
+    pub fn send_rndv(&mut self, handle: u64, granted: u64, len: u64, token: u64) -> Result<(), SendError> {
         if len == 0 {
             return Err(SendError::TooLong);
         }
         self.check_open()?;
-        let slot = self.bodies_out.add(handle, granted, len, token).ok_or(SendError::QueueFull)?;
-        self.queue_body(slot);
+        let slot = self.rndvs_out.add(handle, granted, len, token).ok_or(SendError::QueueFull)?;
+        self.queue_rndv(slot);
         Ok(())
     }
 
-    /// The sender gives up on rendezvous data, or does not begin it; then the receiver that opened it learns that nothing will come.
-    pub fn abort_body(&mut self, handle: u64, code: u16) -> Option<u64> {
+    /// The sender gives up on rendezvous data, or does not begin it; then the receiver that opened
+    /// it learns that nothing will come.
+    pub fn abort_rndv(&mut self, handle: u64, code: u16) -> Option<u64> {
         if self.down.is_some() {
             return None;
         }
@@ -341,17 +347,19 @@ impl Session {
             self.aborts.pop_front();
         }
         self.aborts.push_back((handle, code));
-        self.bodies_out.slot_of(handle).map(|slot| self.bodies_out.remove(slot))
+        self.rndvs_out.slot_of(handle).map(|slot| self.rndvs_out.remove(slot))
     }
 
-    /// So many bytes of matched messages are expected of the peer: they are let in beside its initial credit (`spec/superstep.md` 5). True when the peer is to be told, which is seen to.
+    /// So many bytes of matched messages are expected of the peer: they are let in beside its
+    /// initial credit (`spec/superstep.md` 5). True when the peer is to be told, which is seen to.
     pub(crate) fn expect(&mut self, bytes: u64) -> bool {
         let tell = self.inn.expect(bytes) && self.up;
         self.credit_dirty |= tell;
         tell
     }
 
-    /// Bytes of credit that the peer gave ahead of what it had consumed, and that are left: what it expects.
+    /// Bytes of credit that the peer gave ahead of what it had consumed, and that are left: what it
+    /// expects.
     #[must_use]
     pub fn credit_ahead(&self) -> u64 {
         if self.up { self.out.credit().bytes.saturating_sub(self.credit_bytes) } else { 0 }
@@ -359,13 +367,14 @@ impl Session {
 
     /// The layer above freed messages. True when the peer is to be told, which is seen to.
     ///
-    /// That is so before the session is up, too: messages come by any carrier, and the one that is to carry what is sent here may not have been tried yet.
+    /// That is so before the session is up, too: messages come by any carrier, and the one that is
+    /// to carry what is sent here may not have been tried yet.
     #[inline]
     pub fn consume(&mut self, common: &Common, msgs: u32, bytes: u64) -> bool {
         let tell = self.inn.consume(msgs, bytes) && self.down.is_none();
         if tell {
             if self.bulk.is_up() {
-                // The next unit takes it along.
+                // The next record takes it along.
                 self.credit_at.get_or_insert(common.clock().plus_ns(CREDIT_WAIT_NS));
             } else {
                 self.credit_dirty = true;
@@ -380,7 +389,8 @@ impl Session {
         self.out.credit()
     }
 
-    /// Longest matched message the peer takes (spec 5): half of its initial byte credit; before it is known, of ours.
+    /// Longest matched message the peer takes (spec 5): half of its initial byte credit; before it
+    /// is known, of ours.
     #[must_use]
     pub fn max_matched_len(&self) -> u64 {
         self.credit_bytes / 2
@@ -418,17 +428,18 @@ impl Session {
 
     /// Rendezvous data being sent, and being received.
     #[must_use]
-    pub fn bodies_open(&self) -> (usize, usize) {
-        (self.bodies_out.open(), self.bodies_in.open())
+    pub fn rndvs_open(&self) -> (usize, usize) {
+        (self.rndvs_out.open(), self.rndvs_in.open())
     }
 
     /// Something is not completely known to have arrived.
     #[must_use]
     pub fn has_open(&self) -> bool {
-        self.messages_open() > 0 || self.bodies_out.open() > 0
+        self.messages_open() > 0 || self.rndvs_out.open() > 0
     }
 
-    /// The number of the message accepted last, matched or control: the `mseq` that its fragments bear.
+    /// The number of the message accepted last, matched or control: the `mseq` that its fragments
+    /// bear.
     #[must_use]
     pub fn last_message(&self, control: bool) -> Option<u64> {
         if control { &self.out.control } else { &self.out.matched }.next().checked_sub(1)
@@ -457,7 +468,7 @@ impl Session {
 
     /// The scheduler raised a grant.
     pub(crate) fn raise_grant(&mut self, common: &Common, now: Time, handle: u64, limit: u64) {
-        if let Some(b) = self.bodies_in.get_mut(handle) {
+        if let Some(b) = self.rndvs_in.get_mut(handle) {
             b.granted = b.granted.max(limit);
             b.touched = now;
             if !b.grant_dirty {
@@ -470,7 +481,7 @@ impl Session {
 
     fn regrant_ns(&self, cfg: &Config) -> u64 {
         // What goes by a bulk connection waits its turn there, and is not lost.
-        let least = if self.is_ample() { cfg.lane_regrant } else { cfg.regrant_min };
+        let least = if self.is_ample() { cfg.bulk_regrant } else { cfg.regrant_min };
         (4 * self.round_trip_ns).max(least.as_nanos() as u64)
     }
 
@@ -486,7 +497,7 @@ impl Session {
         let base = self.regrant_ns(&common.cfg);
         let mut next = Time::MAX;
         let mut again: SmallVec<[u64; 8]> = SmallVec::new();
-        for (h, b) in self.bodies_in.handles() {
+        for (h, b) in self.rndvs_in.handles() {
             if b.granted <= b.received {
                 continue;
             }
@@ -499,7 +510,7 @@ impl Session {
             }
         }
         for h in again {
-            if let Some(b) = self.bodies_in.get_mut(h) {
+            if let Some(b) = self.rndvs_in.get_mut(h) {
                 b.repeats = b.repeats.saturating_add(1);
                 b.touched = now;
                 if !b.grant_dirty {
@@ -539,7 +550,8 @@ impl Session {
     }
 }
 
-/// After how long the grant of data that stays away is repeated, if it was repeated so often already.
+/// After how long the grant of data that stays away is repeated, if it was repeated so often
+/// already.
 fn regrant_after_ns(base_ns: u64, repeats: u8) -> u64 {
     base_ns << repeats.min(8)
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use weir_superstep::{OwnQueue, SlotPacer, Slots};
 
-use crate::{BodyOpened, Carrier, Config, Credit, Event, Grants, Message, PeerId, SendError, Session, Time};
+use crate::{Carrier, Config, Credit, Event, Grants, Message, PeerId, RndvOpened, SendError, Session, Time};
 
 /// What was counted of all sessions of an endpoint since its start. All only grow.
 #[derive(Clone, Default, Debug, PartialEq, Eq, Serialize)]
@@ -15,8 +15,8 @@ pub struct Counters {
     // Messages and rendezvous data.
     pub messages_sent: u64,
     pub messages_received: u64,
-    pub bodies_sent: u64,
-    pub bodies_received: u64,
+    pub rndvs_sent: u64,
+    pub rndvs_received: u64,
     pub duplicate_bytes: u64,
     // Credit and grants.
     pub grants_sent: u64,
@@ -77,7 +77,8 @@ impl Common {
         }
     }
 
-    /// Data goes in these slots from now on, or as ever. What is going on goes on: a cycle is not begun anew.
+    /// Data goes in these slots from now on, or as ever. What is going on goes on: a cycle is not
+    /// begun anew.
     pub fn pace(&mut self, now: Time, slots: Option<Slots>, chance: u32) {
         match (&self.slots, slots) {
             (Some(s), Some(slots)) if s.slots() == slots => {}
@@ -117,14 +118,16 @@ impl Sessions {
         peer
     }
 
-    /// The index names another peer from now on. What the list of touched sessions knows of it stays true.
+    /// The index names another peer from now on. What the list of touched sessions knows of it
+    /// stays true.
     pub fn renew(&mut self, peer: PeerId) {
         if let Some(s) = self.list.get_mut(peer.0 as usize) {
             s.renew(&self.common.cfg);
         }
     }
 
-    /// A ring or connection of a carrier names this place: it is not to be another's until [`Sessions::let_go`].
+    /// A ring or connection of a carrier names this place: it is not to be another's until
+    /// [`Sessions::let_go`].
     pub fn hold(&mut self, peer: PeerId) {
         if let Some(s) = self.list.get_mut(peer.0 as usize) {
             s.holds = s.holds.saturating_add(1);
@@ -216,18 +219,20 @@ impl Sessions {
         is_last && self.next_touched(carrier).is_some()
     }
 
-    /// From now on this carrier takes what the session sends. What another had taken and not delivered is told by [`Session::lost`].
+    /// From now on this carrier takes what the session sends. What another had taken and not
+    /// delivered is told by [`Session::lost`].
     pub fn set_carrier(&mut self, peer: PeerId, carrier: Carrier) {
         if let Some(s) = self.list.get_mut(peer.0 as usize) {
             if s.carrier() == Carrier::Shm && carrier != Carrier::Shm {
-                self.common.grants.lane_over(peer);
+                self.common.grants.bulk_over(peer);
             }
             s.set_carrier(carrier);
             self.touch(peer);
         }
     }
 
-    /// Queues a message; the envelope is copied, the payload is read later through [`crate::Payloads`] until the token is reported.
+    /// Queues a message; the envelope is copied, the payload is read later through
+    /// [`crate::Payloads`] until the token is reported.
     ///
     /// # Errors
     /// See [`SendError`]; nothing was queued then.
@@ -246,13 +251,15 @@ impl Sessions {
         self.get(peer).map_or(Credit::default(), Session::credit)
     }
 
-    /// Control messages the peer's window has room for. Who can wait sends no more than that; answers a peer waits for may exceed it (up to `Config::control_queue`).
+    /// Control messages the peer's window has room for. Who can wait sends no more than that;
+    /// answers a peer waits for may exceed it (up to `Config::control_queue`).
     #[must_use]
     pub fn control_room(&self, peer: PeerId) -> usize {
         self.get(peer).map_or(0, |s| s.control_room(&self.common))
     }
 
-    /// The layer above freed that much of what the peer sent as matched messages: the peer may send as much again.
+    /// The layer above freed that much of what the peer sent as matched messages: the peer may send
+    /// as much again.
     #[inline]
     pub fn consume(&mut self, peer: PeerId, msgs: u32, bytes: u64) {
         let Some((s, common)) = self.get_mut(peer) else { return };
@@ -261,8 +268,10 @@ impl Sessions {
         }
     }
 
-    /// A superstep begins, in which so many bytes come from these peers, in this order. Each peer's rendezvous data are granted in it; and as far as `Config::expect_ahead` goes for all of them, matched
-    /// messages are let in ahead (`spec/superstep.md` 4 and 5). It holds until the next one. Peers that are not known are passed over.
+    /// A superstep begins, in which so many bytes come from these peers, in this order. Each peer's
+    /// rendezvous data are granted in it; and as far as `Config::expect_ahead` goes for all of
+    /// them, matched messages are let in ahead (`spec/superstep.md` 4 and 5). It holds until the
+    /// next one. Peers that are not known are passed over.
     pub fn expect(&mut self, now: Time, expected: &[(PeerId, u64)], own_queue: OwnQueue) {
         self.common.advance(now);
         let known = self.list.len();
@@ -282,18 +291,19 @@ impl Sessions {
     /// Receiver: opens a handle for `len` bytes of the peer.
     ///
     /// # Errors
-    /// `QueueFull` when `Config::bodies_max` are open, `Closed` when the peer is down, `TooLong` for no bytes: nothing would ever end it.
-    pub fn open_body(&mut self, now: Time, peer: PeerId, len: u64) -> Result<BodyOpened, SendError> {
+    /// `QueueFull` when `Config::rndvs_max` are open, `Closed` when the peer is down, `TooLong` for
+    /// no bytes: nothing would ever end it.
+    pub fn open_rndv(&mut self, now: Time, peer: PeerId, len: u64) -> Result<RndvOpened, SendError> {
         let (s, common) = self.get_mut(peer).ok_or(SendError::Closed)?;
-        let opened = s.open_body(common, now, len)?;
+        let opened = s.open_rndv(common, now, len)?;
         self.touch(peer);
         Ok(opened)
     }
 
     /// Receiver: gives up on a handle; late fragments are dropped silently.
-    pub fn close_body(&mut self, peer: PeerId, handle: u64) {
+    pub fn close_rndv(&mut self, peer: PeerId, handle: u64) {
         if let Some((s, common)) = self.get_mut(peer) {
-            s.close_body(common, handle);
+            s.close_rndv(common, handle);
             self.touch(peer);
         }
     }
@@ -301,8 +311,9 @@ impl Sessions {
     /// Sender: sends `len` bytes to a handle the peer opened and told us, with what it granted.
     ///
     /// # Errors
-    /// `QueueFull` when the handle is in use already, `Closed` when the peer is down, `TooLong` for no bytes.
-    pub fn send_body(
+    /// `QueueFull` when the handle is in use already, `Closed` when the peer is down, `TooLong` for
+    /// no bytes.
+    pub fn send_rndv(
         &mut self,
         peer: PeerId,
         handle: u64,
@@ -311,14 +322,15 @@ impl Sessions {
         token: u64,
     ) -> Result<(), SendError> {
         let (s, _) = self.get_mut(peer).ok_or(SendError::Closed)?;
-        s.send_body(handle, granted, len, token)?;
+        s.send_rndv(handle, granted, len, token)?;
         self.touch(peer);
         Ok(())
     }
 
-    /// Sender: gives up, or declines a handle it was told. Returns the token of what was under way, which is released at once and not reported.
-    pub fn abort_body(&mut self, peer: PeerId, handle: u64, code: u16) -> Option<u64> {
-        let token = self.get_mut(peer)?.0.abort_body(handle, code);
+    /// Sender: gives up, or declines a handle it was told. Returns the token of what was under way,
+    /// which is released at once and not reported.
+    pub fn abort_rndv(&mut self, peer: PeerId, handle: u64, code: u16) -> Option<u64> {
+        let token = self.get_mut(peer)?.0.abort_rndv(handle, code);
         self.touch(peer);
         token
     }
@@ -353,11 +365,11 @@ mod tests {
             let (own, other) = (sessions.add(), sessions.add());
             sessions.set_carrier(own, Carrier::Loopback);
             if let Some(len) = own_bytes {
-                let opened = sessions.open_body(Time(1), own, len).expect("opened");
+                let opened = sessions.open_rndv(Time(1), own, len).expect("opened");
                 assert_eq!(opened.granted, len, "nothing lies between that could be filled");
                 assert_eq!(sessions.get(own).and_then(Session::deadline), None, "or lose anything");
             }
-            sessions.open_body(Time(1), other, 1 << 30).expect("opened").granted
+            sessions.open_rndv(Time(1), other, 1 << 30).expect("opened").granted
         };
         assert_eq!(granted_beside(Some(1 << 40)), granted_beside(None));
     }

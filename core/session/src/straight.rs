@@ -1,5 +1,6 @@
-//! Messages that go straight: into a carrier that loses nothing and has room now. Nothing of them need be remembered, for nothing can be asked of it again. And those that come straight: all
-//! of the next one at once.
+//! Messages that go straight: into a carrier that loses nothing and has room now. Nothing of them
+//! need be remembered, for nothing can be asked of it again. And those that come straight: all of
+//! the next one at once.
 
 use crate::messages::{ENVELOPE_MAX, KEPT_MAX};
 use crate::sessions::Common;
@@ -15,7 +16,8 @@ pub struct Numbers {
 }
 
 impl Session {
-    /// Whether a matched message of `len` bytes behind an envelope of `envelope_len` may go straight: credit lets it out, and nothing waits that would have to go before it, or as soon.
+    /// Whether a matched message of `len` bytes behind an envelope of `envelope_len` may go
+    /// straight: credit lets it out, and nothing waits that would have to go before it, or as soon.
     #[must_use]
     #[inline]
     pub fn goes_straight(&self, len: usize, envelope_len: usize) -> bool {
@@ -45,14 +47,16 @@ impl Session {
             && self.out.lets_out(len as u32)
     }
 
-    /// The numbers of a message for which [`Session::goes_straight`] was true, and which the carrier takes now.
+    /// The numbers of a message for which [`Session::goes_straight`] was true, and which the
+    /// carrier takes now.
     #[inline]
     pub fn go_straight(&mut self, common: &mut Common, stream: u16, len: u32) -> Numbers {
         common.counters.messages_sent += 1;
         self.out.go_straight(stream, len)
     }
 
-    /// Accepts a message for which [`Session::goes_alone`] was true, and which the carrier takes now, all of it: its number. Its payload is kept here until it has arrived. Its fate is to be
+    /// Accepts a message for which [`Session::goes_alone`] was true, and which the carrier takes
+    /// now, all of it: its number. Its payload is kept here until it has arrived. Its fate is to be
     /// told as that of any other, but the layer above hears no more of it.
     #[inline]
     pub fn go_alone(&mut self, common: &mut Common, m: &Message<'_>, payload: &[u8]) -> u64 {
@@ -67,7 +71,8 @@ impl Session {
         self.out.matched.kept > 0
     }
 
-    /// Whether a matched message of which `len` bytes have come is all there and the next one, and breaks no rule: then [`Session::take_next`] is all that is to be done about it here.
+    /// Whether a matched message of which `len` bytes have come is all there and the next one, and
+    /// breaks no rule: then [`Session::take_next`] is all that is to be done about it here.
     #[must_use]
     #[inline]
     pub fn is_next(&self, f: &FragmentIn, len: usize) -> bool {

@@ -1,5 +1,6 @@
-//! The superstep protocol that is explored whole (`weir_superstep::protocol`, `core/superstep/tests/model.rs`) and the sessions that ship do the same: whatever happens, the same messages are let out, have
-//! come, are still kept and are promised room.
+//! The superstep protocol that is explored whole (`weir_superstep::protocol`,
+//! `core/superstep/tests/model.rs`) and the sessions that ship do the same: whatever happens, the
+//! same messages are let out, have come, are still kept and are promised room.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! What each part of the congestion control is worth: it is left out, and the same networks and work are run again.
+//! What each part of the congestion control is worth: it is left out, and the same networks and
+//! work are run again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +29,8 @@ pub enum Part {
     NonCongestiveDelay,
     /// Bursts grow while little is lost.
     LearntBursts,
-    /// Loss without delay lowers nothing, up to 10 %: left out, NewReno takes the controller's place.
+    /// Loss without delay lowers nothing, up to 10 %: left out, NewReno takes the controller's
+    /// place.
     LossTolerance,
     /// A window without a queue keeps up to 16 packets.
     QuietFloor,
@@ -209,7 +211,8 @@ fn metrics(r: &Report) -> Vec<(Metric, f64)> {
     all
 }
 
-/// Of senders that began and have not ended, what the one with least got, as part of an equal share.
+/// Of senders that began and have not ended, what the one with least got, as part of an equal
+/// share.
 fn least_share(r: &Report) -> Option<f64> {
     let mut ends: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for (from, at, _) in &r.arrivals {
@@ -255,7 +258,8 @@ pub struct Effect {
 /// A difference smaller than this is none.
 pub const NOTABLE: f64 = 0.03;
 
-/// Compares cells by name: for each metric a value for each seed, with everything and without the part.
+/// Compares cells by name: for each metric a value for each seed, with everything and without the
+/// part.
 fn effects(with: &[Vec<Vec<(Metric, f64)>>], without: &[Vec<Vec<(Metric, f64)>>], names: &[String]) -> Vec<Effect> {
     let mut all: BTreeMap<Metric, Effect> = BTreeMap::new();
     for (cell, name) in names.iter().enumerate() {
@@ -294,7 +298,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Runs all cells with each of the seeds and these parts left out. `tick` is called after each run: there are as many as cells times seeds.
+    /// Runs all cells with each of the seeds and these parts left out. `tick` is called after each
+    /// run: there are as many as cells times seeds.
     #[must_use]
     pub fn new(left_out: &[Part], seeds: &[u64], tick: &(impl Fn() + Sync)) -> Measured {
         let endpoint = EndpointSpec { left_out: left_out.to_vec(), ..EndpointSpec::default() };

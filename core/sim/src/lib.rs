@@ -1,7 +1,9 @@
 #![forbid(unsafe_code)]
-//! A network in virtual time, and programs that check what the protocol promises (`docs/simulation.md`).
+//! A network in virtual time, and programs that check what the protocol promises
+//! (`docs/simulation.md`).
 //!
-//! No clock, socket or thread: a run is a function of its [`spec::NetSpec`], its work and one seed, bit for bit.
+//! No clock, socket or thread: a run is a function of its [`spec::NetSpec`], its work and one seed,
+//! bit for bit.
 
 pub mod ablation;
 pub mod check;

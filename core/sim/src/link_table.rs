@@ -1,4 +1,5 @@
-//! Tables of several links between two hosts: what they carry together, against the best of them alone.
+//! Tables of several links between two hosts: what they carry together, against the best of them
+//! alone.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! What happened: a hash of everything, for reproducibility, and the last events in words, for people.
+//! What happened: a hash of everything, for reproducibility, and the last events in words, for
+//! people.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

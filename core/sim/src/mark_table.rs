@@ -1,4 +1,5 @@
-//! The table of marks (ECN): many to one through a port that marks or does not, over fan-in, message and queue.
+//! The table of marks (ECN): many to one through a port that marks or does not, over fan-in,
+//! message and queue.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,8 @@ use crate::work::Workload;
 /// A port: packets that it takes, and how many that wait make it mark.
 pub type Port = (u32, Option<u32>);
 
-/// What `weir-sim table marks` shows. A mark is to be at a seventh of what the wires hold at least (RFC 8257, 4): over 1 ms at 23 packets of full length.
+/// What `weir-sim table marks` shows. A mark is to be at a seventh of what the wires hold at least
+/// (RFC 8257, 4): over 1 ms at 23 packets of full length.
 #[must_use]
 pub fn all(endpoint: &EndpointSpec) -> Vec<Point> {
     let (senders, lens) = (&[8, 16, 32][..], &[30_000, 64 << 10, 1 << 20]);
@@ -47,7 +49,9 @@ pub fn points(
     points
 }
 
-/// One line for each. "longest" is the queue in packets, "gap" the longest time without a message, "told" the marks of which senders heard; "windows" and "grants" count what was made smaller for them.
+/// One line for each. "longest" is the queue in packets, "gap" the longest time without a message,
+/// "told" the marks of which senders heard; "windows" and "grants" count what was made smaller for
+/// them.
 #[must_use]
 pub fn table(points: &[Point], reports: &[Report]) -> String {
     let width = points.iter().map(|p| p.name.len()).max().unwrap_or(0).max(8);

@@ -1,7 +1,10 @@
-//! Defects that can be switched on in simulated ranks, to show that the checkers find what breaks a promise.
+//! Defects that can be switched on in simulated ranks, to show that the checkers find what breaks a
+//! promise.
 //!
-//! They lie in the simulator, between the messages (`weir_message::Messages`) and what drives them: a call is changed, left out or made twice, as it would be with a defect behind it. So what
-//! ships has no switch. Those that change what goes over the network (credit, cancelled receives, what is read for parity) are found by what the messages then do.
+//! They lie in the simulator, between the messages (`weir_message::Messages`) and what drives them:
+//! a call is changed, left out or made twice, as it would be with a defect behind it. So what ships
+//! has no switch. Those that change what goes over the network (credit, cancelled receives, what is
+//! read for parity) are found by what the messages then do.
 
 use std::ops::Range;
 
@@ -28,7 +31,7 @@ pub enum Defect {
     DeathUnheard,
     CancelledStays,
     ClaimNotKept,
-    LaneEndUntold,
+    BulkEndUntold,
     TimersForgotten,
     WriteShifted,
     ReadShifted,
@@ -46,7 +49,7 @@ pub enum Defect {
     LifeReused,
     SentToHeir,
     ForgottenKept,
-    CutUnitCounted,
+    CutRecordCounted,
     HastyVerdict,
     NeverQuiet,
     MarkTwice,
@@ -85,7 +88,7 @@ pub const ALL: &[Known] = &[
     known(Defect::DeathUnheard, "death-unheard", "the dead are noticed", Profile::Crash),
     known(Defect::CancelledStays, "cancelled-stays", "a cancelled receive takes nothing", Profile::All),
     known(Defect::ClaimNotKept, "claim-not-kept", "a claimed message is the claimer's alone", Profile::All),
-    known(Defect::LaneEndUntold, "lane-end-untold", "what a broken carrier had goes by another", Profile::All),
+    known(Defect::BulkEndUntold, "bulk-end-untold", "what a broken carrier had goes by another", Profile::All),
     known(Defect::TimersForgotten, "timers-forgotten", "everything ends in time", Profile::Lossy),
     known(Defect::WriteShifted, "write-shifted", "a remote write lands where it was to", Profile::All),
     known(Defect::ReadShifted, "read-shifted", "a remote read brings what is there", Profile::All),
@@ -108,8 +111,8 @@ pub const ALL: &[Known] = &[
     known(Defect::SentToHeir, "sent-to-heir", "what was sent to the old life is not for the new one", Profile::Leave),
     known(Defect::ForgottenKept, "forgotten-kept", "the place of a forgotten peer comes free", Profile::Leave),
     known(
-        Defect::CutUnitCounted,
-        "cut-unit-counted",
+        Defect::CutRecordCounted,
+        "cut-record-counted",
         "what a connection was cut off in counts for nothing",
         Profile::Carriers,
     ),

@@ -1,4 +1,5 @@
-//! What is to happen, strictly by virtual time, ties in the order they were scheduled; and the packets under way.
+//! What is to happen, strictly by virtual time, ties in the order they were scheduled; and the
+//! packets under way.
 
 use crate::spec::{HostId, NetId};
 

@@ -1,8 +1,8 @@
 //! The only source of randomness: PCG streams derived from one seed.
 //!
-//! Each link, host and generator owns a stream of its own, so that one more packet here does not change the luck of
-//! packets there. Only raw words are taken from the generator; ranges are made here, so that a new release of a
-//! library cannot change what a seed means.
+//! Each link, host and generator owns a stream of its own, so that one more packet here does not
+//! change the luck of packets there. Only raw words are taken from the generator; ranges are made
+//! here, so that a new release of a library cannot change what a seed means.
 
 use rand_core::Rng as _;
 use rand_pcg::Pcg32;
@@ -22,7 +22,8 @@ impl Rng {
     /// The stream `stream` of `seed`. Different streams are independent.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
-        // PCG keeps streams apart by their increment, but streams of one state start alike: mix both into the state.
+        // PCG keeps streams apart by their increment, but streams of one state start alike: mix
+        // both into the state.
         Rng(Pcg32::new(mix(seed ^ mix(stream)), stream))
     }
 
@@ -46,7 +47,8 @@ impl Rng {
         low + self.below(high.saturating_sub(low).saturating_add(1))
     }
 
-    /// Roughly uniform in the logarithm: each doubling between `low` and `high` is as likely as any other.
+    /// Roughly uniform in the logarithm: each doubling between `low` and `high` is as likely as any
+    /// other.
     pub fn log_between(&mut self, low: u64, high: u64) -> u64 {
         let low = low.max(1);
         let doublings = u64::from((high / low).max(1).ilog2());
@@ -65,7 +67,8 @@ impl Rng {
     }
 }
 
-/// A bijection of 64 bits in which every input bit moves about half of the output bits (SplitMix64's finaliser).
+/// A bijection of 64 bits in which every input bit moves about half of the output bits
+/// (SplitMix64's finaliser).
 #[must_use]
 pub fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,5 @@
-//! The rows of `weir-sim table`: what each table is made of, and one row as the scenario that it runs.
+//! The rows of `weir-sim table`: what each table is made of, and one row as the scenario that it
+//! runs.
 
 use crate::link_table;
 use crate::mark_table;
@@ -16,7 +17,8 @@ const LINK_LENS: [u64; 4] = [30_000, 300_000, 1 << 20, 4 << 20];
 /// Ranks that start at once.
 const STORM_RANKS: [u32; 3] = [64, 128, 256];
 
-/// The tables of this name that are made of points, each with lines of one kind; none if it is made of something else.
+/// The tables of this name that are made of points, each with lines of one kind; none if it is made
+/// of something else.
 #[must_use]
 pub fn points(what: &str, e: &EndpointSpec) -> Vec<Vec<Point>> {
     match what {

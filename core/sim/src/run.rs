@@ -30,7 +30,8 @@ pub struct Report {
     pub finished_ns: Ns,
     /// From sending to receiving, each message that arrived, sorted.
     pub message_ns: Vec<Ns>,
-    /// When each message was received and its sender, for fairness and gaps: (sender, when, bytes), by time.
+    /// When each message was received and its sender, for fairness and gaps: (sender, when, bytes),
+    /// by time.
     pub arrivals: Vec<(u32, Ns, u64)>,
     /// The slowest messages: (from, to, when sent, how long, bytes), slowest first.
     pub slowest: Vec<(u32, u32, Ns, Ns, u64)>,
@@ -38,7 +39,8 @@ pub struct Report {
     pub superstep_ends: Vec<(Ns, Ns)>,
     /// From each request of a service to its answer, sorted.
     pub answer_ns: Vec<Ns>,
-    /// The most bytes that any endpoint that is there at the end held of messages nobody had asked for.
+    /// The most bytes that any endpoint that is there at the end held of messages nobody had asked
+    /// for.
     pub held_bytes: u64,
     /// Payload bytes received.
     pub bytes: u64,
@@ -56,9 +58,11 @@ pub struct Report {
     pub bytes_resent: u64,
     /// Sum over all endpoints: fragments restored from parity.
     pub parity_used: u64,
-    /// Sum over all endpoints: lanes that were up, those that failed, units read to their end, their payload bytes.
-    pub lanes: [u64; 4],
-    /// Sum over all endpoints: marks of which senders were told; windows, and budgets of grants, made smaller for marks.
+    /// Sum over all endpoints: bulk connections that were up, those that failed, records read to
+    /// their end, their payload bytes.
+    pub bulk_connections: [u64; 4],
+    /// Sum over all endpoints: marks of which senders were told; windows, and budgets of grants,
+    /// made smaller for marks.
     pub marks: [u64; 3],
     /// Sum over all endpoints: remote writes and reads begun; and notices of writes that came.
     pub remote: [u64; 3],
@@ -108,7 +112,7 @@ pub fn build(s: &Scenario, watch: Watch) -> World<Rank> {
     let mut shared = Shared::new(s.seed, s.net.networks.len() as u8, config, s.endpoint.messages(), make);
     shared.checks.liveness.silence_kills = s.silence_kills();
     shared.planted = watch.planted;
-    shared.lanes = s.endpoint.lanes.clone();
+    shared.bulk_connections = s.endpoint.bulk_connections.clone();
     shared.checks.memory.limits.wire_bytes = s.net.wire_bytes();
     shared.checks.memory.limits.rate = s.net.rate_bytes_per_s();
     shared.checks.memory.limits.round_trip_ns = s.net.round_trip_ns();
@@ -130,9 +134,10 @@ pub fn run(s: &Scenario, watch: Watch) -> Report {
     let (bytes, messages) = s.work.volume(s.net.hosts);
     let begin = s.net.last_fault_ns().max(s.work.last_act_ns());
     let someone_dies = s.someone_dies() || s.silence_kills();
-    let (chain, lanes) = (s.work.chain(), s.endpoint.lanes.is_some());
-    let more = if lanes { liveness::lanes_allowance_ns(&s.net, bytes, chain) } else { 0 };
-    // 10 s until a verdict on one that had just opened, else 5, and 2 s of slack; and 10 s for each time more that its endpoints have patience.
+    let (chain, bulk_connections) = (s.work.chain(), s.endpoint.bulk_connections.is_some());
+    let more = if bulk_connections { liveness::bulk_connections_allowance_ns(&s.net, bytes, chain) } else { 0 };
+    // 10 s until a verdict on one that had just opened, else 5, and 2 s of slack; and 10 s for each
+    // time more that its endpoints have patience.
     let verdict = if someone_dies { 12 * SEC + 10 * SEC * u64::from(s.endpoint.patience - 1) } else { 0 };
     let deadline = begin + liveness::allowance_ns(&s.net, bytes, messages, chain) + verdict + more;
     let done = w.run_until(deadline, |shared| shared.unfinished.is_empty());
@@ -244,11 +249,11 @@ fn report(s: &Scenario, w: &World<Rank>) -> Report {
             counters().map(|c| c.marks_windows).sum(),
             counters().map(|c| c.marks_grants).sum(),
         ],
-        lanes: [
-            counters().map(|c| c.lane.opened).sum(),
-            counters().map(|c| c.lane.failed).sum(),
-            counters().map(|c| c.lane.units_received).sum(),
-            counters().map(|c| c.lane.bytes_received).sum(),
+        bulk_connections: [
+            counters().map(|c| c.bulk.opened).sum(),
+            counters().map(|c| c.bulk.failed).sum(),
+            counters().map(|c| c.bulk.records_received).sum(),
+            counters().map(|c| c.bulk.bytes_received).sum(),
         ],
         remote: [
             messages().map(|c| c.writes).sum(),
@@ -286,15 +291,15 @@ fn describe(head: &[u8]) -> String {
         "CREDIT",
         "GRANT",
         "MSG",
-        "BODY",
+        "RNDV",
         "PATH_CHALLENGE",
         "PATH_RESPONSE",
         "",
         "CLOSE",
-        "BODY_ABORT",
+        "RNDV_ABORT",
         "PARITY",
         "RECOVERED",
-        "LANE",
+        "BULK",
         "MARKED",
     ];
     let frame = first_frame.and_then(|f| FRAMES.get(usize::from(*f))).copied().unwrap_or("");

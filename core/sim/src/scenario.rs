@@ -1,16 +1,17 @@
-//! A scenario: network, endpoints, work and faults, as plain data; and how one is drawn from a seed.
+//! A scenario: network, endpoints, work and faults, as plain data; and how one is drawn from a
+//! seed.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_link::{Config, CongestionKind, LaneConfig, Level, SessionConfig};
+use weir_link::{BulkConfig, Config, CongestionKind, Level, SessionConfig};
 use weir_message::{MultiOrder, StreamBits};
 
 use crate::ablation::Part;
 use crate::check::liveness::patience;
 use crate::rng::Rng;
 use crate::spec::{
-    Burst, Direction, Fault, HostId, HostSpec, LaneSpec, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC,
+    BulkSpec, Burst, Direction, Fault, HostId, HostSpec, LinkSpec, MS, NetId, NetSpec, NetworkSpec, Ns, SEC,
     SwitchSpec, TcpSpec, TimedFault, Topology, US,
 };
 use crate::work::Workload;
@@ -47,13 +48,15 @@ pub struct EndpointSpec {
     /// What it sends is ECN-capable, and marks are heeded.
     #[serde(default)]
     pub ecn: bool,
-    /// Lanes are taken, wherever the network might bear one.
+    /// Bulk connections are taken, wherever the network might bear one.
     #[serde(default)]
-    pub lanes: Option<LaneSpec>,
-    /// Memory for messages that nobody has asked for yet (`weir_message::Config::unexpected_bytes`).
+    pub bulk_connections: Option<BulkSpec>,
+    /// Memory for messages that nobody has asked for yet
+    /// (`weir_message::Config::unexpected_bytes`).
     #[serde(default = "unexpected_bytes")]
     pub unexpected_bytes: u64,
-    /// Messages that went into buffers for several are told as they were sent (`weir_message::MultiOrder::AsSent`).
+    /// Messages that went into buffers for several are told as they were sent
+    /// (`weir_message::MultiOrder::AsSent`).
     #[serde(default)]
     pub many_as_sent: bool,
     /// `weir_session::Config::expect_ahead`.
@@ -96,7 +99,7 @@ impl Default for EndpointSpec {
             parity: c.parity,
             mtu_probing: c.mtu_probing,
             ecn: true,
-            lanes: None,
+            bulk_connections: None,
             unexpected_bytes: unexpected_bytes(),
             many_as_sent: false,
             expect_ahead: expect_ahead(),
@@ -113,7 +116,8 @@ impl EndpointSpec {
         weir_message::Config {
             eager_bytes: self.eager_max as u32,
             streams: self.streams,
-            // Its programs have tags as MPI libraries make them, with protocol bits that receives ignore.
+            // Its programs have tags as MPI libraries make them, with protocol bits that receives
+            // ignore.
             stream_bits: StreamBits(0x0007_fffc_ffff_ffff),
             credit_msgs: self.credit_msgs,
             unexpected_bytes: self.unexpected_bytes,
@@ -125,7 +129,7 @@ impl EndpointSpec {
     /// The configuration of an endpoint on such hosts.
     #[must_use]
     pub fn config(&self, host: &HostSpec) -> Config {
-        let lanes = self.lanes.as_ref().map_or_else(Config::default, with_lanes);
+        let bulk_connections = self.bulk_connections.as_ref().map_or_else(Config::default, with_bulk_connections);
         let config = Config {
             level: match self.level {
                 0 => Level::Integrity,
@@ -138,7 +142,7 @@ impl EndpointSpec {
                 initial_credit_bytes: self.credit_bytes,
                 grant_budget: self.grant_budget,
                 expect_ahead: self.expect_ahead,
-                ..lanes.session
+                ..bulk_connections.session
             },
             congestion: if self.reno { CongestionKind::Reno } else { CongestionKind::Target },
             parity: self.parity,
@@ -147,9 +151,10 @@ impl EndpointSpec {
             rx_buffer_bytes: host.rx_buffer_bytes,
             // A launcher starts ranks seconds apart; here a host may be cut off for a few.
             connect_timeout: Duration::from_secs(10),
-            ..lanes
+            ..bulk_connections
         };
-        // Messages bound the queue themselves, by more than a run fills: here the protocol refuses too, and what it refuses is begun again.
+        // Messages bound the queue themselves, by more than a run fills: here the protocol refuses
+        // too, and what it refuses is begun again.
         let mut config = self.messages().protocol(config);
         config.session.send_queue_msgs = self.send_queue_msgs;
         config.connect_timeout *= self.patience;
@@ -159,20 +164,20 @@ impl EndpointSpec {
     }
 }
 
-/// Lanes on any path, for simulated ones are rarely as good as lanes ask for.
-fn with_lanes(l: &LaneSpec) -> Config {
+/// Bulk connections on any path, for simulated ones are rarely as good as bulk connections ask for.
+fn with_bulk_connections(l: &BulkSpec) -> Config {
     Config {
-        lane: LaneConfig {
+        bulk: BulkConfig {
             on: true,
             min_bytes: l.min_bytes,
-            unit_bytes: l.unit_bytes,
+            record_bytes: l.record_bytes,
             loss_max_ppm: l.loss_max,
             rtt_max: Duration::from_secs(1),
             min_rate: 0,
             pause: Duration::from_nanos(l.pause_ns),
             pause_max: Duration::from_nanos(l.pause_max_ns),
         },
-        session: SessionConfig { grant_lane_extra: l.extra_bytes, ..SessionConfig::default() },
+        session: SessionConfig { grant_bulk_extra: l.extra_bytes, ..SessionConfig::default() },
         ..Config::default()
     }
 }
@@ -210,11 +215,14 @@ pub enum Profile {
     Incast,
     /// The path MTU shrinks.
     Mtu,
-    /// Ranks end in order, or are dropped by others, and come back as new incarnations at the same addresses.
+    /// Ranks end in order, or are dropped by others, and come back as new incarnations at the same
+    /// addresses.
     Leave,
-    /// TCP connections break in the middle of messages, and datagrams are lost for a while on ways that TCP takes.
+    /// TCP connections break in the middle of messages, and datagrams are lost for a while on ways
+    /// that TCP takes.
     Carriers,
-    /// Hosts are cut off for longer than the peer timeout, perhaps one way only: verdicts fall, and all that waits must fail.
+    /// Hosts are cut off for longer than the peer timeout, perhaps one way only: verdicts fall, and
+    /// all that waits must fail.
     Partition,
 }
 
@@ -248,15 +256,17 @@ impl Profile {
 }
 
 impl Scenario {
-    /// Draws a scenario: equal seeds and profiles give equal scenarios. Half of them take lanes.
+    /// Draws a scenario: equal seeds and profiles give equal scenarios. Half of them take bulk
+    /// connections.
     #[must_use]
     pub fn draw(seed: u64, profile: Profile) -> Scenario {
-        let mut s = Scenario::draw_without_lanes(seed, profile);
-        // From a stream of its own: a seed without lanes is what it was before there were any.
+        let mut s = Scenario::draw_without_bulk_connections(seed, profile);
+        // From a stream of its own: a seed without bulk connections is what it was before there
+        // were any.
         let mut rng = Rng::new(seed, u64::MAX - 1);
         let of_carriers = |f: &TimedFault| matches!(f.fault, Fault::Sever { .. } | Fault::Dark { .. });
         if rng.chance(500_000) || s.net.faults.iter().any(of_carriers) {
-            s.draw_lanes(&mut rng);
+            s.draw_bulk_connections(&mut rng);
         }
         let mut rng = Rng::new(seed, u64::MAX - 5);
         if let Workload::Traffic(t) = &mut s.work
@@ -293,7 +303,7 @@ impl Scenario {
 
     /// The same, and all goes in packets.
     #[must_use]
-    pub fn draw_without_lanes(seed: u64, profile: Profile) -> Scenario {
+    pub fn draw_without_bulk_connections(seed: u64, profile: Profile) -> Scenario {
         let mut rng = Rng::new(seed, u64::MAX);
         let profile = match profile {
             Profile::All => Profile::NAMES[1 + rng.below(Profile::NAMES.len() as u64 - 1) as usize].1,
@@ -321,7 +331,8 @@ impl Scenario {
         Scenario { seed, net, endpoint, work }
     }
 
-    /// Has its switches mark: some what finds anything waiting, some what finds a queue that is nearly full.
+    /// Has its switches mark: some what finds anything waiting, some what finds a queue that is
+    /// nearly full.
     fn draw_marks(&mut self, rng: &mut Rng) {
         for n in &mut self.net.networks {
             n.switch.mark_packets = Some(rng.log_between(1, u64::from(n.switch.port_packets)) as u32);
@@ -329,12 +340,12 @@ impl Scenario {
         self.endpoint.ecn = rng.chance(900_000);
     }
 
-    /// Has its endpoints take lanes.
-    fn draw_lanes(&mut self, rng: &mut Rng) {
+    /// Has its endpoints take bulk connections.
+    fn draw_bulk_connections(&mut self, rng: &mut Rng) {
         let pause_ns = rng.log_between(100 * US, 100 * MS);
-        let lanes = LaneSpec {
+        let bulk_connections = BulkSpec {
             min_bytes: rng.log_between(100, 12 << 10) as u32,
-            unit_bytes: rng.log_between(500, 1 << 20) as u32,
+            record_bytes: rng.log_between(500, 1 << 20) as u32,
             loss_max: rng.pick(&[1_000_000, 1_000_000, 1000]),
             pause_ns,
             pause_max_ns: rng.log_between(pause_ns, 2 * SEC),
@@ -353,20 +364,21 @@ impl Scenario {
             // Most messages are too short for them.
             let mut rest = 2 << 20;
             for m in &mut t.messages {
-                if m.len < u64::from(lanes.min_bytes) && rng.chance(300_000) {
-                    m.len = rng.log_between(u64::from(lanes.min_bytes), 128 << 10).min(rest);
+                if m.len < u64::from(bulk_connections.min_bytes) && rng.chance(300_000) {
+                    m.len = rng.log_between(u64::from(bulk_connections.min_bytes), 128 << 10).min(rest);
                     rest -= m.len;
                 }
             }
         }
         self.endpoint.level = 0;
-        self.endpoint.lanes = Some(lanes);
+        self.endpoint.bulk_connections = Some(bulk_connections);
     }
 
     /// Whether silences outlast the peer timeout, so that verdicts on the living are right.
     #[must_use]
     pub fn silence_kills(&self) -> bool {
-        // Cuts come in pairs with their healing; a multihomed host is silent only if all its networks are cut.
+        // Cuts come in pairs with their healing; a multihomed host is silent only if all its
+        // networks are cut.
         let cuts = |host: HostId| {
             let on = |net: usize| {
                 self.net.faults.iter().any(|cut| {
@@ -506,7 +518,8 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
         Profile::Crash => {
             traffic.crashing = draw_crashes(rng, net, spread_ns);
             traffic.phase_ns = net.last_fault_ns() + rng.log_between(US, SEC);
-            // The verdict on a peer falls after 5 s of silence, its timer may have started late, and probes take their time.
+            // The verdict on a peer falls after 5 s of silence, its timer may have started late,
+            // and probes take their time.
             traffic.forget_ns = net.last_fault_ns() + 8 * SEC + patience_ns;
             let (bounds, begin) = (Bounds { messages: messages / 2 + 1, ..bounds }, traffic.phase_ns);
             traffic.draw(rng, &bounds, 1, begin);
@@ -514,7 +527,8 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
         Profile::Partition => {
             draw_partition(rng, net, spread_ns);
             traffic.crashing = (0..hosts).collect();
-            // The last verdict: 10 s for a handshake that began as the cut ended, 5 s for a silence.
+            // The last verdict: 10 s for a handshake that began as the cut ended, 5 s for a
+            // silence.
             traffic.forget_ns = net.last_fault_ns().max(2 * spread_ns) + 12 * SEC + 2 * patience_ns;
         }
         Profile::Leave => {
@@ -537,7 +551,8 @@ fn draw_work(rng: &mut Rng, net: &mut NetSpec, profile: Profile, endpoint: &Endp
         }
         _ => {}
     }
-    // With small credit, receives posted much later than the messages before them would hold up all others: post them first.
+    // With small credit, receives posted much later than the messages before them would hold up all
+    // others: post them first.
     if endpoint.credit_msgs < 1024 || endpoint.credit_bytes < 1 << 20 {
         for m in &mut traffic.messages {
             m.receive_at_ns = m.receive_at_ns.min(if m.phase == 0 { 0 } else { traffic.phase_ns });
@@ -597,7 +612,8 @@ fn draw_leaves(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) -> Vec<HostId> {
     for host in 1..net.hosts {
         if leaving.len() as u32 * 2 < net.hosts && (leaving.is_empty() || rng.chance(400_000)) {
             let at_ns = rng.below(spread_ns + spread_ns / 4 + 1);
-            // Not before the last act of phase 0, which is meant for the first incarnation; it may still be leaving.
+            // Not before the last act of phase 0, which is meant for the first incarnation; it may
+            // still be leaving.
             let back_ns = (at_ns + rng.log_between(100 * US, 7 * SEC)).max(2 * spread_ns);
             let fault = if rng.chance(800_000) { Fault::Leave { host } } else { Fault::Crash { host } };
             net.faults.push(TimedFault { at_ns, fault });
@@ -627,7 +643,8 @@ fn draw_drops(rng: &mut Rng, net: &NetSpec, spread_ns: Ns) -> Vec<(HostId, HostI
     drops
 }
 
-/// Connections of some hosts break, time and again, and datagrams vanish for less than half the peer timeout in all.
+/// Connections of some hosts break, time and again, and datagrams vanish for less than half the
+/// peer timeout in all.
 fn draw_breaks(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
     let mut left = 2 * SEC;
     for _ in 0..rng.between(2, 12) {
@@ -651,7 +668,8 @@ fn draw_direction(rng: &mut Rng) -> Direction {
     rng.pick(&[Direction::Up, Direction::Down, Direction::Both])
 }
 
-/// Cuts and stalls; their lengths add up to less than half the peer timeout, so that nobody may be declared dead.
+/// Cuts and stalls; their lengths add up to less than half the peer timeout, so that nobody may be
+/// declared dead.
 fn draw_faults(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
     let mut left = 2 * SEC;
     for _ in 0..rng.between(1, 6) {
@@ -684,7 +702,8 @@ fn draw_partition(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
     }
 }
 
-/// One network fails for everyone or for some, possibly for long, while another stands; then it heals.
+/// One network fails for everyone or for some, possibly for long, while another stands; then it
+/// heals.
 fn draw_failovers(rng: &mut Rng, net: &mut NetSpec, spread_ns: Ns) {
     let at_ns = rng.below(spread_ns + 1);
     let len = rng.log_between(100 * US, 5 * SEC);

@@ -1,4 +1,5 @@
-//! Tables of a service: from a client's request to its answer, over clients, queues and loss; and the same with everything that can go wrong.
+//! Tables of a service: from a client's request to its answer, over clients, queues and loss; and
+//! the same with everything that can go wrong.
 
 use std::fmt::Write as _;
 
@@ -53,8 +54,9 @@ pub fn points(fan_in: &[u32], queues: &[u32], losses_ppm: &[u32], answer_bytes: 
     all
 }
 
-/// Everything at once: links that lose, double, delay, swap and damage packets, singly and in bursts; clients that die, come again, are cut off, stop for a while, or leave; a server that is cut
-/// off and stops, with little memory, of which clients ask ahead.
+/// Everything at once: links that lose, double, delay, swap and damage packets, singly and in
+/// bursts; clients that die, come again, are cut off, stop for a while, or leave; a server that is
+/// cut off and stops, with little memory, of which clients ask ahead.
 #[must_use]
 pub fn all_faults(clients: u32, seed: u64) -> Point {
     let wire = Wire { delay_ns: 50 * US, ..Wire::GIGABIT };
@@ -63,7 +65,8 @@ pub fn all_faults(clients: u32, seed: u64) -> Point {
         ahead: 3,
         request_bytes: 6000,
         answer_bytes: (1, 30_000),
-        // Fewer would all be taken by requests of which only a part came of clients that have died, until that is known: BMI claims 4096.
+        // Fewer would all be taken by requests of which only a part came of clients that have died,
+        // until that is known: BMI claims 4096.
         receives: 512,
         compute_ns: 10 * US,
         spread_ns: 500 * MS,
@@ -135,7 +138,8 @@ pub fn quantile_ns(r: &Report, q: f64) -> Ns {
     r.answer_ns.get(at).copied().unwrap_or(0)
 }
 
-/// Writes one line for each. "held": the most bytes that the server kept of requests it had not taken yet.
+/// Writes one line for each. "held": the most bytes that the server kept of requests it had not
+/// taken yet.
 #[must_use]
 pub fn table(points: &[Point], reports: &[Report]) -> String {
     let width = points.iter().map(|p| p.name.len()).max().unwrap_or(0).max(8);

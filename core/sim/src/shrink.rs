@@ -7,7 +7,8 @@ use crate::work::Workload;
 /// Runs of one search at most.
 const TRIES_MAX: u32 = 3000;
 
-/// Shrinks `s`; `judge` names the way a scenario fails, `None` if it does not. `None` if `s` itself does not fail.
+/// Shrinks `s`; `judge` names the way a scenario fails, `None` if it does not. `None` if `s` itself
+/// does not fail.
 pub fn shrink(s: Scenario, judge: impl Fn(&Scenario) -> Option<String>) -> Option<Scenario> {
     let kind = judge(&s)?;
     let mut best = s;
@@ -105,12 +106,13 @@ fn changes(s: &Scenario) -> Vec<Change> {
             t.remote.pop();
         }
     }));
-    all.push(Box::new(|s| s.endpoint.lanes = None));
+    all.push(Box::new(|s| s.endpoint.bulk_connections = None));
     all.push(Box::new(|s| s.net.host.tcp.breaks = 0));
     all.push(Box::new(|s| s.net.host.tcp.refuses = 0));
     all.push(Box::new(|s| {
-        let (lanes, patience) = (s.endpoint.lanes.take(), s.endpoint.patience);
-        s.endpoint = crate::scenario::EndpointSpec { lanes, patience, ..crate::scenario::EndpointSpec::default() };
+        let (bulk_connections, patience) = (s.endpoint.bulk_connections.take(), s.endpoint.patience);
+        s.endpoint =
+            crate::scenario::EndpointSpec { bulk_connections, patience, ..crate::scenario::EndpointSpec::default() };
     }));
     all.push(Box::new(|s| {
         // Less patience would make a death that is none.

@@ -1,4 +1,5 @@
-//! What a simulated network is made of: plain data, so that it can be generated from a seed, printed and shrunk.
+//! What a simulated network is made of: plain data, so that it can be generated from a seed,
+//! printed and shrunk.
 
 use serde::{Deserialize, Serialize};
 use weir_net::{Chance, Loss, Mark, PipeSpec, QueueLimit, Reorder};
@@ -19,13 +20,14 @@ pub const MS: Ns = 1_000_000;
 /// One second.
 pub const SEC: Ns = 1_000_000_000;
 
-/// What a datagram costs on the wire besides its bytes: UDP 8, IPv4 20, Ethernet 14 + 4, preamble and gap 20.
+/// What a datagram costs on the wire besides its bytes: UDP 8, IPv4 20, Ethernet 14 + 4, preamble
+/// and gap 20.
 pub const WIRE_OVERHEAD_BYTES: u64 = 66;
 /// What a datagram occupies in a switch besides its bytes: all of the above that is stored.
 pub const FRAME_OVERHEAD_BYTES: u64 = 46;
 
-/// Two-state loss (Gilbert-Elliott): a packet moves the state, then is lost with the state's probability. Each
-/// millisecond without a packet moves it too.
+/// Two-state loss (Gilbert-Elliott): a packet moves the state, then is lost with the state's
+/// probability. Each millisecond without a packet moves it too.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Burst {
     /// From the good state to the bad.
@@ -121,7 +123,8 @@ impl LinkSpec {
     }
 }
 
-/// A switch: output queues that share one memory. A packet that does not fit is dropped on arrival (tail drop).
+/// A switch: output queues that share one memory. A packet that does not fit is dropped on arrival
+/// (tail drop).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SwitchSpec {
     /// Memory shared by all ports.
@@ -130,7 +133,8 @@ pub struct SwitchSpec {
     pub port_bytes: u64,
     /// Limit of one output queue in packets.
     pub port_packets: u32,
-    /// One queue may take at most this many percent of the memory that is free (dynamic threshold); 0: no such limit.
+    /// One queue may take at most this many percent of the memory that is free (dynamic threshold);
+    /// 0: no such limit.
     pub dynamic_percent: u32,
     /// A packet that finds so many waiting at its port is marked, if it is ECN-capable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,7 +159,8 @@ impl Default for SwitchSpec {
 pub enum Topology {
     /// All hosts on one switch.
     Star,
-    /// All hosts on one medium that carries one packet at a time, the hosts in turn: `up` says how fast it is, and the limits of a port of the switch hold for each host's queue for it.
+    /// All hosts on one medium that carries one packet at a time, the hosts in turn: `up` says how
+    /// fast it is, and the limits of a port of the switch hold for each host's queue for it.
     Bus,
     /// Leaf switches of `hosts_per_leaf` hosts each, joined by one core switch over `trunk` links.
     Tree {
@@ -177,7 +182,8 @@ pub struct NetworkSpec {
     pub down: LinkSpec,
     /// Every switch.
     pub switch: SwitchSpec,
-    /// Bytes that may wait in a host's interface; a host that has more stops sending until half of it is gone.
+    /// Bytes that may wait in a host's interface; a host that has more stops sending until half of
+    /// it is gone.
     pub nic_queue_bytes: u64,
 }
 
@@ -256,33 +262,33 @@ impl Default for HostSpec {
     }
 }
 
-/// How endpoints use lanes (spec/lanes.md).
+/// How endpoints use bulk connections (spec/bulk.md).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct LaneSpec {
-    /// `weir_lane::Config::min_bytes`.
+pub struct BulkSpec {
+    /// `weir_bulk::Config::min_bytes`.
     pub min_bytes: u32,
-    /// `weir_lane::Config::unit_bytes`.
-    pub unit_bytes: u32,
-    /// `weir_lane::Config::loss_max_ppm`.
+    /// `weir_bulk::Config::record_bytes`.
+    pub record_bytes: u32,
+    /// `weir_bulk::Config::loss_max_ppm`.
     pub loss_max: Ppm,
-    /// `weir_lane::Config::pause`.
+    /// `weir_bulk::Config::pause`.
     pub pause_ns: Ns,
-    /// `weir_lane::Config::pause_max`.
+    /// `weir_bulk::Config::pause_max`.
     pub pause_max_ns: Ns,
-    /// `Config::grant_lane_extra`.
+    /// `Config::grant_bulk_extra`.
     pub extra_bytes: u64,
     /// The driver can ask its system what the network lost.
     pub sees_losses: bool,
-    /// A greeting is sent again when its lane is over, by somebody who heard it.
+    /// A greeting is sent again when its bulk connection is over, by somebody who heard it.
     pub replays: Ppm,
 }
 
-impl Default for LaneSpec {
+impl Default for BulkSpec {
     /// The protocol's values, and a driver on Linux.
     fn default() -> Self {
-        LaneSpec {
+        BulkSpec {
             min_bytes: 8 << 10,
-            unit_bytes: 1 << 20,
+            record_bytes: 1 << 20,
             loss_max: 1000,
             pause_ns: 100 * MS,
             pause_max_ns: 60 * SEC,
@@ -337,7 +343,8 @@ pub enum Fault {
         /// The host.
         host: HostId,
     },
-    /// The host's program ends its endpoint in order, and is gone when what it had accepted has gone.
+    /// The host's program ends its endpoint in order, and is gone when what it had accepted has
+    /// gone.
     Leave {
         /// The host.
         host: HostId,
@@ -427,7 +434,8 @@ impl NetSpec {
         NetSpec { hosts, networks: vec![network], host: HostSpec::default(), faults: Vec::new() }
     }
 
-    /// What the cables and interfaces between two hosts hold at most, there and back, on all networks together.
+    /// What the cables and interfaces between two hosts hold at most, there and back, on all
+    /// networks together.
     #[must_use]
     pub fn wire_bytes(&self) -> u64 {
         let link = |l: &LinkSpec| {

@@ -1,4 +1,5 @@
-//! Supersteps of many processes: whether h g + l still says how long they take, with l and g as they are measured among as many.
+//! Supersteps of many processes: whether h g + l still says how long they take, with l and g as
+//! they are measured among as many.
 
 use std::fmt::Write as _;
 
@@ -75,7 +76,8 @@ impl Measured {
     }
 }
 
-/// The series of `weir-sim table many`: total exchanges and random sparse relations. `big`: of 1024 processes too where each sends to each.
+/// The series of `weir-sim table many`: total exchanges and random sparse relations. `big`: of 1024
+/// processes too where each sends to each.
 #[must_use]
 pub fn series(big: bool) -> Vec<Series> {
     let total = |p: u32, lens: &[u64]| {

@@ -1,4 +1,5 @@
-//! Tables of supersteps: how long each took, how much that varies, and how it compares with h g + l.
+//! Tables of supersteps: how long each took, how much that varies, and how it compares with h g +
+//! l.
 
 use std::fmt::Write as _;
 
@@ -17,7 +18,8 @@ pub const WARM_UP: usize = 2;
 /// What the supersteps of a run took.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Steps {
-    /// Each after the first ones: from the end of the one before at the last process to its end at the last.
+    /// Each after the first ones: from the end of the one before at the last process to its end at
+    /// the last.
     pub took_ns: Vec<Ns>,
     /// The h of each, bytes.
     pub h: Vec<u64>,
@@ -79,7 +81,8 @@ pub fn star(name: &str, wire: Wire, hosts: u32, endpoint: &EndpointSpec, bsp: Bs
     point(name.into(), wire, hosts, endpoint, Workload::Bsp(bsp))
 }
 
-/// A point of supersteps on a bus of 10 Mbit/s that all hosts share: one packet at a time, the hosts in turn. Each has a queue of so many packets for it, and what finds that full is lost.
+/// A point of supersteps on a bus of 10 Mbit/s that all hosts share: one packet at a time, the
+/// hosts in turn. Each has a queue of so many packets for it, and what finds that full is lost.
 #[must_use]
 pub fn bus(name: &str, hosts: u32, queue_packets: u32, endpoint: &EndpointSpec, bsp: Bsp) -> Point {
     let wire = Wire { rate_bits_per_s: 10_000_000, ..Wire::GIGABIT };
@@ -94,7 +97,8 @@ pub fn bus(name: &str, hosts: u32, queue_packets: u32, endpoint: &EndpointSpec, 
     p
 }
 
-/// The points of `weir-sim table supersteps`: what the plan is worth on a star of 1 Gbit/s with queues of 64 packets, at no loss and 1 %, and on a bus of 10 Mbit/s, with slots and without.
+/// The points of `weir-sim table supersteps`: what the plan is worth on a star of 1 Gbit/s with
+/// queues of 64 packets, at no loss and 1 %, and on a bus of 10 Mbit/s, with slots and without.
 #[must_use]
 pub fn points(endpoint: &EndpointSpec, steps: u32) -> Vec<Point> {
     let bsp = |relation, uses| Bsp { steps, relation, compute_ns: 0, uses };

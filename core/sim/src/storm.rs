@@ -1,4 +1,5 @@
-//! A start in which every rank opens to every other at once, where processors and socket buffers are short (`spec/protocol.md` 3.4).
+//! A start in which every rank opens to every other at once, where processors and socket buffers
+//! are short (`spec/protocol.md` 3.4).
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! Tables of goodput and message times, deterministic to the last digit, so that a change of congestion control shows as
-//! a diff of numbers.
+//! Tables of goodput and message times, deterministic to the last digit, so that a change of
+//! congestion control shows as a diff of numbers.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::scenario::{EndpointSpec, Scenario};
 use crate::spec::{LinkSpec, MS, NetSpec, NetworkSpec, Ns, SwitchSpec, US, WIRE_OVERHEAD_BYTES};
 use crate::work::Workload;
 
-/// Headers of a full packet of bulk data: packet 20, BODY frame 24 (spec 1).
+/// Headers of a full packet of bulk data: packet 20, RNDV frame 24 (spec 1).
 const BULK_HEADER_BYTES: u64 = 44;
 
 /// A named point: network, work and what is measured.
@@ -116,8 +116,8 @@ pub(crate) fn time(ns: Ns) -> String {
     }
 }
 
-/// Jain's index of what senders got until the first of them was done: 1 is perfectly fair, 1/n is one sender alone.
-/// `None` unless several senders sent the same amount.
+/// Jain's index of what senders got until the first of them was done: 1 is perfectly fair, 1/n is
+/// one sender alone. `None` unless several senders sent the same amount.
 #[must_use]
 pub fn fairness(r: &Report) -> Option<f64> {
     // By sender: bytes in all, when the last came.
@@ -224,7 +224,8 @@ pub fn incast_points(
     points
 }
 
-/// Fan-in where loss, delay and queue meet: `senders` to one, messages of `len` bytes, over all of them.
+/// Fan-in where loss, delay and queue meet: `senders` to one, messages of `len` bytes, over all of
+/// them.
 #[must_use]
 pub fn fan_in_points(
     endpoint: &EndpointSpec,
@@ -277,8 +278,9 @@ pub fn ping_pong_points(
     points
 }
 
-/// One stream over loss, delay and queue, through a port of a quarter of the sender's rate: what is sent too fast queues
-/// there. (Where all cables are equally fast one sender never queues, however little room there is.)
+/// One stream over loss, delay and queue, through a port of a quarter of the sender's rate: what is
+/// sent too fast queues there. (Where all cables are equally fast one sender never queues, however
+/// little room there is.)
 #[must_use]
 pub fn stream_points(
     endpoint: &EndpointSpec,
@@ -307,8 +309,9 @@ pub fn stream_points(
     points
 }
 
-/// Processes that send each other long messages at once, over their number, delay, length and loss: acknowledgements and grants go the way of the other side's data. The best rate is that of
-/// all their wires, of `megabits` a second each.
+/// Processes that send each other long messages at once, over their number, delay, length and loss:
+/// acknowledgements and grants go the way of the other side's data. The best rate is that of all
+/// their wires, of `megabits` a second each.
 #[must_use]
 pub fn exchange_points(
     endpoint: &EndpointSpec,

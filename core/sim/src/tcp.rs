@@ -1,9 +1,10 @@
-//! TCP connections between hosts: an ordered row of bytes each way, at the pace of the links roughly. They can be refused, stall where
-//! packets are lost or cables cut, break at any byte, and end with their host. They share rate with one another, not with the packets.
+//! TCP connections between hosts: an ordered row of bytes each way, at the pace of the links
+//! roughly. They can be refused, stall where packets are lost or cables cut, break at any byte, and
+//! end with their host. They share rate with one another, not with the packets.
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use weir_bulk::Broken;
+pub use weir_bulk_driver::Broken;
 use weir_net::Server;
 
 use crate::log::Log;
@@ -445,7 +446,8 @@ impl Tcp {
             }
             f.acks.pop_front();
             f.unacked -= len.min(f.unacked);
-            // As Linux does: a writer is woken when a third is free, or it would write a byte for each byte that went.
+            // As Linux does: a writer is woken when a third is free, or it would write a byte for
+            // each byte that went.
             let free = most.saturating_sub(f.bytes.len() + f.unacked);
             if free * 3 >= most && std::mem::take(&mut c.ends[side].wants_room) {
                 self.wakes.push(c.ends[side].host);

@@ -17,7 +17,8 @@ pub(crate) enum Up {
     Shared(Bus),
 }
 
-/// A medium, and before each host's queue for it the host's interface. The interface knows the medium's rate, not that others send too, as that of an emulated host does.
+/// A medium, and before each host's queue for it the host's interface. The interface knows the
+/// medium's rate, not that others send too, as that of an emulated host does.
 #[derive(Debug)]
 pub(crate) struct Bus {
     pub(crate) medium: Medium<Pcg32, PacketIx>,
@@ -73,7 +74,8 @@ impl Bus {
         self.interfaces[host as usize].serve(now, takes_ns) - takes_ns
     }
 
-    /// When the medium has sent the packet that it sends now, if nobody has asked for that time yet.
+    /// When the medium has sent the packet that it sends now, if nobody has asked for that time
+    /// yet.
     pub(crate) fn ask(&mut self) -> Option<Ns> {
         let next = self.medium.next_ns();
         let is_new = next != self.asked;

@@ -8,7 +8,8 @@ use crate::queue::{ECT_0, NOT_ECT, PacketIx, Packets, Queue, What};
 use crate::spec::{Fault, HostId, NetId, NetSpec, Ns};
 use crate::tcp::{Around, Arrived, Broken, Socket, Tcp, TcpCounters};
 
-/// Runs of one host without a packet read or sent, one after another, before the node is called a spinner.
+/// Runs of one host without a packet read or sent, one after another, before the node is called a
+/// spinner.
 const EMPTY_RUNS_MAX: u32 = 10_000;
 /// Least time between two runs of a host: what its loop itself costs.
 const LOOP_NS: Ns = 100;
@@ -32,7 +33,7 @@ pub struct Received {
     /// Who sent it.
     pub from: HostId,
     /// How long before this reading the host had last looked at its socket.
-    pub slack_ns: Ns,
+    pub receiver_delay_ns: Ns,
     /// ECN bits (RFC 3168).
     pub ecn: u8,
 }
@@ -153,7 +154,8 @@ impl<S> Host<'_, S> {
         self.tcp.room(s)
     }
 
-    /// Writes as much as there is room for and says how much; if that is not all, the host runs when there is room.
+    /// Writes as much as there is room for and says how much; if that is not all, the host runs
+    /// when there is room.
     ///
     /// # Errors
     /// The connection has broken.
@@ -185,7 +187,8 @@ impl<S> Host<'_, S> {
         self.tcp.remote(s)
     }
 
-    /// Lets go of a connection: the other side reads what was written, then its end, or a reset if anything was left unread here.
+    /// Lets go of a connection: the other side reads what was written, then its end, or a reset if
+    /// anything was left unread here.
     pub fn tcp_close(&mut self, s: Socket) {
         self.with_tcp(true, |tcp, around| tcp.close(around, s));
     }
@@ -199,7 +202,8 @@ impl<S> Host<'_, S> {
         act(self.tcp, &mut Around { now, net: self.net, queue: self.queue, log: self.log })
     }
 
-    /// Notes an event in the log: `word` goes into the hash of the run, `text` is made only if someone looks.
+    /// Notes an event in the log: `word` goes into the hash of the run, `text` is made only if
+    /// someone looks.
     pub fn note(&mut self, word: u64, text: impl FnOnce() -> String) {
         self.log.note(self.now, word, text);
     }
@@ -216,7 +220,7 @@ struct Seat<N> {
     /// Boxed: it moves out and in at each run.
     node: Option<Box<N>>,
     incarnation: u32,
-    /// Arrival times go with the packets, for the slack.
+    /// Arrival times go with the packets, for the receiver delay.
     socket: VecDeque<(Ns, PacketIx)>,
     socket_bytes: u64,
     last_look: Ns,
@@ -249,7 +253,8 @@ pub struct World<N: Node> {
 }
 
 impl<N: Node> World<N> {
-    /// Builds the network and starts a node on each host; `make` makes one for a host and its incarnation.
+    /// Builds the network and starts a node on each host; `make` makes one for a host and its
+    /// incarnation.
     pub fn new(
         spec: NetSpec,
         seed: u64,
@@ -344,7 +349,8 @@ impl<N: Node> World<N> {
         self.violation.get_or_insert(Violation { kind, detail, at_ns });
     }
 
-    /// Runs until `done` says so (asked after each run of a host), a promise is broken, or `until` has come. True if `done`.
+    /// Runs until `done` says so (asked after each run of a host), a promise is broken, or `until`
+    /// has come. True if `done`.
     pub fn run_until(&mut self, until: Ns, mut done: impl FnMut(&N::Shared) -> bool) -> bool {
         while let Some((at, what)) = self.queue.pop(until) {
             debug_assert!(at >= self.now, "time runs backwards");
@@ -455,7 +461,8 @@ impl<N: Node> World<N> {
 
     fn run_host(&mut self, id: HostId) {
         let seat = &mut self.seats[id as usize];
-        // An event that an earlier one has overtaken: the host has run meanwhile, and has a later one if it needs it.
+        // An event that an earlier one has overtaken: the host has run meanwhile, and has a later
+        // one if it needs it.
         if seat.run_at != Some(self.now) {
             return;
         }
@@ -492,14 +499,16 @@ impl<N: Node> World<N> {
         if more {
             self.schedule(id, now);
         }
-        // Who waits for a full interface has work due at once, but nothing to gain by trying before there is room.
+        // Who waits for a full interface has work due at once, but nothing to gain by trying before
+        // there is room.
         let wake = wake.filter(|at| blocked.is_none() || *at > now);
         if let Some(at) = [wake, blocked].into_iter().flatten().min() {
             self.schedule(id, at);
         }
     }
 
-    /// Reads and runs once. Returns datagrams read, time spent, datagrams sent, and when a full interface has room.
+    /// Reads and runs once. Returns datagrams read, time spent, datagrams sent, and when a full
+    /// interface has room.
     fn serve(&mut self, id: HostId, node: &mut N, now: Ns) -> (u32, Ns, u32, Option<Ns>) {
         let host_spec = self.spec.host.clone();
         let mut read = 0;
@@ -513,7 +522,8 @@ impl<N: Node> World<N> {
             let p = self.packets.get_mut(packet);
             seat.socket_bytes -= p.data.len() as u64 + host_spec.rx_overhead_bytes;
             let mut data = std::mem::take(&mut p.data);
-            let meta = Received { net: p.net, from: p.from, slack_ns: now.saturating_sub(last_look), ecn: p.ecn };
+            let meta =
+                Received { net: p.net, from: p.from, receiver_delay_ns: now.saturating_sub(last_look), ecn: p.ecn };
             read += 1;
             let mut host = self.host(id, now);
             node.receive(&mut host, meta, &mut data);

@@ -1,4 +1,5 @@
-//! Atomic operations in the simulator: counters to which each addition counts once, whatever is lost, doubled, cut or gone.
+//! Atomic operations in the simulator: counters to which each addition counts once, whatever is
+//! lost, doubled, cut or gone.
 
 use weir_sim::planted::Defect;
 use weir_sim::rank::RemoteOp;
@@ -10,7 +11,8 @@ use weir_sim::work::traffic::{PlannedRemote, Traffic};
 
 const ADD: RemoteOp = RemoteOp { to: 0, read: true, at: 0, len: 8, notice: false, wrong: false, add: true };
 
-/// The hosts 1 and up of `hosts` add to counters of host 0, `each` times at intervals of a tenth of a millisecond, over two networks where much is lost, doubled and late.
+/// The hosts 1 and up of `hosts` add to counters of host 0, `each` times at intervals of a tenth of
+/// a millisecond, over two networks where much is lost, doubled and late.
 fn scenario(seed: u64, hosts: u32, each: u64, faults: &[(Ns, Fault)]) -> Scenario {
     let link = LinkSpec {
         rate_bits_per_s: 1_000_000_000,
@@ -76,7 +78,8 @@ fn of_a_host_that_died_it_is_not_known_but_none_counts_twice() {
         let mut s = scenario(seed, 3, 200, &faults);
         let Workload::Traffic(t) = &mut s.work else { unreachable!() };
         (t.phase_ns, t.forget_ns, t.crashing) = (9 * SEC, 9 * SEC, vec![0]);
-        // What was executed died with its memory; those who asked are told that it failed, or that it was done.
+        // What was executed died with its memory; those who asked are told that it failed, or that
+        // it was done.
         kept(&s);
     }
 }

@@ -1,4 +1,5 @@
-//! Flows that share a port for longer than a delay of others' making is borne (10 s, spec 6): none may take what the others queue for a given and add to it in turn.
+//! Flows that share a port for longer than a non-congestive delay is believed (10 s, spec 6): none
+//! may take what the others queue for a given and add to it in turn.
 
 use weir_sim::run::Report;
 use weir_sim::scenario::EndpointSpec;
@@ -8,7 +9,8 @@ use weir_sim::work::{Flow, Workload};
 
 /// Eight flows of eager messages, none of which waits for a grant.
 const FLOWS: u64 = 8;
-/// Two seconds at the flows' rate: nothing of theirs is dropped here unless the queue grows without end.
+/// Two seconds at the flows' rate: nothing of theirs is dropped here unless the queue grows without
+/// end.
 const QUEUE_PACKETS: u32 = 1000;
 /// What eight newcomers may send before any of them hears of the queue: 32 packets each.
 const FRESH_PACKETS: u64 = 32 * FLOWS;
@@ -27,7 +29,8 @@ struct Shared {
     wire_bytes: f64,
 }
 
-/// Eight flows at 100 Mbit/s, each begins `gap_ns` after the one before and has a little more to send.
+/// Eight flows at 100 Mbit/s, each begins `gap_ns` after the one before and has a little more to
+/// send.
 fn share(gap_ns: Ns, jitter_ns: Ns) -> Shared {
     let wire = Wire { rate_bits_per_s: 100_000_000, queue_packets: QUEUE_PACKETS, jitter_ns, ..Wire::GIGABIT };
     let flow = |i| Flow { start_ns: i * gap_ns, len: 32_000, count: 2500 + 150 * i as u32, window: 32 };
@@ -48,7 +51,8 @@ fn share(gap_ns: Ns, jitter_ns: Ns) -> Shared {
 }
 
 impl Shared {
-    /// The deepest queue of the first and of the last third of the time that half of them share, packets.
+    /// The deepest queue of the first and of the last third of the time that half of them share,
+    /// packets.
     fn deepest(&self) -> (u64, u64) {
         let seconds = &self.report.deepest_queues[(self.begin / SEC) as usize..(self.half_end / SEC) as usize];
         let third = seconds.len() / 3;
@@ -72,7 +76,7 @@ impl Shared {
     fn queue_stays(&self) {
         let (first, last) = self.deepest();
         let said = self.say();
-        assert!(self.half_end - self.begin > 25 * SEC, "they must share longer than a delay is borne: {said}");
+        assert!(self.half_end - self.begin > 25 * SEC, "they must share longer than a delay is believed: {said}");
         assert_eq!(self.report.net.switch_full, 0, "{said}");
         assert!(self.report.net.deepest_queue <= FRESH_PACKETS, "{said}");
         assert!(last <= first * GROWTH_MAX, "{said}");
@@ -82,7 +86,8 @@ impl Shared {
         let sum: f64 = self.got.iter().sum();
         assert!(sum >= 0.9 * self.wire_bytes, "{}", self.say());
         let fair = self.wire_bytes / FLOWS as f64;
-        // Not more: a newcomer takes the queue it finds for the length of the path and has most of it until the others have forgotten how long it was without.
+        // Not more: a newcomer takes the queue it finds for the length of the path and has most of
+        // it until the others have forgotten how long it was without.
         assert!(self.got.iter().all(|g| *g >= fair / 4.0), "{}", self.say());
     }
 }
@@ -103,7 +108,8 @@ fn flows_that_begin_one_after_another_keep_their_queue_and_their_shares() {
     s.nobody_starves();
 }
 
-/// Where the delay varies, too, no shares are promised: only that all end and the queue has its bounds.
+/// Where the delay varies, too, no shares are promised: only that all end and the queue has its
+/// bounds.
 // spec: P-6.11
 #[test]
 fn flows_through_jitter_keep_their_queue() {

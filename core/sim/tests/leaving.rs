@@ -1,4 +1,5 @@
-//! Ranks that end, are forgotten, and come back as new incarnations; connections that break in the middle of messages.
+//! Ranks that end, are forgotten, and come back as new incarnations; connections that break in the
+//! middle of messages.
 
 use weir_sim::check::Tally;
 use weir_sim::rank::READABLE_BYTES;
@@ -86,7 +87,8 @@ fn a_buffer_takes_messages_until_too_little_is_free() {
     let plan =
         PlannedMany { to: 0, phase: 0, kind: Kind::Many, from: None, at_ns: 0, room: 1000, min: 150, buffers: 2 };
     t.many.push(plan);
-    // Three go into each and 100 are free then, and one into the third, which is withdrawn as the fourth is.
+    // Three go into each and 100 are free then, and one into the third, which is withdrawn as the
+    // fourth is.
     let all = kept(&s).tally;
     assert_eq!((all.parts, all.cut, all.handed_back), (7, 0, 4));
     let Workload::Traffic(t) = &mut s.work else { unreachable!() };

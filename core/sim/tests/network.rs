@@ -28,7 +28,7 @@ impl Node for Pinger {
     fn receive(&mut self, host: &mut Host<'_, Seen>, meta: Received, data: &mut [u8]) {
         let number = data.get(1..5).map_or(u32::MAX, |b| u32::from_le_bytes(b.try_into().unwrap()));
         let (now, id) = (host.now, host.id);
-        host.shared.got.push((now, id, meta.from, meta.net, number, data.len(), meta.slack_ns));
+        host.shared.got.push((now, id, meta.from, meta.net, number, data.len(), meta.receiver_delay_ns));
         if self.echo && data.first() == Some(&0) {
             let mut back = data.to_vec();
             back[0] = 1;
@@ -171,7 +171,8 @@ fn a_cut_loses_what_waits_for_a_bus_and_holds_nobody_up() {
 
 #[test]
 fn ports_share_the_memory_of_their_switch() {
-    // The queue to host 2 may take all memory; then a packet to host 1 finds none, unless a dynamic threshold keeps some.
+    // The queue to host 2 may take all memory; then a packet to host 1 finds none, unless a dynamic
+    // threshold keeps some.
     let drops_of_bystander = |percent| {
         let mut spec = gigabit(|n| {
             n.switch = SwitchSpec { shared_bytes: 30_000, dynamic_percent: percent, ..SwitchSpec::default() };
@@ -246,7 +247,7 @@ fn a_stalled_host_reads_late_and_its_socket_overflows() {
     assert_eq!(c.socket_full, 10, "20 packets came, 10 of them fit");
     let late: Vec<_> = seen.got.iter().filter(|g| g.0 == 30 * MS).collect();
     assert_eq!(late.len(), 10);
-    assert!(late.iter().all(|g| g.6 > 19 * MS), "the wait shows as slack");
+    assert!(late.iter().all(|g| g.6 > 19 * MS), "the wait shows as receiver delay");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The checkers find what breaks a promise: each defect that can be switched on is found within a few seeds, and nothing is found without one. `weir-sim planted` does it at length.
+//! The checkers find what breaks a promise: each defect that can be switched on is found within a
+//! few seeds, and nothing is found without one. `weir-sim planted` does it at length.
 
 use weir_sim::planted::{ALL, find};
 use weir_sim::run::{Watch, run};

@@ -35,7 +35,8 @@ fn an_opener_that_never_sees_accept_is_not_declared_dead() {
 // spec: P-8.14
 #[test]
 fn what_a_probe_timeout_queues_again_is_not_sent_for_ever() {
-    // A PING was acknowledged at once and what stood behind it later than the next timeout: thousands of packets between two that had nothing to say.
+    // A PING was acknowledged at once and what stood behind it later than the next timeout:
+    // thousands of packets between two that had nothing to say.
     for (seed, profile) in [(1641, Profile::Clean), (2962, Profile::Multihome), (2677, Profile::Carriers)] {
         assert_eq!(run(&Scenario::draw(seed, profile), Watch::default()).violation, None, "seed {seed}");
     }
@@ -52,8 +53,9 @@ fn a_thousand_openers_do_not_knock_in_step() {
 }
 
 #[test]
-fn many_starved_bodies_do_not_make_the_receiver_spin() {
-    // More bodies than the grant budget feeds, from peers that are cut off: their turns pass unanswered.
+fn many_starved_rendezvous_do_not_make_the_receiver_spin() {
+    // More rendezvous transfers than the grant budget feeds, from peers that are cut off: their
+    // turns pass unanswered.
     let mut net = NetSpec::single(6, NetworkSpec::default());
     for host in 1..6 {
         net.faults.push(TimedFault { at_ns: MS, fault: Fault::Cut { host, net: 0, direction: Direction::Up } });
@@ -70,7 +72,7 @@ fn many_starved_bodies_do_not_make_the_receiver_spin() {
 // spec: P-5.20
 #[test]
 fn a_stopped_peer_takes_nothing_from_the_others() {
-    // When host 2 had finished its 64 MiB, with 16 bodies of host 1 open or without.
+    // When host 2 had finished its 64 MiB, with 16 rendezvous transfers of host 1 open or without.
     let finished = |beside: u64, each: u64, stop: bool| {
         let mut net = NetSpec::single(3, NetworkSpec::default());
         if stop {
@@ -94,7 +96,8 @@ fn a_stopped_peer_takes_nothing_from_the_others() {
 // spec: P-2.35
 #[test]
 fn a_late_send_is_for_the_program_it_was_meant_for() {
-    // Host 0 comes to its send only when host 1 is another incarnation, which will never post a receive for it.
+    // Host 0 comes to its send only when host 1 is another incarnation, which will never post a
+    // receive for it.
     let mut net = NetSpec::single(2, NetworkSpec::default());
     let faults = [
         (100 * US, Fault::Crash { host: 1 }),
@@ -119,7 +122,7 @@ fn a_late_send_is_for_the_program_it_was_meant_for() {
 
 // spec: P-6.13
 #[test]
-fn a_third_of_random_loss_on_a_long_path_does_not_starve_a_body() {
+fn a_third_of_random_loss_on_a_long_path_does_not_starve_a_rendezvous() {
     // The window fell to two packets, and each needed round trips and probe timeouts of its own.
     let link = LinkSpec { rate_bits_per_s: 1_000_000_000, delay_ns: 5 * MS, loss: 180_000, ..LinkSpec::default() };
     let network = NetworkSpec { up: link.clone(), down: link, ..NetworkSpec::default() };
@@ -133,7 +136,8 @@ fn a_third_of_random_loss_on_a_long_path_does_not_starve_a_body() {
 // spec: P-9.3
 #[test]
 fn idle_peers_behind_much_loss_are_not_given_up() {
-    // Three of four questions go unanswered; a verdict after 20 of them falls on some of 66 peers within minutes.
+    // Three of four questions go unanswered; a verdict after 20 of them falls on some of 66 peers
+    // within minutes.
     let link = LinkSpec { rate_bits_per_s: 1_000_000_000, delay_ns: MS, loss: 280_000, ..LinkSpec::default() };
     let network = NetworkSpec { up: link.clone(), down: link, ..NetworkSpec::default() };
     let pairs = (0..12).flat_map(|to| (to + 1..12).map(move |from| message(from, to, 8)));
@@ -147,7 +151,8 @@ fn idle_peers_behind_much_loss_are_not_given_up() {
 
 #[test]
 fn silence_by_chance_is_no_death() {
-    // Four of five round trips fail: of 276 openers one or two had no answer to any of what they sent in 10 s.
+    // Four of five round trips fail: of 276 openers one or two had no answer to any of what they
+    // sent in 10 s.
     let link = LinkSpec { rate_bits_per_s: 1_000_000_000, delay_ns: 100 * US, loss: 330_000, ..LinkSpec::default() };
     let network = NetworkSpec { up: link.clone(), down: link, ..NetworkSpec::default() };
     for seed in 1..5 {
@@ -162,7 +167,8 @@ fn silence_by_chance_is_no_death() {
 
 #[test]
 fn probes_to_a_host_that_is_cut_off_break_no_bound_on_what_is_in_flight() {
-    // A window as large as the receiver's buffer allows is on the way; then two probes at each timeout until it heals.
+    // A window as large as the receiver's buffer allows is on the way; then two probes at each
+    // timeout until it heals.
     let network = NetworkSpec { nic_queue_bytes: 16 << 10, ..NetworkSpec::default() };
     let mut net = NetSpec::single(2, network);
     net.host.rx_buffer_bytes = 64 << 10;

@@ -9,7 +9,8 @@ use weir_sim::work::traffic::{PlannedRemote, Traffic};
 
 const LINK_LOSS: u32 = 50_000;
 
-/// Host 1 of two does this to the memory of host 0, a millisecond apart, where one packet in twenty is lost.
+/// Host 1 of two does this to the memory of host 0, a millisecond apart, where one packet in twenty
+/// is lost.
 fn scenario(ops: &[RemoteOp], faults: &[(Ns, Fault)]) -> Scenario {
     let link = LinkSpec { rate_bits_per_s: 1_000_000_000, delay_ns: 50 * US, loss: LINK_LOSS, ..LinkSpec::default() };
     let mut net = NetSpec::single(2, NetworkSpec { up: link.clone(), down: link, ..NetworkSpec::default() });

@@ -1,4 +1,6 @@
-//! A server and its clients (`spec/bmi.md`), the small table kept as a snapshot. `INSTA_UPDATE=always cargo test -p weir-sim --test service` accepts a new one; `weir-sim table service` prints the large one.
+//! A server and its clients (`spec/bmi.md`), the small table kept as a snapshot.
+//! `INSTA_UPDATE=always cargo test -p weir-sim --test service` accepts a new one;
+//! `weir-sim table service` prints the large one.
 
 use weir_sim::service_table::{all_faults, measure, points, quantile_ns, table};
 use weir_sim::spec::{Fault, MS, SEC};
@@ -14,14 +16,16 @@ fn service() {
         let Workload::Service(s) = p.scenario.work else { panic!("it is one") };
         let hosts = p.scenario.net.hosts - 1;
         assert_eq!(r.answer_ns.len() as u32, hosts * s.requests, "{}", p.name);
-        // No round of answers takes what one of TCP's timers would: the wire needs 0.1 ms for each client.
+        // No round of answers takes what one of TCP's timers would: the wire needs 0.1 ms for each
+        // client.
         let limit = u64::from(hosts) * MS + 200 * MS;
         assert!(quantile_ns(r, 0.99) < limit, "{}: p99 {} ns", p.name, quantile_ns(r, 0.99));
     }
     insta::assert_snapshot!("service", table(&points, &reports));
 }
 
-/// 1 000 clients and everything that can go wrong: each operation ends once (the checkers of every run say so), the server lives and answers all who live, and holds no more than its budget.
+/// 1 000 clients and everything that can go wrong: each operation ends once (the checkers of every
+/// run say so), the server lives and answers all who live, and holds no more than its budget.
 #[test]
 fn a_thousand_clients_and_all_faults() {
     let p = all_faults(1000, 1);

@@ -1,5 +1,7 @@
-//! A start in which every rank opens to every other at once, where processors and sockets are short: the small table kept as a snapshot. `INSTA_UPDATE=always cargo test -p weir-sim --test storm`
-//! accepts a new one; `weir-sim table storm` prints the large one.
+//! A start in which every rank opens to every other at once, where processors and sockets are
+//! short: the small table kept as a snapshot.
+//! `INSTA_UPDATE=always cargo test -p weir-sim --test storm` accepts a new one;
+//! `weir-sim table storm` prints the large one.
 
 use weir_sim::storm::{Storm, measure, table};
 

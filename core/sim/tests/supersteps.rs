@@ -1,4 +1,5 @@
-//! Supersteps, kept as a snapshot: what order and grants are worth shows as a diff of numbers. `INSTA_UPDATE=always cargo test -p weir-sim --test supersteps` accepts new ones.
+//! Supersteps, kept as a snapshot: what order and grants are worth shows as a diff of numbers.
+//! `INSTA_UPDATE=always cargo test -p weir-sim --test supersteps` accepts new ones.
 
 use weir_sim::scenario::EndpointSpec;
 use weir_sim::step_table::{self, Steps};

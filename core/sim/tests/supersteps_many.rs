@@ -1,5 +1,8 @@
-//! Supersteps of many processes, kept as a snapshot: they complete, within eight times what the wire takes. (The goal, within a tenth of h g + l with the g of the wire, is not reached:
-//! `docs/lab/2026-11-26-supersteps-2.md`. `g` in the table is fitted to the same points, so `over model` says only how straight the line through them is.) `WEIR_SIM_BIG=1` runs total exchanges of 256 and 1024 processes too (minutes, and gigabytes).
+//! Supersteps of many processes, kept as a snapshot: they complete, within eight times what the
+//! wire takes. (The goal, within a tenth of h g + l with the g of the wire, is not reached:
+//! `docs/lab/2026-11-26-supersteps-2.md`. `g` in the table is fitted to the same points, so
+//! `over model` says only how straight the line through them is.) `WEIR_SIM_BIG=1` runs total
+//! exchanges of 256 and 1024 processes too (minutes, and gigabytes).
 //! `INSTA_UPDATE=always cargo test -p weir-sim --test supersteps_many` accepts new numbers.
 
 use weir_sim::step_many;

@@ -1,4 +1,5 @@
-//! The protocol under random networks, work and faults: every promise is kept, and equal seeds give equal runs.
+//! The protocol under random networks, work and faults: every promise is kept, and equal seeds give
+//! equal runs.
 //!
 //! `weir-sim swarm --seeds 0..100000` does the same at length.
 
@@ -8,14 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_sim::run::{Watch, run};
 use weir_sim::scenario::{Profile, Scenario};
 
-/// Seeds of each profile, seconds in all, where `WEIR_TEST_SEEDS` does not say how many; `cargo xtask test` does, by how long it may take.
+/// Seeds of each profile, seconds in all, where `WEIR_TEST_SEEDS` does not say how many;
+/// `cargo xtask test` does, by how long it may take.
 const SEEDS: u64 = 60;
 
-/// Violations found and not yet mended (docs/simulation.md). Each must still fail, so the list can only shrink.
+/// Violations found and not yet mended (docs/simulation.md). Each must still fail, so the list can
+/// only shrink.
 const OPEN: [(&str, u64); 0] = [];
 
-/// Violations that were mended, of seeds that the short run does not play. What a seed does changes with the protocol: the cause itself
-/// is held by a scenario in `regressions.rs` or a test of the crate it lay in.
+/// Violations that were mended, of seeds that the short run does not play. What a seed does changes
+/// with the protocol: the cause itself is held by a scenario in `regressions.rs` or a test of the
+/// crate it lay in.
 const MENDED: [(Profile, u64); 6] = [
     (Profile::Partition, 5872),
     (Profile::Partition, 2076),
@@ -28,8 +32,8 @@ const MENDED: [(Profile, u64); 6] = [
 #[test]
 fn what_was_mended_stays_mended() {
     for (profile, seed) in MENDED {
-        // As they were found: before there were lanes.
-        let mut s = Scenario::draw_without_lanes(seed, profile);
+        // As they were found: before there were bulk connections.
+        let mut s = Scenario::draw_without_bulk_connections(seed, profile);
         assert_eq!(run(&s, Watch::default()).violation, None, "{} {seed}", profile.name());
         s = Scenario::draw(seed, profile);
         assert_eq!(run(&s, Watch::default()).violation, None, "{} {seed}", profile.name());

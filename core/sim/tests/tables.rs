@@ -1,5 +1,6 @@
-//! Small tables, kept as snapshots: a change of the protocol's timing or congestion control shows as a diff of numbers.
-//! `cargo insta review`, or `INSTA_UPDATE=always cargo test -p weir-sim --test tables`, accepts new ones.
+//! Small tables, kept as snapshots: a change of the protocol's timing or congestion control shows
+//! as a diff of numbers. `cargo insta review`, or
+//! `INSTA_UPDATE=always cargo test -p weir-sim --test tables`, accepts new ones.
 
 use weir_sim::link_table;
 use weir_sim::mark_table;
@@ -19,7 +20,9 @@ fn snapshot(name: &str, points: &[Point]) -> Vec<Report> {
     reports
 }
 
-/// Nobody waits long for the next message: a stall would be one of TCP's timers, or a sender that is not let through. Eight long ones that share the port end 67 ms after they began, more or less together.
+/// Nobody waits long for the next message: a stall would be one of TCP's timers, or a sender that
+/// is not let through. Eight long ones that share the port end 67 ms after they began, more or less
+/// together.
 #[test]
 fn incast() {
     let e = EndpointSpec::default();
@@ -31,7 +34,8 @@ fn incast() {
     }
 }
 
-/// A port that marks needs half of the queue for many to one, and loses nothing once it has marked: what is dropped then was on its way before anybody could know. Messages that go unasked fill it
+/// A port that marks needs half of the queue for many to one, and loses nothing once it has marked:
+/// what is dropped then was on its way before anybody could know. Messages that go unasked fill it
 /// in their first round trip; those that are announced do not.
 // spec: P-6.28, P-6.30
 #[test]
@@ -73,8 +77,9 @@ fn a_port_that_marks_is_nothing_to_who_is_not_capable() {
     assert!(run(true, Some(20)).1.marked > 0);
 }
 
-/// The queue of a fan-in is no long path: who sends the longer messages unasked the longer the round trip is fills it and sends a third of them again. On a path that is long and free the
-/// same rule spares a round trip.
+/// The queue of a fan-in is no long path: who sends the longer messages unasked the longer the
+/// round trip is fills it and sends a third of them again. On a path that is long and free the same
+/// rule spares a round trip.
 // spec: P-5.12
 #[test]
 fn messages_go_unasked_where_the_path_is_long_and_free_and_not_where_a_queue_makes_it_long() {
@@ -119,7 +124,8 @@ fn the_stall_of_a_table_is_the_longest_time_without_a_message() {
     assert!(column(line).ends_with("7.00 ms"), "{text}");
 }
 
-/// Acknowledgements that wait behind the other side's data are no queue of one's own: taken for one, two that exchanged 4 MiB over 1 ms needed 139 ms each time, and the wire takes 36.
+/// Acknowledgements that wait behind the other side's data are no queue of one's own: taken for
+/// one, two that exchanged 4 MiB over 1 ms needed 139 ms each time, and the wire takes 36.
 // spec: P-6.3
 #[test]
 fn exchange() {
@@ -243,7 +249,8 @@ fn streams() {
     let _ = snapshot("streams", &points);
 }
 
-/// A delay that varies is no queue: a window that takes it for one comes down to its least, and with it to 2 % of the wire or less.
+/// A delay that varies is no queue: a window that takes it for one comes down to its least, and
+/// with it to 2 % of the wire or less.
 // spec: P-6.10
 #[test]
 fn jitter() {

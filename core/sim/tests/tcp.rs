@@ -1,4 +1,5 @@
-//! The model of TCP connections alone, with nodes that know no protocol: host 0 writes a row of bytes, host 1 reads it.
+//! The model of TCP connections alone, with nodes that know no protocol: host 0 writes a row of
+//! bytes, host 1 reads it.
 
 use weir_sim::spec::*;
 use weir_sim::{Arrived, Broken, Host, Log, Node, Received, Socket, TcpCounters, World};

@@ -1,4 +1,5 @@
-//! What the statistics cost: a sample recorded, a summary, fits, comparisons. The memory of 10^7 samples is printed first.
+//! What the statistics cost: a sample recorded, a summary, fits, comparisons. The memory of 10^7
+//! samples is printed first.
 
 #![allow(missing_docs, reason = "criterion_group! makes an undocumented public function")]
 
@@ -75,7 +76,8 @@ fn compare(c: &mut Criterion) {
     group.finish();
 }
 
-/// Not a time: resident memory before and after 10^7 samples kept, sorted and summed up, and recorded.
+/// Not a time: resident memory before and after 10^7 samples kept, sorted and summed up, and
+/// recorded.
 fn memory(_: &mut Criterion) {
     let before = peak_kib();
     let mut recorder = Recorder::new(RecorderConfig::default()).unwrap();

@@ -26,7 +26,8 @@ pub enum Width {
     Fixed(f64),
 }
 
-/// Counts in bins of equal width. Bin i reaches from `start + i * width` to the next; the last one holds its upper end too.
+/// Counts in bins of equal width. Bin i reaches from `start + i * width` to the next; the last one
+/// holds its upper end too.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Bins {
@@ -43,11 +44,12 @@ pub struct Bins {
 }
 
 impl Bins {
-    /// Bins for the values of `sample` up to `limit` (infinite for all): a plot leaves out a far tail, whose size
-    /// [`Bins::total`] against the sample's count tells.
+    /// Bins for the values of `sample` up to `limit` (infinite for all): a plot leaves out a far
+    /// tail, whose size [`Bins::total`] against the sample's count tells.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a width that is not positive and finite; [`Error::TooFew`] when no value is within `limit`.
+    /// [`Error::Argument`] for a width that is not positive and finite; [`Error::TooFew`] when no
+    /// value is within `limit`.
     pub fn of(sample: &Sample, width: Width, limit: f64) -> Result<Self, Error> {
         let within = sample.sorted().partition_point(|v| *v <= limit);
         let sorted = &sample.sorted()[..within];
@@ -97,7 +99,8 @@ fn wanted_width(sorted: &[f64], width: Width) -> Result<f64, Error> {
             argument("least width", least, (0.0..f64::INFINITY).contains(&least), "0 or above, and finite")?;
             let quartile = |p| crate::sample::quantile_of_sorted(sorted, p);
             let width = 2.0 * (quartile(0.75) - quartile(0.25)) / (sorted.len() as f64).cbrt();
-            // With half of all values equal the rule gives 0: Sturges' number of bins over the range then.
+            // With half of all values equal the rule gives 0: Sturges' number of bins over the
+            // range then.
             let range = sorted[sorted.len() - 1] - sorted[0];
             let width = if width > 0.0 { width } else { range / ((sorted.len() as f64).log2().ceil() + 1.0) };
             Ok(if width > least { width } else { least })
@@ -115,8 +118,8 @@ fn bounded_width(width: f64, min: f64, max: f64) -> f64 {
     if bins > most { width * (bins / most).ceil() } else { width }
 }
 
-/// Draws values from a histogram by inverting its distribution function: uniform within a bin, and never below the least or
-/// above the greatest value recorded.
+/// Draws values from a histogram by inverting its distribution function: uniform within a bin, and
+/// never below the least or above the greatest value recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistogramSampler {
     /// (lower end, upper end, values up to and with this bin), bins with values only.
@@ -124,10 +127,12 @@ pub struct HistogramSampler {
 }
 
 impl HistogramSampler {
-    /// From bins (lower end, upper end, count) in ascending order, cut to `min..=max`. Takes an HdrHistogram's too.
+    /// From bins (lower end, upper end, count) in ascending order, cut to `min..=max`. Takes an
+    /// HdrHistogram's too.
     ///
     /// # Errors
-    /// [`Error::TooFew`] when all counts are 0, [`Error::NotFinite`] or [`Error::Argument`] for ends that make no bin.
+    /// [`Error::TooFew`] when all counts are 0, [`Error::NotFinite`] or [`Error::Argument`] for
+    /// ends that make no bin.
     pub fn new(bins: impl IntoIterator<Item = (f64, f64, u64)>, min: f64, max: f64) -> Result<Self, Error> {
         argument("max", max, min.is_finite() && max.is_finite() && min <= max, "finite and not below the least value")?;
         let mut total = 0u64;

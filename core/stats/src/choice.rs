@@ -5,7 +5,8 @@ use crate::goodness::{Goodness, GoodnessOptions, PMethod, random_subset, test_fa
 use crate::random::Random;
 use crate::{Error, Family, Sample};
 
-/// A subset that is at most so small a part of what was fitted is tested as if the fit had been given beforehand.
+/// A subset that is at most so small a part of what was fitted is tested as if the fit had been
+/// given beforehand.
 const SMALL_PART: usize = 20;
 
 /// A family's fit with its tests.
@@ -14,9 +15,10 @@ const SMALL_PART: usize = 20;
 pub struct Candidate {
     /// The fit to all values.
     pub fit: Fit,
-    /// Tests on a random subset. Where that is more than a twentieth of all, the family is fitted to the subset anew and the
-    /// p-values come from a parametric bootstrap, for those that the choice depends on: families of greater BIC than the
-    /// chosen one, and those that the table rejects already, keep the table's p-values, which are upper bounds.
+    /// Tests on a random subset. Where that is more than a twentieth of all, the family is fitted
+    /// to the subset anew and the p-values come from a parametric bootstrap, for those that the
+    /// choice depends on: families of greater BIC than the chosen one, and those that the table
+    /// rejects already, keep the table's p-values, which are upper bounds.
     pub subset: Goodness,
 }
 
@@ -41,11 +43,12 @@ impl FitReport {
     }
 }
 
-/// Fits `families` and chooses: the least BIC among those that no test on the subset rejects, or, when all are rejected, the
-/// least BIC of all, which the reason says then.
+/// Fits `families` and chooses: the least BIC among those that no test on the subset rejects, or,
+/// when all are rejected, the least BIC of all, which the reason says then.
 ///
 /// # Errors
-/// [`Error::Argument`] for options out of range. Families that do not fit are in [`FitReport::failed`], not an error.
+/// [`Error::Argument`] for options out of range. Families that do not fit are in
+/// [`FitReport::failed`], not an error.
 pub fn fit_all(
     sample: &Sample,
     families: &[Family],

@@ -42,7 +42,8 @@ impl Comparison {
     /// Compares `b` with `a`.
     ///
     /// # Errors
-    /// [`Error::TooFew`] for a sample of one value; [`Error::Argument`] for a confidence out of 0..1.
+    /// [`Error::TooFew`] for a sample of one value; [`Error::Argument`] for a confidence out of
+    /// 0..1.
     pub fn of(a: &Sample, b: &Sample, confidence: f64) -> Result<Self, Error> {
         let (shift, shift_interval) = hodges_lehmann(a, b, confidence)?;
         let mann_whitney = mann_whitney(a, b)?;
@@ -59,8 +60,8 @@ impl Comparison {
         })
     }
 
-    /// True when `p` is below `significance` and the whole interval of the shift is further from 0 than `error`, the bound of
-    /// what the clocks may have added.
+    /// True when `p` is below `significance` and the whole interval of the shift is further from 0
+    /// than `error`, the bound of what the clocks may have added.
     pub fn is_shift(&self, significance: f64, error: f64) -> bool {
         let beyond = self.shift_interval.low > error || self.shift_interval.high < -error;
         self.brunner_munzel.p < significance && beyond
@@ -100,11 +101,12 @@ fn ties<'a>(a: &'a Sample, b: &'a Sample) -> Ties<'a> {
     Ties { a: a.sorted(), b: b.sorted() }
 }
 
-/// Below this many values in each sample, and without ties, the Mann-Whitney distribution is counted out.
+/// Below this many values in each sample, and without ties, the Mann-Whitney distribution is
+/// counted out.
 const EXACT_LIMIT: usize = 20;
 
-/// Mann-Whitney U test, two-sided. The statistic is U of b: pairs with b > a, ties half. Exact up to 20 values each without
-/// ties, else normal with tie and continuity correction.
+/// Mann-Whitney U test, two-sided. The statistic is U of b: pairs with b > a, ties half. Exact up
+/// to 20 values each without ties, else normal with tie and continuity correction.
 ///
 /// # Errors
 /// [`Error::TooFew`] for a sample of one value.
@@ -136,7 +138,8 @@ fn exact_u(n: usize, m: usize, u: f64) -> f64 {
     (2.0 * below[u]).min(1.0)
 }
 
-/// P(U <= u) for u from 0 on: the numbers of arrangements with each U are the coefficients of a Gaussian binomial.
+/// P(U <= u) for u from 0 on: the numbers of arrangements with each U are the coefficients of a
+/// Gaussian binomial.
 fn below_or_at(n: usize, m: usize) -> Vec<f64> {
     let mut ways = vec![0.0; n * m + 1];
     ways[0] = 1.0;
@@ -157,15 +160,17 @@ fn below_or_at(n: usize, m: usize) -> Vec<f64> {
     ways
 }
 
-/// Brunner-Munzel test, two-sided (Biometrical Journal 42(1), 2000): like Mann-Whitney, valid for unequal spreads. Where the
-/// samples do not overlap its variance is 0 and Mann-Whitney's p-value stands in.
+/// Brunner-Munzel test, two-sided (Biometrical Journal 42(1), 2000): like Mann-Whitney, valid for
+/// unequal spreads. Where the samples do not overlap its variance is 0 and Mann-Whitney's p-value
+/// stands in.
 ///
 /// # Errors
 /// [`Error::TooFew`] for a sample of one value.
 pub fn brunner_munzel(a: &Sample, b: &Sample) -> Result<Test, Error> {
     need_two(a, b)?;
     let (n, m) = (a.count() as f64, b.count() as f64);
-    // A value's place among the others: a's value has `below_b` of b under it, ties half, and the other way round.
+    // A value's place among the others: a's value has `below_b` of b under it, ties half, and the
+    // other way round.
     let (mut below_a, mut below_b) = (0.0, 0.0);
     let (mut sum_a, mut squares_a, mut sum_b, mut squares_b) = (0.0, 0.0, 0.0, 0.0);
     for (from_a, from_b) in ties(a, b) {
@@ -195,12 +200,13 @@ pub fn brunner_munzel(a: &Sample, b: &Sample) -> Result<Test, Error> {
     Ok(Test { statistic, p: student_two_sided(statistic, df) })
 }
 
-/// Hodges-Lehmann shift: the median of all b - a, and its interval from the distribution of U (Hollander, Wolfe and Chicken,
-/// Nonparametric Statistical Methods, 3rd ed., 4.2-4.3). Takes O((n + m) 64) time, not n m.
+/// Hodges-Lehmann shift: the median of all b - a, and its interval from the distribution of U
+/// (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3). Takes
+/// O((n + m) 64) time, not n m.
 ///
-/// The interval's coverage is the one it has: exact up to 20 values each (more where values are tied), else by the normal
-/// approximation. Few values cannot have what is asked for: two against two give their whole range, which covers the shift
-/// in 2 of 3 cases.
+/// The interval's coverage is the one it has: exact up to 20 values each (more where values are
+/// tied), else by the normal approximation. Few values cannot have what is asked for: two against
+/// two give their whole range, which covers the shift in 2 of 3 cases.
 ///
 /// # Errors
 /// [`Error::TooFew`] for a sample of one value; [`Error::Argument`] for a confidence out of 0..1.
@@ -219,8 +225,8 @@ pub fn hodges_lehmann(a: &Sample, b: &Sample, confidence: f64) -> Result<(f64, I
     Ok((shift, interval))
 }
 
-/// The greatest rank (from 0) such that the differences of that rank from both ends cover the shift with the confidence, or 0;
-/// and their coverage, 1 - 2 P(U <= rank).
+/// The greatest rank (from 0) such that the differences of that rank from both ends cover the shift
+/// with the confidence, or 0; and their coverage, 1 - 2 P(U <= rank).
 fn shift_rank(n: usize, m: usize, confidence: f64) -> (u128, f64) {
     if n <= EXACT_LIMIT && m <= EXACT_LIMIT {
         let below = below_or_at(n, m);
@@ -236,7 +242,8 @@ fn shift_rank(n: usize, m: usize, confidence: f64) -> (u128, f64) {
     (rank as u128, 1.0 - two_sided((n * m / 2.0 - 0.5 - rank).max(0.0) / sd))
 }
 
-/// The difference b - a with `rank` differences below it (from 0), by bisection over the numbers themselves.
+/// The difference b - a with `rank` differences below it (from 0), by bisection over the numbers
+/// themselves.
 fn difference_at(a: &Sample, b: &Sample, rank: u128) -> f64 {
     let low = ordered_bits(b.min() - a.max());
     let high = ordered_bits(b.max() - a.min());
@@ -252,8 +259,8 @@ fn difference_at(a: &Sample, b: &Sample, rank: u128) -> f64 {
     from_ordered_bits(low)
 }
 
-/// Pairs with b - a <= `difference`. The difference is formed as by whoever subtracts, so that ties are ties; it rises with b
-/// and falls with a, rounding included.
+/// Pairs with b - a <= `difference`. The difference is formed as by whoever subtracts, so that ties
+/// are ties; it rises with b and falls with a, rounding included.
 fn count_at_most(a: &Sample, b: &Sample, difference: f64) -> u128 {
     let b = b.sorted();
     let mut upto = 0;
@@ -277,8 +284,8 @@ fn from_ordered_bits(bits: i64) -> f64 {
     f64::from_bits(if bits < 0 { i64::MIN.wrapping_sub(bits) } else { bits } as u64)
 }
 
-/// Kolmogorov-Smirnov test for two samples. The p-value is asymptotic with Stephens' correction, and too large (never too
-/// small) when values are tied.
+/// Kolmogorov-Smirnov test for two samples. The p-value is asymptotic with Stephens' correction,
+/// and too large (never too small) when values are tied.
 pub fn kolmogorov_smirnov(a: &Sample, b: &Sample) -> Test {
     let (n, m) = (a.count() as f64, b.count() as f64);
     let (mut below_a, mut below_b, mut statistic) = (0.0, 0.0, 0.0_f64);
@@ -290,9 +297,9 @@ pub fn kolmogorov_smirnov(a: &Sample, b: &Sample) -> Test {
     Test { statistic, p: goodness::kolmogorov_tail(n * m / (n + m), statistic) }
 }
 
-/// Anderson-Darling test for two samples, with mid-ranks for ties (Scholz and Stephens, JASA 82(399), 1987, A^2_akN for
-/// k = 2). The p-value is that of the limiting distribution, which is the one-sample statistic's, after standardising by
-/// the exact variance.
+/// Anderson-Darling test for two samples, with mid-ranks for ties (Scholz and Stephens, JASA
+/// 82(399), 1987, A^2_akN for k = 2). The p-value is that of the limiting distribution, which is
+/// the one-sample statistic's, after standardising by the exact variance.
 ///
 /// # Errors
 /// [`Error::TooFew`] for a sample of one value.
@@ -330,7 +337,8 @@ fn two_sample_variance(n: f64, m: f64) -> f64 {
     }
     let k = 2.0;
     let inverse = 1.0 / n + 1.0 / m;
-    // h = sum 1/i, g = sum over i < j of 1 / ((N - i) j). Beyond the first thousands g is pi^2/6 and h its logarithm.
+    // h = sum 1/i, g = sum over i < j of 1 / ((N - i) j). Beyond the first thousands g is pi^2/6
+    // and h its logarithm.
     let last = total as u64 - 1;
     let (mut h, mut g) = (0.0, 0.0);
     if last < 20_000 {
@@ -355,8 +363,9 @@ fn two_sample_variance(n: f64, m: f64) -> f64 {
     value.max(0.1)
 }
 
-/// p-values adjusted for being many (Holm 1979), in the order given: reject where the adjusted one is below the significance,
-/// and the chance of any false rejection stays below it. NaN counts as 1.
+/// p-values adjusted for being many (Holm 1979), in the order given: reject where the adjusted one
+/// is below the significance, and the chance of any false rejection stays below it. NaN counts
+/// as 1.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let clean: Vec<f64> = p_values.iter().map(|p| if p.is_nan() { 1.0 } else { p.clamp(0.0, 1.0) }).collect();
     let mut order: Vec<usize> = (0..clean.len()).collect();

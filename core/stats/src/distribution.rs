@@ -1,4 +1,5 @@
-//! Families of distributions with a location shift: densities, distribution functions, quantiles, random values.
+//! Families of distributions with a location shift: densities, distribution functions, quantiles,
+//! random values.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use crate::error::argument;
 use crate::random::open_unit;
 use crate::special::{gamma_inverse, gamma_pq, ln_gamma, normal_cdf, normal_quantile};
 
-/// Below this |lambda| a generalised gamma is taken for the lognormal it tends to; the densities differ by about as much.
+/// Below this |lambda| a generalised gamma is taken for the lognormal it tends to; the densities
+/// differ by about as much.
 const LAMBDA_ZERO: f64 = 1e-4;
 
 /// A family of distributions.
@@ -85,7 +87,8 @@ impl std::fmt::Display for Family {
     }
 }
 
-/// One distribution of a family. `location`, `scale`, `mean` and `sd` have the unit of the values; t = x - location.
+/// One distribution of a family. `location`, `scale`, `mean` and `sd` have the unit of the values;
+/// t = x - location.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(
     feature = "serde",
@@ -108,8 +111,9 @@ pub enum Distribution {
     Exponential { location: f64, scale: f64 },
     /// Gamma with whole `shape`.
     Erlang { location: f64, shape: u32, scale: f64 },
-    /// With w = (ln t - mu)/sigma: f = |lambda| / (sigma t Gamma(lambda^-2)) exp((lambda w - 2 ln|lambda| - e^(lambda w)) /
-    /// lambda^2) (Prentice, Biometrika 61(3), 1974). lambda 0 is lognormal, 1 Weibull, sigma gamma, -1 Frechet.
+    /// With w = (ln t - mu)/sigma: f = |lambda| / (sigma t Gamma(lambda^-2)) exp((lambda w - 2
+    /// ln|lambda| - e^(lambda w)) / lambda^2) (Prentice, Biometrika 61(3), 1974). lambda 0 is
+    /// lognormal, 1 Weibull, sigma gamma, -1 Frechet.
     GeneralisedGamma { location: f64, mu: f64, sigma: f64, lambda: f64 },
 }
 
@@ -142,9 +146,10 @@ impl Distribution {
         Ok(made)
     }
 
-    /// The distribution that a file records by its family's name, what is subtracted from the durations first, and parameters by
-    /// name, durations with the ending `_ns` (`spec/distribution-format.md`, families). None: a family that is not known, a
-    /// parameter that is not there, or one out of its range.
+    /// The distribution that a file records by its family's name, what is subtracted from the
+    /// durations first, and parameters by name, durations with the ending `_ns`
+    /// (`spec/distribution-format.md`, families). None: a family that is not known, a parameter
+    /// that is not there, or one out of its range.
     pub fn recorded(family: &str, location_ns: f64, parameters: &BTreeMap<String, f64>) -> Option<Self> {
         let family = Family::from_name(family)?;
         let get = |name: &str| parameters.get(name).copied();
@@ -226,7 +231,8 @@ impl Distribution {
         self.ln_kernel(x) + self.ln_norm()
     }
 
-    /// Sum of [`Distribution::ln_pdf`] over `values`, with what does not depend on the value computed once.
+    /// Sum of [`Distribution::ln_pdf`] over `values`, with what does not depend on the value
+    /// computed once.
     pub fn log_likelihood(&self, values: &[f64]) -> f64 {
         let sum: f64 = values.iter().map(|&x| self.ln_kernel(x)).sum();
         sum + self.ln_norm() * values.len() as f64
@@ -264,7 +270,8 @@ impl Distribution {
         if t.is_nan() || t < 0.0 {
             return f64::NEG_INFINITY;
         }
-        // At the location itself densities are 0, finite or infinite; the least positive number stands for it.
+        // At the location itself densities are 0, finite or infinite; the least positive number
+        // stands for it.
         let t = t.max(f64::MIN_POSITIVE);
         let gamma = |shape: f64, scale: f64| (shape - 1.0) * (t / scale).ln() - t / scale;
         match *self {
@@ -331,7 +338,8 @@ impl Distribution {
         }
     }
 
-    /// The value below which the share `p` lies; `p` is clamped to 0..=1 (NaN counts as 0), the ends giving the support's.
+    /// The value below which the share `p` lies; `p` is clamped to 0..=1 (NaN counts as 0), the
+    /// ends giving the support's.
     pub fn quantile(&self, p: f64) -> f64 {
         let p = if p.is_nan() { 0.0 } else { p.clamp(0.0, 1.0) };
         let q = 1.0 - p;
@@ -367,7 +375,8 @@ impl Distribution {
 
     /// A random value.
     pub fn sample<R: Rng + ?Sized>(&self, random: &mut R) -> f64 {
-        // `check` admits no shape for which Gamma::new fails; 1 in its place keeps the value finite.
+        // `check` admits no shape for which Gamma::new fails; 1 in its place keeps the value
+        // finite.
         let gamma = |shape: f64, random: &mut R| Gamma::new(shape, 1.0).map_or(1.0, |g| g.sample(random));
         let normal = |random: &mut R| -> f64 { StandardNormal.sample(random) };
         match *self {

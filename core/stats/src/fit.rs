@@ -1,16 +1,18 @@
 //! Maximum-likelihood fits of the families with location shift.
 //!
-//! The likelihood of a shifted family may grow without bound as the location nears the least value, and may rise towards minus
-//! infinity for nearly symmetric data. So the location is searched for within bounds: below the least value by at least half
-//! the mean spacing (median - min) / n, and at most 100 standard deviations, nor below what is possible at all. Within them
-//! the likelihood's profile over the location is scanned on a logarithmic grid and polished by golden sections; the other
-//! parameters have closed forms or one Newton iteration for each location.
+//! The likelihood of a shifted family may grow without bound as the location nears the least value,
+//! and may rise towards minus infinity for nearly symmetric data. So the location is searched for
+//! within bounds: below the least value by at least half the mean spacing (median - min) / n, and
+//! at most 100 standard deviations, nor below what is possible at all. Within them the likelihood's
+//! profile over the location is scanned on a logarithmic grid and polished by golden sections; the
+//! other parameters have closed forms or one Newton iteration for each location.
 
 use crate::search::golden_section;
 use crate::shape::{Inner, Points};
 use crate::{Distribution, Error, Family, Sample};
 
-/// Standard deviations the location may be below the least value. There a lognormal's skewness is 0.03.
+/// Standard deviations the location may be below the least value. There a lognormal's skewness is
+/// 0.03.
 const REACH: f64 = 100.0;
 /// Locations tried before polishing.
 const GRID: usize = 28;
@@ -31,17 +33,17 @@ pub struct Fit {
     pub bic: f64,
     /// Values fitted.
     pub count: u64,
-    /// True when the location ended at a bound of its search: nearer to or farther from the least value might fit better, and
-    /// its standard error means nothing.
+    /// True when the location ended at a bound of its search: nearer to or farther from the least
+    /// value might fit better, and its standard error means nothing.
     pub at_bound: bool,
 }
 
-/// Fits `family` to `sample`. Beyond 4096 values the search looks at weighted groups of them (both tails one by one); the
-/// likelihood given is that of all.
+/// Fits `family` to `sample`. Beyond 4096 values the search looks at weighted groups of them (both
+/// tails one by one); the likelihood given is that of all.
 ///
 /// # Errors
-/// [`Error::TooFew`] unless there are more values than parameters, [`Error::NoSpread`] when all are equal, [`Error::NoFit`]
-/// when no finite likelihood was found.
+/// [`Error::TooFew`] unless there are more values than parameters, [`Error::NoSpread`] when all are
+/// equal, [`Error::NoFit`] when no finite likelihood was found.
 pub fn fit(family: Family, sample: &Sample) -> Result<Fit, Error> {
     let points = prepare(family, sample)?;
     let (inner, below_min, at_bound) = match family {
@@ -90,7 +92,8 @@ fn prepare(family: Family, sample: &Sample) -> Result<Points, Error> {
     Points::of(sample.sorted()).ok_or(no_fit(family, sample))
 }
 
-/// The best location: (parameters, distance below the least value in the points' unit, whether at a bound).
+/// The best location: (parameters, distance below the least value in the points' unit, whether at a
+/// bound).
 fn search(family: Family, points: &Points, sample: &Sample) -> Option<(Inner, f64, bool)> {
     let (nearest, farthest) = location_bounds(points, sample);
     let mut work = points.work();
@@ -124,7 +127,8 @@ fn location_bounds(points: &Points, sample: &Sample) -> (f64, f64) {
     let n = sample.count() as f64;
     let to_median = (sample.median() - sample.min()) / points.unit;
     let spacing = if to_median > 0.0 { to_median } else { points.mean() } / n;
-    // A location nearer than the resolution of floating-point numbers would be the least value itself.
+    // A location nearer than the resolution of floating-point numbers would be the least value
+    // itself.
     let resolution = 8.0 * f64::EPSILON * sample.min().abs() / points.unit;
     let nearest = (spacing / 2.0).max(resolution).max(1e-12);
     let room = (sample.min() - sample.lowest_possible()) / points.unit;

@@ -1,10 +1,11 @@
 //! Goodness of fit: chi-square, Kolmogorov-Smirnov and Anderson-Darling, with honest p-values.
 //!
-//! The tables of these tests hold for a distribution given beforehand. Fitted to the very values that are tested it lies
-//! closer to them, so that the table's p-value is too large: a rejection by it stands, an acceptance may not. Hence
-//! [`PMethod`]: with many values the fit of all is tested on a small random subset (nearly given beforehand, table); with few
-//! the whole procedure is repeated on values drawn from the fit (parametric bootstrap; Stute, Gonzalez Manteiga and Presedo
-//! Quindimil, Metrika 40, 1993).
+//! The tables of these tests hold for a distribution given beforehand. Fitted to the very values
+//! that are tested it lies closer to them, so that the table's p-value is too large: a rejection by
+//! it stands, an acceptance may not. Hence [`PMethod`]: with many values the fit of all is tested
+//! on a small random subset (nearly given beforehand, table); with few the whole procedure is
+//! repeated on values drawn from the fit (parametric bootstrap; Stute, Gonzalez Manteiga and
+//! Presedo Quindimil, Metrika 40, 1993).
 
 use crate::error::argument;
 use crate::fit::fit;
@@ -16,8 +17,8 @@ use crate::{Distribution, Error, Family, Sample};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum PMethod {
-    /// From the statistic's distribution for parameters given beforehand: right for those, and for a subset that is a
-    /// twentieth or less of what was fitted.
+    /// From the statistic's distribution for parameters given beforehand: right for those, and for
+    /// a subset that is a twentieth or less of what was fitted.
     Table,
     /// The same although the parameters were fitted to the tested values: an upper bound.
     TableUpperBound,
@@ -45,14 +46,16 @@ pub struct Goodness {
     pub count: u64,
     /// Pearson's chi-square over bins of equal probability, 2 n^(2/5) of them (Moore 1986).
     pub chi_square: Tested,
-    /// Kolmogorov-Smirnov: the greatest distance of the distribution functions. For near-normal shapes.
+    /// Kolmogorov-Smirnov: the greatest distance of the distribution functions. For near-normal
+    /// shapes.
     pub kolmogorov_smirnov: Tested,
     /// Anderson-Darling: squared distance weighted to the tails. For heavy tails.
     pub anderson_darling: Tested,
 }
 
 impl Goodness {
-    /// True when no test rejects at `significance`. The three are looked at together, each at a third of it (Bonferroni).
+    /// True when no test rejects at `significance`. The three are looked at together, each at a
+    /// third of it (Bonferroni).
     pub fn passes(&self, significance: f64) -> bool {
         [self.chi_square, self.kolmogorov_smirnov, self.anderson_darling].iter().all(|t| t.p >= significance / 3.0)
     }
@@ -62,13 +65,15 @@ impl Goodness {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GoodnessOptions {
-    /// Random values tested. With thousands, every family is rejected for differences that do not matter.
+    /// Random values tested. With thousands, every family is rejected for differences that do not
+    /// matter.
     pub subset: usize,
     /// A p-value below this rejects.
     pub significance: f64,
-    /// Most samples drawn for a bootstrap p-value; fewer where the answer is clear earlier. A p-value is at least
-    /// 1 / (replicates + 1), and each of three tests rejects below a third of the significance: there must be at least
-    /// 3 / significance, or nothing could ever be rejected.
+    /// Most samples drawn for a bootstrap p-value; fewer where the answer is clear earlier. A
+    /// p-value is at least 1 / (replicates + 1), and each of three tests rejects below a third of
+    /// the significance: there must be at least 3 / significance, or nothing could ever be
+    /// rejected.
     pub replicates: u32,
 }
 
@@ -109,7 +114,8 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of `distribution` against values sorted in ascending order, as [`Sample::sorted`] gives them.
+    /// Of `distribution` against values sorted in ascending order, as [`Sample::sorted`] gives
+    /// them.
     pub fn of(distribution: &Distribution, sorted: &[f64]) -> Self {
         const LEAST: f64 = 1e-300; // a value that the distribution excludes counts as nearly impossible, not as infinite
         let n = sorted.len();
@@ -173,9 +179,10 @@ pub fn test_fitted(distribution: &Distribution, sample: &Sample) -> Goodness {
     statistics.with_p(statistics.table_p(), [PMethod::TableUpperBound; 3])
 }
 
-/// Tests whether `sample` comes from `family`, by parametric bootstrap: the fit to the sample is compared with fits to samples
-/// of the same size drawn from it. Statistics that the table rejects already keep that p-value, which is an upper bound.
-/// Stops early once ten replicates exceed each of the other statistics (Besag and Clifford 1991).
+/// Tests whether `sample` comes from `family`, by parametric bootstrap: the fit to the sample is
+/// compared with fits to samples of the same size drawn from it. Statistics that the table rejects
+/// already keep that p-value, which is an upper bound. Stops early once ten replicates exceed each
+/// of the other statistics (Besag and Clifford 1991).
 ///
 /// # Errors
 /// Those of [`fit`]; [`Error::Argument`] for options out of range.
@@ -231,7 +238,8 @@ pub fn random_subset(sample: &Sample, count: usize, random: &mut Random) -> Samp
     Sample::signed(values).map_or_else(|_| sample.clone(), |s| s.with_lowest_possible(sample.lowest_possible()))
 }
 
-/// P(D > d) for `n` values: Kolmogorov's limit with Stephens' correction for finite n (JASA 69(347), 1974).
+/// P(D > d) for `n` values: Kolmogorov's limit with Stephens' correction for finite n (JASA
+/// 69(347), 1974).
 pub(crate) fn kolmogorov_tail(n: f64, d: f64) -> f64 {
     let root = n.sqrt();
     let x = (root + 0.12 + 0.11 / root) * d;
@@ -248,7 +256,8 @@ pub(crate) fn kolmogorov_tail(n: f64, d: f64) -> f64 {
     (2.0 * sum).clamp(0.0, 1.0)
 }
 
-/// P(A^2 < z) in the limit of many values, to about 2e-6 (Marsaglia and Marsaglia, J. Statistical Software 9(2), 2004).
+/// P(A^2 < z) in the limit of many values, to about 2e-6 (Marsaglia and Marsaglia, J. Statistical
+/// Software 9(2), 2004).
 pub(crate) fn anderson_darling_cdf(z: f64) -> f64 {
     if z <= 0.0 {
         return 0.0;
@@ -290,8 +299,8 @@ mod tests {
 
     #[test]
     fn limits_of_the_tests_have_the_published_critical_values() {
-        // Anderson-Darling, parameters given: 2.492 at 5 %, 1.248 at 25 % (Stephens 1974); his 3.857 at
-        // 1 % has 0.0102 by this function.
+        // Anderson-Darling, parameters given: 2.492 at 5 %, 1.248 at 25 % (Stephens 1974); his
+        // 3.857 at 1 % has 0.0102 by this function.
         for (z, p) in [(2.492, 0.05), (3.857, 0.0102), (1.248, 0.25)] {
             let got = 1.0 - anderson_darling_cdf(z);
             assert!((got - p).abs() < 1e-4, "{z}: {got}");

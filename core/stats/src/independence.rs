@@ -1,6 +1,7 @@
-//! Are successive samples independent? Intervals and tests of this crate assume it, and measured times often are not: a phase
-//! of the machine lasts for many repetitions, and the processes of one repetition wait for each other. What dependent
-//! samples are worth is what an interval must be made with.
+//! Are successive samples independent? Intervals and tests of this crate assume it, and measured
+//! times often are not: a phase of the machine lasts for many repetitions, and the processes of one
+//! repetition wait for each other. What dependent samples are worth is what an interval must be
+//! made with.
 
 use crate::Error;
 use crate::compare::Test;
@@ -14,10 +15,11 @@ const LAGS: usize = 20;
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Independence {
-    /// Runs above and below the median, two-sided (Wald and Wolfowitz 1940); the statistic is z, negative for too few runs
-    /// (neighbours alike). Values equal to the median are left out.
+    /// Runs above and below the median, two-sided (Wald and Wolfowitz 1940); the statistic is z,
+    /// negative for too few runs (neighbours alike). Values equal to the median are left out.
     pub runs: Test,
-    /// Autocorrelation of the values' ranks at lags 1, 2, ..: ranks, so that one outlier does not hide everything else.
+    /// Autocorrelation of the values' ranks at lags 1, 2, ..: ranks, so that one outlier does not
+    /// hide everything else.
     pub autocorrelation: Vec<f64>,
     /// Are all of these 0? (Ljung and Box 1978)
     pub ljung_box: Test,
@@ -27,7 +29,8 @@ impl Independence {
     /// Looks at `series`.
     ///
     /// # Errors
-    /// [`Error::TooFew`] below 10 values, [`Error::NotFinite`], [`Error::NoSpread`] when all are equal.
+    /// [`Error::TooFew`] below 10 values, [`Error::NotFinite`], [`Error::NoSpread`] when all are
+    /// equal.
     pub fn of(series: &[f64]) -> Result<Self, Error> {
         check_finite(series)?;
         if series.len() < 10 {
@@ -54,8 +57,8 @@ impl Independence {
     }
 }
 
-/// Of one repetition of an operation: the samples that its processes took, and those of them that are at most the value
-/// in question.
+/// Of one repetition of an operation: the samples that its processes took, and those of them that
+/// are at most the value in question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Samples.
@@ -64,24 +67,29 @@ pub struct Tally {
     pub below: u32,
 }
 
-/// Most terms of the series whose autocorrelation is summed; of longer ones neighbours are added up first.
+/// Most terms of the series whose autocorrelation is summed; of longer ones neighbours are added up
+/// first.
 const TERMS: usize = 8192;
 /// With fewer repetitions nothing can be said of how they depend on each other.
 const FEWEST: usize = 10;
 
-/// How many independent samples all samples are worth, when asked which share of them is at most a value: for its quantile
-/// that is the median, the width of the median's interval follows from it. `repetitions` are in the order measured.
+/// How many independent samples all samples are worth, when asked which share of them is at most a
+/// value: for its quantile that is the median, the width of the median's interval follows from it.
+/// `repetitions` are in the order measured.
 ///
-/// The repetition is the unit (a cluster, Kish 1965), so that it does not matter how the processes of one depend on each
-/// other, and the variance of a sum over repetitions counts their autocovariances up to the first pair that is not
-/// positive (initial positive sequence, Geyer, Statistical Science 7(4), 1992). The count is n^2 p (1 - p) over that
-/// variance, with p the share: what a binomial distribution of the same variance has. It is at most the number of
-/// samples, for what seems better than independent may be chance, and at most the number of repetitions where there are
-/// fewer than 10 of them or all samples are on one side. 0 without samples.
+/// The repetition is the unit (a cluster, Kish 1965), so that it does not matter how the processes
+/// of one depend on each other, and the variance of a sum over repetitions counts their
+/// autocovariances up to the first pair that is not positive (initial positive sequence, Geyer,
+/// Statistical Science 7(4), 1992). The count is n^2 p (1 - p) over that variance, with p the
+/// share: what a binomial distribution of the same variance has. It is at most the number of
+/// samples, for what seems better than independent may be chance, and at most the number of
+/// repetitions where there are fewer than 10 of them or all samples are on one side. 0 without
+/// samples.
 ///
-/// It may be all of them although repetitions resemble each other ([`Independence::autocorrelation`] is of their means): where in each repetition
-/// some processes are below the value and as many above, as with a broadcast's root and the others, every repetition says the same of
-/// the share, whatever the phase of the machine.
+/// It may be all of them although repetitions resemble each other
+/// ([`Independence::autocorrelation`] is of their means): where in each repetition some processes
+/// are below the value and as many above, as with a broadcast's root and the others, every
+/// repetition says the same of the share, whatever the phase of the machine.
 pub fn effective_count(repetitions: &[Tally]) -> f64 {
     let (n, below) =
         repetitions.iter().fold((0.0, 0.0), |(n, b), t| (n + f64::from(t.samples), b + f64::from(t.below)));
@@ -103,7 +111,8 @@ pub fn effective_count(repetitions: &[Tally]) -> f64 {
     (n * single / variance).clamp(1.0, n)
 }
 
-/// Sum of autocorrelations in pairs while a pair is positive, at most a quarter of the series or 1000 lags far.
+/// Sum of autocorrelations in pairs while a pair is positive, at most a quarter of the series or
+/// 1000 lags far.
 fn positive_sum(n: usize, at_lag: impl Fn(usize) -> f64) -> f64 {
     let most = (n / 4).min(1000);
     let mut sum = 0.0;

@@ -1,8 +1,9 @@
-//! Histograms, empirical and fitted distributions, intervals, tests: the statistics of measured durations, pure.
+//! Histograms, empirical and fitted distributions, intervals, tests: the statistics of measured
+//! durations, pure.
 //!
-//! Values are `f64` in the caller's unit (nanoseconds in Weir). Whatever is random takes a seeded generator ([`Random`]), so
-//! that every result repeats bit by bit. No data and no argument makes a function panic: what cannot be answered is an
-//! [`Error`].
+//! Values are `f64` in the caller's unit (nanoseconds in Weir). Whatever is random takes a seeded
+//! generator ([`Random`]), so that every result repeats bit by bit. No data and no argument makes a
+//! function panic: what cannot be answered is an [`Error`].
 //!
 //! * [`Sample`], [`Summary`], [`quantile_interval`], [`bootstrap_interval`]: describing one cell
 //! * [`Recorder`]: the same in constant memory while samples come in

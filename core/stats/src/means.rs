@@ -1,5 +1,5 @@
-//! Two groups by the difference of their centres: Welch's test where the groups are launches of a program, and the difference
-//! of two estimates of which only intervals are known.
+//! Two groups by the difference of their centres: Welch's test where the groups are launches of a
+//! program, and the difference of two estimates of which only intervals are known.
 
 use crate::error::argument;
 use crate::sample::check_finite;
@@ -18,14 +18,16 @@ pub struct Difference {
     pub p: f64,
 }
 
-/// Difference of the means of two groups of independent values by Welch's t test (Biometrika 34, 1947), which does not ask for
-/// equal variances. It assumes that means are normally distributed: exact for normal values, and with few values only as good
-/// as they are near to it. `least_variances` are what single values of the groups vary at least, known from elsewhere (the
-/// resolution of a clock, the error of each value): two values that happen to be equal are not known without error.
+/// Difference of the means of two groups of independent values by Welch's t test (Biometrika 34,
+/// 1947), which does not ask for equal variances. It assumes that means are normally distributed:
+/// exact for normal values, and with few values only as good as they are near to it.
+/// `least_variances` are what single values of the groups vary at least, known from elsewhere (the
+/// resolution of a clock, the error of each value): two values that happen to be equal are not
+/// known without error.
 ///
 /// # Errors
-/// [`Error::TooFew`] for a group of one, [`Error::NotFinite`], [`Error::Argument`] for a confidence out of 0..1 or a least variance
-/// that is no number from 0 up.
+/// [`Error::TooFew`] for a group of one, [`Error::NotFinite`], [`Error::Argument`] for a confidence
+/// out of 0..1 or a least variance that is no number from 0 up.
 pub fn welch(a: &[f64], b: &[f64], least_variances: (f64, f64), confidence: f64) -> Result<Difference, Error> {
     argument("confidence", confidence, confidence > 0.0 && confidence < 1.0, "between 0 and 1")?;
     for least in [least_variances.0, least_variances.1] {
@@ -62,7 +64,8 @@ fn part(values: &[f64], least_variance: f64) -> Result<(f64, f64, f64), Error> {
     Ok((mean, variance.max(least_variance) / n as f64, free))
 }
 
-/// The t beyond which, on both sides together, a share of 1 - `confidence` of Student's distribution lies.
+/// The t beyond which, on both sides together, a share of 1 - `confidence` of Student's
+/// distribution lies.
 fn student_quantile(confidence: f64, df: f64) -> f64 {
     let tail = 1.0 - confidence;
     let (mut low, mut high) = (0.0, 1.0);
@@ -87,7 +90,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Standard errors to below and to above, if the estimate's distribution is nearly normal on each side.
+    /// Standard errors to below and to above, if the estimate's distribution is nearly normal on
+    /// each side.
     fn errors(&self) -> (f64, f64) {
         let z = normal_quantile(0.5 + self.interval.coverage / 2.0);
         ((self.value - self.interval.low) / z, (self.interval.high - self.value) / z)
@@ -97,7 +101,8 @@ impl Estimate {
 /// Mean of independent estimates: each weighs the same, errors add up by squares.
 ///
 /// # Errors
-/// [`Error::TooFew`] without any; [`Error::Argument`] for an interval without a coverage or without its estimate.
+/// [`Error::TooFew`] without any; [`Error::Argument`] for an interval without a coverage or without
+/// its estimate.
 pub fn mean_of(estimates: &[Estimate], confidence: f64) -> Result<Estimate, Error> {
     argument("confidence", confidence, confidence > 0.0 && confidence < 1.0, "between 0 and 1")?;
     let n = estimates.len() as f64;
@@ -117,13 +122,14 @@ pub fn mean_of(estimates: &[Estimate], confidence: f64) -> Result<Estimate, Erro
     Ok(Estimate { value: sum, interval })
 }
 
-/// Difference of two independent estimates from their intervals, which need not be symmetric (method of variance estimates
-/// recovery; Zou and Donner, Statistics in Medicine 27(10), 2008). The p-value is the normal one at the distance at which
-/// the interval would end at 0. `least_error` is added to the standard error by squares: what both estimates are not
-/// known to.
+/// Difference of two independent estimates from their intervals, which need not be symmetric
+/// (method of variance estimates recovery; Zou and Donner, Statistics in Medicine 27(10), 2008).
+/// The p-value is the normal one at the distance at which the interval would end at 0.
+/// `least_error` is added to the standard error by squares: what both estimates are not known to.
 ///
 /// # Errors
-/// [`Error::Argument`] for a confidence out of 0..1, an interval without a coverage or without its estimate.
+/// [`Error::Argument`] for a confidence out of 0..1, an interval without a coverage or without its
+/// estimate.
 pub fn difference(a: &Estimate, b: &Estimate, least_error: f64, confidence: f64) -> Result<Difference, Error> {
     let (a, b) = (mean_of(&[*a], confidence)?, mean_of(&[*b], confidence)?);
     argument("least error", least_error, (0.0..f64::INFINITY).contains(&least_error), "a number from 0 up")?;

@@ -1,13 +1,14 @@
-//! Outliers by the rule of MPIBench: flagged, never dropped; and what they have in common, for delays by time-outs come in
-//! bursts and on certain ranks, not independently.
+//! Outliers by the rule of MPIBench: flagged, never dropped; and what they have in common, for
+//! delays by time-outs come in bursts and on certain ranks, not independently.
 
 use crate::Error;
 use crate::error::argument;
 use crate::sample::Sample;
 use crate::special::{chi_square_tail, two_sided};
 
-/// A value above `multiplier` times the quantile `percentile` is an outlier. Where more than 1 - `percentile` of all are
-/// delayed the rule is blind: they raise the boundary itself (look at the tail's plot).
+/// A value above `multiplier` times the quantile `percentile` is an outlier. Where more than 1 -
+/// `percentile` of all are delayed the rule is blind: they raise the boundary itself (look at the
+/// tail's plot).
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OutlierRule {
@@ -48,7 +49,8 @@ impl OutlierRule {
         self.boundary_at(sample.quantile(self.percentile))
     }
 
-    /// [`OutlierRule::boundary`] for a quantile known from elsewhere, such as a [`crate::Recorder`]'s histogram.
+    /// [`OutlierRule::boundary`] for a quantile known from elsewhere, such as a
+    /// [`crate::Recorder`]'s histogram.
     pub fn boundary_at(&self, quantile: f64) -> f64 {
         if quantile > 0.0 { self.multiplier * quantile } else { f64::INFINITY }
     }
@@ -91,8 +93,9 @@ pub struct Bursts {
     pub mean_length: f64,
     /// Mean length if outliers fell independently: 1 / (1 - share of outliers).
     pub independent_mean_length: f64,
-    /// Probability that as few bursts or fewer hold as many outliers if they fell independently (runs test, one-sided,
-    /// ranks' sequences one after the other); `None` when there are fewer than 2 outliers.
+    /// Probability that as few bursts or fewer hold as many outliers if they fell independently
+    /// (runs test, one-sided, ranks' sequences one after the other); `None` when there are fewer
+    /// than 2 outliers.
     pub independent_p: Option<f64>,
 }
 
@@ -110,8 +113,9 @@ pub struct OutlierReport {
     pub by_rank: Vec<Share>,
     /// By launch, ascending.
     pub by_launch: Vec<Share>,
-    /// Probability of so uneven a spread over ranks if all were alike (chi-square against the ranks' shares of samples);
-    /// `None` for one rank or when fewer than 5 outliers a rank are expected on average, where the test means nothing.
+    /// Probability of so uneven a spread over ranks if all were alike (chi-square against the
+    /// ranks' shares of samples); `None` for one rank or when fewer than 5 outliers a rank are
+    /// expected on average, where the test means nothing.
     pub equal_ranks_p: Option<f64>,
     /// Runs of outliers on one rank.
     pub bursts: Bursts,
@@ -123,8 +127,8 @@ pub struct OutlierReport {
     pub timeouts: Vec<u64>,
 }
 
-/// Retransmission time-outs show as secondary populations: a time-out of T that doubles on each repetition delays by T, 3 T,
-/// 7 T... (200, 600, 1400 ms with TCP's usual 200 ms).
+/// Retransmission time-outs show as secondary populations: a time-out of T that doubles on each
+/// repetition delays by T, 3 T, 7 T... (200, 600, 1400 ms with TCP's usual 200 ms).
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimeoutModes {
@@ -133,7 +137,8 @@ pub struct TimeoutModes {
 }
 
 impl Default for TimeoutModes {
-    /// 200 ms in nanoseconds, within -5 % and +25 % (the delay of the lost message itself and coarse timers come on top).
+    /// 200 ms in nanoseconds, within -5 % and +25 % (the delay of the lost message itself and
+    /// coarse timers come on top).
     fn default() -> Self {
         Self { timeout: 200e6, tolerance: 0.25 }
     }
@@ -143,7 +148,8 @@ impl TimeoutModes {
     /// Time-outs repeated at most this often are told apart.
     pub const LIMIT: usize = 6;
 
-    /// For a least time-out, in the samples' unit; a delay may be 5 % shorter and `tolerance` (a share, up to 0.5) longer.
+    /// For a least time-out, in the samples' unit; a delay may be 5 % shorter and `tolerance` (a
+    /// share, up to 0.5) longer.
     ///
     /// # Errors
     /// [`Error::Argument`] for a time-out or tolerance out of range.
@@ -153,7 +159,8 @@ impl TimeoutModes {
         Ok(Self { timeout, tolerance })
     }
 
-    /// How many time-outs in a row a delay of `excess` over the usual duration looks like, 1 to [`TimeoutModes::LIMIT`].
+    /// How many time-outs in a row a delay of `excess` over the usual duration looks like, 1 to
+    /// [`TimeoutModes::LIMIT`].
     pub fn classify(&self, excess: f64) -> Option<usize> {
         (1..=Self::LIMIT).find(|&k| {
             let delay = self.timeout * ((1u64 << k) - 1) as f64;
@@ -162,11 +169,12 @@ impl TimeoutModes {
     }
 }
 
-/// Reports on the outliers among `marks` above `boundary`. `usual` is the duration without delay (the median), against which
-/// time-outs are counted.
+/// Reports on the outliers among `marks` above `boundary`. `usual` is the duration without delay
+/// (the median), against which time-outs are counted.
 ///
 /// # Errors
-/// [`Error::TooFew`] without samples, [`Error::NotFinite`] for a value that is no number; `boundary` may be infinite.
+/// [`Error::TooFew`] without samples, [`Error::NotFinite`] for a value that is no number;
+/// `boundary` may be infinite.
 pub fn outlier_report(marks: &[Mark], boundary: f64, usual: f64, modes: TimeoutModes) -> Result<OutlierReport, Error> {
     if marks.is_empty() {
         return Err(Error::TooFew { have: 0, need: 1 });
@@ -265,8 +273,9 @@ fn bursts(ordered: &[&Mark], is_outlier: impl Fn(&Mark) -> bool, share: f64) -> 
     }
 }
 
-/// One-sided probability of at most `bursts` runs when `outliers` of `samples` places are chosen at random. Number of runs of
-/// one kind: mean a(b + 1)/n, variance a(a - 1)(b + 1)b / (n^2 (n - 1)) with b = n - a (Wald and Wolfowitz 1940).
+/// One-sided probability of at most `bursts` runs when `outliers` of `samples` places are chosen at
+/// random. Number of runs of one kind: mean a(b + 1)/n, variance a(a - 1)(b + 1)b / (n^2 (n - 1))
+/// with b = n - a (Wald and Wolfowitz 1940).
 fn burst_probability(outliers: f64, samples: f64, bursts: f64) -> Option<f64> {
     let usual = samples - outliers;
     if outliers < 2.0 || usual < 1.0 {
@@ -275,7 +284,8 @@ fn burst_probability(outliers: f64, samples: f64, bursts: f64) -> Option<f64> {
     let mean = outliers * (usual + 1.0) / samples;
     let variance = outliers * (outliers - 1.0) * (usual + 1.0) * usual / (samples * samples * (samples - 1.0));
     if variance < 0.25 {
-        // Few outliers in many samples: the number of neighbours among them is nearly Poisson with this mean.
+        // Few outliers in many samples: the number of neighbours among them is nearly Poisson with
+        // this mean.
         return Some(poisson_tail(outliers - bursts, outliers - mean));
     }
     let z = (bursts + 0.5 - mean) / variance.sqrt();

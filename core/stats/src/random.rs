@@ -1,8 +1,10 @@
-//! Randomness is an argument: one generator, seeded by the caller, the same numbers on every machine.
+//! Randomness is an argument: one generator, seeded by the caller, the same numbers on every
+//! machine.
 
 use rand::{Rng, RngExt, SeedableRng};
 
-/// The generator used all over this crate: PCG XSL RR 128/64 (O'Neill 2014), whose sequence is fixed by its definition.
+/// The generator used all over this crate: PCG XSL RR 128/64 (O'Neill 2014), whose sequence is
+/// fixed by its definition.
 pub type Random = rand_pcg::Pcg64;
 
 /// A generator for `seed`.

@@ -1,5 +1,5 @@
-//! One cell's samples as they come: a histogram of everything, a bounded uniform choice of them, and moments, in constant
-//! memory.
+//! One cell's samples as they come: a histogram of everything, a bounded uniform choice of them,
+//! and moments, in constant memory.
 
 use std::io::Read as _;
 
@@ -19,10 +19,12 @@ use crate::summary::{CONFIDENCE, Interval, Summary, dependent_quantile_interval,
 const ENVELOPE: usize = 8;
 /// What a deflated V2 histogram begins with.
 const V2_DEFLATE_COOKIE: [u8; 4] = 0x1c84_9314_u32.to_be_bytes();
-/// Bytes of a histogram inflated; one of five digits over all of 64 bits, each of its counts in nine bytes, has less.
+/// Bytes of a histogram inflated; one of five digits over all of 64 bits, each of its counts in
+/// nine bytes, has less.
 const MOST_INFLATED: u64 = 64 << 20;
 
-/// The greatest value a histogram tells apart, about 12 days in nanoseconds; what is above is counted there.
+/// The greatest value a histogram tells apart, about 12 days in nanoseconds; what is above is
+/// counted there.
 pub const HIGHEST: u64 = 1 << 50;
 
 /// How a [`Recorder`] is made.
@@ -31,7 +33,8 @@ pub const HIGHEST: u64 = 1 << 50;
 pub struct RecorderConfig {
     /// Samples kept one by one; beyond it a uniform choice of that many.
     pub reservoir: usize,
-    /// Decimal digits the histogram keeps of each value, 1 to 4. With 3 it takes 336 KiB, with 2 a tenth.
+    /// Decimal digits the histogram keeps of each value, 1 to 4. With 3 it takes 336 KiB, with 2 a
+    /// tenth.
     pub digits: u8,
     /// Seed of the choice.
     pub seed: u64,
@@ -44,7 +47,8 @@ impl Default for RecorderConfig {
     }
 }
 
-/// Count, mean and sum of squared deviations of a stream (Welford 1962; merged as in Chan, Golub and LeVeque 1979).
+/// Count, mean and sum of squared deviations of a stream (Welford 1962; merged as in Chan, Golub
+/// and LeVeque 1979).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Moments {
     count: u64,
@@ -89,8 +93,8 @@ impl Moments {
     }
 }
 
-/// Takes durations one at a time and forgets none: see the module's text. Values are rounded to whole units (nanoseconds) in
-/// the histogram only; kept samples, extremes and moments are exact.
+/// Takes durations one at a time and forgets none: see the module's text. Values are rounded to
+/// whole units (nanoseconds) in the histogram only; kept samples, extremes and moments are exact.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     histogram: Histogram<u64>,
@@ -103,8 +107,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// An empty recorder. The reservoir grows as it fills; reserve with [`Recorder::reserve`] where no allocation may
-    /// happen while measuring.
+    /// An empty recorder. The reservoir grows as it fills; reserve with [`Recorder::reserve`] where
+    /// no allocation may happen while measuring.
     ///
     /// # Errors
     /// [`Error::Argument`] for digits out of 1..=4 or an empty reservoir.
@@ -130,8 +134,9 @@ impl Recorder {
         self.kept.reserve_exact(self.slots.capacity().saturating_sub(self.kept.len()));
     }
 
-    /// Takes one duration. Gives the place in the reservoir where it was put, if any, so that the caller can keep the rest
-    /// of the sample's columns in arrays of its own: places come in order until the reservoir is full, then replace.
+    /// Takes one duration. Gives the place in the reservoir where it was put, if any, so that the
+    /// caller can keep the rest of the sample's columns in arrays of its own: places come in order
+    /// until the reservoir is full, then replace.
     ///
     /// # Errors
     /// [`Error::NotFinite`] and [`Error::Negative`]; nothing is recorded then.
@@ -153,9 +158,10 @@ impl Recorder {
         Ok(place)
     }
 
-    /// Adds all that `other` has seen, as if it had been recorded here: histogram, extremes and count exactly, moments but
-    /// for rounding, and the reservoir again a uniform choice among all. The other's samples keep their places when there
-    /// is room for all of both (they follow ours); otherwise places have no meaning after a merge.
+    /// Adds all that `other` has seen, as if it had been recorded here: histogram, extremes and
+    /// count exactly, moments but for rounding, and the reservoir again a uniform choice among all.
+    /// The other's samples keep their places when there is room for all of both (they follow ours);
+    /// otherwise places have no meaning after a merge.
     ///
     /// # Errors
     /// [`Error::Argument`] when the two have different digits or reservoirs.
@@ -192,7 +198,8 @@ impl Recorder {
         self.moments
     }
 
-    /// The samples kept: all in the order they came, until there were more than the reservoir holds.
+    /// The samples kept: all in the order they came, until there were more than the reservoir
+    /// holds.
     pub fn kept(&self) -> &[f64] {
         &self.kept
     }
@@ -215,7 +222,8 @@ impl Recorder {
         &self.histogram
     }
 
-    /// Quantile of everything from the histogram, to its resolution; `None` when empty. Cheap enough to ask while measuring.
+    /// Quantile of everything from the histogram, to its resolution; `None` when empty. Cheap
+    /// enough to ask while measuring.
     pub fn quantile(&self, p: f64) -> Option<f64> {
         (self.count() > 0).then(|| self.histogram_quantile(p))
     }
@@ -225,7 +233,8 @@ impl Recorder {
         (self.histogram.median_equivalent(value) as f64).clamp(self.min, self.max)
     }
 
-    /// Summary of everything: exact while all samples are kept, else quantiles to the histogram's resolution.
+    /// Summary of everything: exact while all samples are kept, else quantiles to the histogram's
+    /// resolution.
     ///
     /// # Errors
     /// [`Error::TooFew`] when empty.
@@ -254,11 +263,12 @@ impl Recorder {
         })
     }
 
-    /// 95 % confidence interval of the median of everything, if it is worth `effective` independent samples
-    /// ([`crate::independence::effective_count`]).
+    /// 95 % confidence interval of the median of everything, if it is worth `effective` independent
+    /// samples ([`crate::independence::effective_count`]).
     ///
     /// # Errors
-    /// [`Error::TooFew`] when empty; [`Error::Argument`] for an effective count that is no number above 0.
+    /// [`Error::TooFew`] when empty; [`Error::Argument`] for an effective count that is no number
+    /// above 0.
     pub fn median_interval(&self, effective: f64) -> Result<Interval, Error> {
         if self.keeps_all() {
             return dependent_quantile_interval(&self.sample()?, 0.5, CONFIDENCE, effective);
@@ -273,12 +283,14 @@ impl Recorder {
     /// The histogram in HdrHistogram's V2 encoding, deflated.
     pub fn to_v2_deflate(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // Writing to a Vec fails only for counts beyond the encoding's 63 bits, which no run reaches.
+        // Writing to a Vec fails only for counts beyond the encoding's 63 bits, which no run
+        // reaches.
         let _ = V2DeflateSerializer::new().serialize(&self.histogram, &mut bytes);
         bytes
     }
 
-    /// [`Recorder::to_v2_deflate`] in base64 (RFC 4648 with padding), as HdrHistogram's log files hold it.
+    /// [`Recorder::to_v2_deflate`] in base64 (RFC 4648 with padding), as HdrHistogram's log files
+    /// hold it.
     pub fn to_base64(&self) -> String {
         STANDARD.encode(self.to_v2_deflate())
     }
@@ -290,8 +302,8 @@ impl Recorder {
 /// [`Error::Corrupt`] with what is wrong.
 pub fn histogram_from_v2_deflate(bytes: &[u8]) -> Result<Histogram<u64>, Error> {
     let corrupt = |what: &str| Error::Corrupt(what.to_owned());
-    // The reader makes room for as many bytes as a length within the deflated stream says: it gets the stream inflated, with
-    // a length that is true.
+    // The reader makes room for as many bytes as a length within the deflated stream says: it gets
+    // the stream inflated, with a length that is true.
     let (envelope, deflated) = bytes.split_at_checked(ENVELOPE).ok_or_else(|| corrupt("cut short"))?;
     let (cookie, length) = envelope.split_at(4);
     if cookie != V2_DEFLATE_COOKIE {

@@ -1,12 +1,14 @@
-//! A uniform choice of at most k items from a stream of unknown length (Algorithm L; Li, ACM TOMS 20(4), 1994).
+//! A uniform choice of at most k items from a stream of unknown length (Algorithm L; Li, ACM TOMS
+//! 20(4), 1994).
 
 use rand::RngExt;
 use rand_distr::{Distribution as _, Gamma};
 
 use crate::random::{Random, choose_front, open_unit};
 
-/// Says for each item of a stream whether and where in a reservoir it goes. Costs one comparison an item, and a few
-/// logarithms for each one taken after the reservoir is full, of which there are k ln(n / k).
+/// Says for each item of a stream whether and where in a reservoir it goes. Costs one comparison an
+/// item, and a few logarithms for each one taken after the reservoir is full, of which there are k
+/// ln(n / k).
 #[derive(Debug, Clone)]
 pub struct Slots {
     capacity: usize,
@@ -35,7 +37,8 @@ impl Slots {
         self.seen
     }
 
-    /// Offers the next item: its place in the reservoir, or none. The first `capacity` places come in order.
+    /// Offers the next item: its place in the reservoir, or none. The first `capacity` places come
+    /// in order.
     #[inline]
     pub fn offer(&mut self, random: &mut Random) -> Option<usize> {
         let number = self.seen;
@@ -73,7 +76,8 @@ impl Slots {
         self.next = number.saturating_add(1).saturating_add(skipped as u64); // saturates for a threshold of 0
     }
 
-    /// Makes of our reservoir and another one of the same capacity a uniform choice of both streams.
+    /// Makes of our reservoir and another one of the same capacity a uniform choice of both
+    /// streams.
     pub(crate) fn merge<T: Copy>(&mut self, ours: &mut Vec<T>, other: &Self, theirs: &[T], random: &mut Random) {
         let total = self.seen + other.seen;
         if self.seen as usize == ours.len() && other.seen as usize == theirs.len() && total <= self.capacity as u64 {
@@ -98,8 +102,8 @@ fn kth_least_key(k: usize, n: u64, random: &mut Random) -> f64 {
     low / (low + high)
 }
 
-/// `limit` items drawn without replacement from two streams, of which uniform choices are at hand: each draw falls on a
-/// stream with the probability of what is left of it.
+/// `limit` items drawn without replacement from two streams, of which uniform choices are at hand:
+/// each draw falls on a stream with the probability of what is left of it.
 fn merged<T: Copy>(a: &[T], seen_a: u64, b: &[T], seen_b: u64, limit: usize, random: &mut Random) -> Vec<T> {
     let (mut a, mut b) = (a.to_vec(), b.to_vec());
     let (mut left_a, mut left_b) = (seen_a, seen_b);

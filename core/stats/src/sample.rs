@@ -13,7 +13,8 @@ impl Sample {
     /// Takes durations: finite and not negative. Sorts them.
     ///
     /// # Errors
-    /// [`Error::TooFew`] when empty, [`Error::NotFinite`] and [`Error::Negative`] with the place of the first offender.
+    /// [`Error::TooFew`] when empty, [`Error::NotFinite`] and [`Error::Negative`] with the place of
+    /// the first offender.
     pub fn durations(values: Vec<f64>) -> Result<Self, Error> {
         for (index, &value) in values.iter().enumerate() {
             check_duration(index, value)?;
@@ -89,8 +90,8 @@ impl Sample {
         (squares / (self.sorted.len() - 1) as f64).sqrt()
     }
 
-    /// Quantile for `p` in 0..=1 (clamped), linear between order statistics: definition 7 of Hyndman and Fan
-    /// (The American Statistician 50(4), 1996), the default of R and numpy.
+    /// Quantile for `p` in 0..=1 (clamped), linear between order statistics: definition 7 of
+    /// Hyndman and Fan (The American Statistician 50(4), 1996), the default of R and numpy.
     pub fn quantile(&self, p: f64) -> f64 {
         quantile_of_sorted(&self.sorted, p)
     }
@@ -100,7 +101,8 @@ impl Sample {
         self.quantile(0.5)
     }
 
-    /// Median absolute deviation from the median, not scaled (times 1.4826 it estimates a normal's sd).
+    /// Median absolute deviation from the median, not scaled (times 1.4826 it estimates a normal's
+    /// sd).
     pub fn mad(&self) -> f64 {
         mad_of_sorted(&self.sorted)
     }
@@ -115,7 +117,8 @@ impl Sample {
         self.min() == self.max()
     }
 
-    /// At most `limit` values, evenly spread over the order of all, the least and the greatest among them: for plots.
+    /// At most `limit` values, evenly spread over the order of all, the least and the greatest
+    /// among them: for plots.
     pub fn thinned(&self, limit: usize) -> Vec<f64> {
         let n = self.sorted.len();
         if n <= limit {
@@ -149,7 +152,8 @@ pub(crate) fn check_finite(values: &[f64]) -> Result<(), Error> {
     }
 }
 
-/// Mean of a slice that is not empty, kept between its extremes whatever the rounding, and finite whatever the sum.
+/// Mean of a slice that is not empty, kept between its extremes whatever the rounding, and finite
+/// whatever the sum.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let sum: f64 = values.iter().sum();
@@ -173,8 +177,8 @@ pub(crate) fn quantile_of_sorted(sorted: &[f64], p: f64) -> f64 {
 }
 
 fn mad_of_sorted(sorted: &[f64]) -> f64 {
-    // The k nearest values to the median form a window of the sorted slice: merging outwards from the median gives the
-    // deviations in ascending order without a second array.
+    // The k nearest values to the median form a window of the sorted slice: merging outwards from
+    // the median gives the deviations in ascending order without a second array.
     let median = quantile_of_sorted(sorted, 0.5);
     let n = sorted.len();
     let mut right = sorted.partition_point(|v| *v < median);

@@ -1,5 +1,5 @@
-//! The inner step of a fit: shape and scale for a location given, on values counted from the least one in units of their
-//! mean distance from it, so that no magnitude of input over- or underflows.
+//! The inner step of a fit: shape and scale for a location given, on values counted from the least
+//! one in units of their mean distance from it, so that no magnitude of input over- or underflows.
 
 use crate::search::golden_section;
 use crate::special::{digamma, ln_gamma, trigamma};
@@ -39,7 +39,8 @@ impl Inner {
         Self { first: 0.0, second: scale, third: 0.0, log_likelihood: 0.0 }
     }
 
-    /// In the sample's units. `min` is the sample's least value, from which the normal's mean is counted.
+    /// In the sample's units. `min` is the sample's least value, from which the normal's mean is
+    /// counted.
     pub fn distribution(&self, family: Family, location: f64, unit: f64, min: f64) -> Distribution {
         let (shape, scale) = (self.first, self.second * unit);
         match family {
@@ -187,7 +188,8 @@ impl Work<'_> {
         Inner::new(shape, scale, 0.0, each * self.points.total)
     }
 
-    /// Solves 1/k = sum z^k ln z / sum z^k - mean ln z by Newton's method within a bracket: the difference rises with k.
+    /// Solves 1/k = sum z^k ln z / sum z^k - mean ln z by Newton's method within a bracket: the
+    /// difference rises with k.
     fn weibull(&self) -> Option<Inner> {
         let top = self.logs[self.logs.len() - 1];
         let sums = |k: f64| {
@@ -231,8 +233,8 @@ impl Work<'_> {
         Inner::new(k, ln_scale.exp(), 0.0, each * self.points.total)
     }
 
-    /// For a given q = lambda / sigma, z^q is gamma distributed; so one search over q in units of 1 / sd(ln z). At q = 0 the
-    /// family is lognormal.
+    /// For a given q = lambda / sigma, z^q is gamma distributed; so one search over q in units of 1
+    /// / sd(ln z). At q = 0 the family is lognormal.
     fn generalised_gamma(&self) -> Option<Inner> {
         const MOST: f64 = 10.0;
         const STEPS: usize = 17;
@@ -281,8 +283,8 @@ impl Work<'_> {
     }
 }
 
-/// The shape k of greatest gamma likelihood: ln k - digamma(k) = `s`, the log of the mean less the mean of the logs. Start and
-/// iteration by Minka, Estimating a Gamma distribution, 2002.
+/// The shape k of greatest gamma likelihood: ln k - digamma(k) = `s`, the log of the mean less the
+/// mean of the logs. Start and iteration by Minka, Estimating a Gamma distribution, 2002.
 pub(crate) fn gamma_shape(s: f64) -> Option<f64> {
     if s.is_nan() || s <= 0.0 {
         return None;

@@ -19,8 +19,9 @@ pub(crate) fn two_sided(z: f64) -> f64 {
     erf::erfc(z.abs() / std::f64::consts::SQRT_2)
 }
 
-/// Above this shape the regularised gamma functions are taken from a normal approximation: the series needs about root a
-/// terms, and the error of Wilson and Hilferty's cube root is then below 1e-6.
+/// Above this shape the regularised gamma functions are taken from a normal approximation: the
+/// series needs about root a terms, and the error of Wilson and Hilferty's cube root is then below
+/// 1e-6.
 const GAMMA_SHAPE_LIMIT: f64 = 1e5;
 
 /// Regularised incomplete gamma functions (P, Q) of shape `a` > 0 at `x`.
@@ -49,7 +50,8 @@ pub(crate) fn gamma_pq(a: f64, x: f64) -> (f64, f64) {
     }
 }
 
-/// The x with P(a, x) = `p` and Q(a, x) = `q`, where `p + q` = 1 and the smaller one carries the precision.
+/// The x with P(a, x) = `p` and Q(a, x) = `q`, where `p + q` = 1 and the smaller one carries the
+/// precision.
 pub(crate) fn gamma_inverse(a: f64, p: f64, q: f64) -> f64 {
     if p <= 0.0 {
         return 0.0;
@@ -97,7 +99,8 @@ pub(crate) fn gamma_inverse(a: f64, p: f64, q: f64) -> f64 {
     x
 }
 
-/// Second derivative of ln Gamma, by recurrence up to 8 and the asymptotic series (Abramowitz and Stegun 6.4.12).
+/// Second derivative of ln Gamma, by recurrence up to 8 and the asymptotic series (Abramowitz and
+/// Stegun 6.4.12).
 pub(crate) fn trigamma(mut x: f64) -> f64 {
     let mut sum = 0.0;
     while x < 8.0 {
@@ -130,8 +133,9 @@ pub(crate) struct Ranks {
     pub coverage: f64,
 }
 
-/// The closest pair of order statistics, each tail's error at most half of what is allowed, that encloses the quantile
-/// `p` of any continuous distribution. Sums the binomial distribution exactly over the +-12 sd that matter.
+/// The closest pair of order statistics, each tail's error at most half of what is allowed, that
+/// encloses the quantile `p` of any continuous distribution. Sums the binomial distribution exactly
+/// over the +-12 sd that matter.
 pub(crate) fn binomial_interval_ranks(n: usize, p: f64, confidence: f64) -> Ranks {
     let tail = (1.0 - confidence) / 2.0;
     let (first, mass) = binomial_window(n, p);

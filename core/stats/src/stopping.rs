@@ -19,8 +19,8 @@ pub struct Budget {
     pub quantile: f64,
     /// Its confidence.
     pub confidence: f64,
-    /// Never stop by width below this many samples: early intervals are too narrow too often because stopping looks again
-    /// and again.
+    /// Never stop by width below this many samples: early intervals are too narrow too often
+    /// because stopping looks again and again.
     pub least: u64,
     /// Stop at this many samples.
     pub most: u64,
@@ -55,7 +55,8 @@ pub enum Stop {
 /// To go on or not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Decision {
-    /// Measure more. The number of samples by which the cell will probably be done, for a display of progress.
+    /// Measure more. The number of samples by which the cell will probably be done, for a display
+    /// of progress.
     Continue {
         /// Samples in all, those at hand included.
         expected: u64,
@@ -82,8 +83,8 @@ impl Budget {
         argument("most", self.most as f64, self.most >= 1 && self.most >= self.least, "at least 1 and `least`")
     }
 
-    /// Decides after `elapsed_ns` with the samples so far. Sorting is the caller's (in [`Sample`]): ask at counts that grow
-    /// by a factor, not after every sample.
+    /// Decides after `elapsed_ns` with the samples so far. Sorting is the caller's (in [`Sample`]):
+    /// ask at counts that grow by a factor, not after every sample.
     ///
     /// # Errors
     /// As [`Budget::check`].
@@ -112,8 +113,8 @@ impl Budget {
     }
 }
 
-/// Width of the quantile's interval over the quantile; infinite while there are too few samples for the confidence, 0 when
-/// the interval has no width.
+/// Width of the quantile's interval over the quantile; infinite while there are too few samples for
+/// the confidence, 0 when the interval has no width.
 pub fn relative_width(sample: &Sample, quantile: f64, confidence: f64) -> f64 {
     let ranks = binomial_interval_ranks(sample.count(), quantile, confidence);
     let width = sample.sorted()[ranks.high] - sample.sorted()[ranks.low];
@@ -126,14 +127,17 @@ pub fn relative_width(sample: &Sample, quantile: f64, confidence: f64) -> f64 {
     }
 }
 
-/// Width of the median's interval over the median, of values in the order they were measured, which may depend on each other: the
-/// interval is that of as many independent values as they are worth ([`effective_count`]), so that who stops by it stops with the
-/// interval that a summary of the same values has. Infinite while they are worth too few for the confidence.
+/// Width of the median's interval over the median, of values in the order they were measured, which
+/// may depend on each other: the interval is that of as many independent values as they are worth
+/// ([`effective_count`]), so that who stops by it stops with the interval that a summary of the
+/// same values has. Infinite while they are worth too few for the confidence.
 ///
-/// Takes time in proportion to the number of values, and sorts none: still ask at counts that grow by a factor.
+/// Takes time in proportion to the number of values, and sorts none: still ask at counts that grow
+/// by a factor.
 ///
 /// # Errors
-/// [`Error::TooFew`] without values, [`Error::NotFinite`], [`Error::Argument`] for a confidence out of range.
+/// [`Error::TooFew`] without values, [`Error::NotFinite`], [`Error::Argument`] for a confidence out
+/// of range.
 pub fn relative_width_in_order(series: &[f64], confidence: f64) -> Result<f64, Error> {
     argument("confidence", confidence, confidence > 0.0 && confidence < 1.0, "between 0 and 1")?;
     check_finite(series)?;

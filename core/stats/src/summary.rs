@@ -1,4 +1,5 @@
-//! The row of a table: one cell's samples in a dozen numbers, and intervals that assume no distribution.
+//! The row of a table: one cell's samples in a dozen numbers, and intervals that assume no
+//! distribution.
 
 use crate::error::argument;
 use crate::random::{Random, below};
@@ -14,8 +15,9 @@ pub struct Interval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// The coverage that is certain for independent samples: at least what was asked for, or less where there are too few
-    /// values for it (then the interval reaches from the least to the greatest). For bootstrap intervals the nominal one.
+    /// The coverage that is certain for independent samples: at least what was asked for, or less
+    /// where there are too few values for it (then the interval reaches from the least to the
+    /// greatest). For bootstrap intervals the nominal one.
     pub coverage: f64,
 }
 
@@ -93,8 +95,8 @@ impl Summary {
     }
 }
 
-/// Confidence interval of the quantile `p` from order statistics: valid for any distribution (David and Nagaraja, Order
-/// Statistics, 3rd ed., 7.1). `p` and `confidence` in 0..1, both exclusive.
+/// Confidence interval of the quantile `p` from order statistics: valid for any distribution (David
+/// and Nagaraja, Order Statistics, 3rd ed., 7.1). `p` and `confidence` in 0..1, both exclusive.
 ///
 /// # Errors
 /// [`Error::Argument`] for `p` or `confidence` out of range.
@@ -104,8 +106,9 @@ pub fn quantile_interval(sample: &Sample, p: f64, confidence: f64) -> Result<Int
     Ok(order_interval(sample, p, confidence))
 }
 
-/// [`quantile_interval`] of samples that depend on each other and are worth only `effective` independent ones
-/// ([`crate::independence::effective_count`]): the order statistics at those places that the interval of so few would have.
+/// [`quantile_interval`] of samples that depend on each other and are worth only `effective`
+/// independent ones ([`crate::independence::effective_count`]): the order statistics at those
+/// places that the interval of so few would have.
 ///
 /// # Errors
 /// As [`quantile_interval`]; [`Error::Argument`] for an effective count that is no number above 0.
@@ -123,8 +126,9 @@ pub fn dependent_quantile_interval(
     Ok(Interval { low: sorted[ranks.low], high: sorted[ranks.high], coverage: ranks.coverage })
 }
 
-/// Places among `n` values of the order statistics that enclose a quantile, if these are worth `effective` independent ones:
-/// the k-th of m independent values lies at the share k / (m + 1) of the distribution on average.
+/// Places among `n` values of the order statistics that enclose a quantile, if these are worth
+/// `effective` independent ones: the k-th of m independent values lies at the share k / (m + 1) of
+/// the distribution on average.
 pub(crate) fn dependent_ranks(n: usize, effective: f64, p: f64, confidence: f64) -> Ranks {
     let m = (effective as usize).clamp(1, n);
     let few = binomial_interval_ranks(m, p, confidence);
@@ -142,12 +146,13 @@ fn order_interval(sample: &Sample, p: f64, confidence: f64) -> Interval {
     Interval { low: sorted[ranks.low], high: sorted[ranks.high], coverage: ranks.coverage }
 }
 
-/// Bootstrap confidence interval (percentiles of `replicates` resamplings, Efron 1979) of any statistic of the values, for
-/// those without a closed form (mean of a heavy tail, ratio of quantiles). The statistic gets values in no order.
+/// Bootstrap confidence interval (percentiles of `replicates` resamplings, Efron 1979) of any
+/// statistic of the values, for those without a closed form (mean of a heavy tail, ratio of
+/// quantiles). The statistic gets values in no order.
 ///
 /// # Errors
-/// [`Error::Argument`] for fewer than 20 or more than 100,000 replicates or a confidence out of 0..1;
-/// [`Error::NotFinite`] when the statistic gives a value that is no number.
+/// [`Error::Argument`] for fewer than 20 or more than 100,000 replicates or a confidence out of
+/// 0..1; [`Error::NotFinite`] when the statistic gives a value that is no number.
 pub fn bootstrap_interval(
     sample: &Sample,
     statistic: impl Fn(&[f64]) -> f64,

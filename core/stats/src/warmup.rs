@@ -7,13 +7,14 @@ use crate::sample::{check_finite, quantile_of_sorted};
 
 /// Samples in a batch: the 5 of MSER-5.
 const BATCH: usize = 5;
-/// Values further from the median than this many interquartile ranges count as that far: a single delay of a second would
-/// else outweigh everything.
+/// Values further from the median than this many interquartile ranges count as that far: a single
+/// delay of a second would else outweigh everything.
 const FENCE: f64 = 20.0;
 
-/// Significance that suits most uses: a false alarm costs a few good samples only, and a single slow batch at the beginning
-/// of n batches can never have a p-value below about 1 / n. Series too short for that should leave out a fixed number of
-/// first samples (MPIBench: 10) whatever is found.
+/// Significance that suits most uses: a false alarm costs a few good samples only, and a single
+/// slow batch at the beginning of n batches can never have a p-value below about 1 / n. Series too
+/// short for that should leave out a fixed number of first samples (MPIBench: 10) whatever is
+/// found.
 pub const SIGNIFICANCE: f64 = 0.05;
 
 /// What was found.
@@ -22,19 +23,23 @@ pub const SIGNIFICANCE: f64 = 0.05;
 pub struct WarmUp {
     /// Samples at the beginning to leave out; 0 when there is no warm-up.
     pub samples: usize,
-    /// Probability of so great an improvement by cutting if the order of the samples meant nothing, from permutations.
+    /// Probability of so great an improvement by cutting if the order of the samples meant nothing,
+    /// from permutations.
     pub p: f64,
-    /// False when the best cut is at half the series: it had probably not settled by its end. Measure longer.
+    /// False when the best cut is at half the series: it had probably not settled by its end.
+    /// Measure longer.
     pub settled: bool,
 }
 
-/// Looks for warm-up in `series`, in the order measured, of one rank. The cut is MSER-5's (White, Cobb and Spratt, Winter
-/// Simulation Conference 2000): the one that makes the standard error of the mean of the rest least, over means of 5, within
-/// the first half. As that rule always cuts somewhere, the cut counts only if a random order would allow as great an
-/// improvement with probability at most `significance`.
+/// Looks for warm-up in `series`, in the order measured, of one rank. The cut is MSER-5's (White,
+/// Cobb and Spratt, Winter Simulation Conference 2000): the one that makes the standard error of
+/// the mean of the rest least, over means of 5, within the first half. As that rule always cuts
+/// somewhere, the cut counts only if a random order would allow as great an improvement with
+/// probability at most `significance`.
 ///
 /// # Errors
-/// [`Error::NotFinite`]; [`Error::TooFew`] below 20 values; [`Error::Argument`] for a significance outside 0.001..=0.5.
+/// [`Error::NotFinite`]; [`Error::TooFew`] below 20 values; [`Error::Argument`] for a significance
+/// outside 0.001..=0.5.
 pub fn detect(series: &[f64], significance: f64, random: &mut Random) -> Result<WarmUp, Error> {
     check_finite(series)?;
     argument("significance", significance, (0.001..=0.5).contains(&significance), "0.001 to 0.5")?;
@@ -68,7 +73,8 @@ fn batch_means(series: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The cut in 0..=half that minimises MSER, and MSER there over MSER without a cut. `None` when all batches are equal.
+/// The cut in 0..=half that minimises MSER, and MSER there over MSER without a cut. `None` when all
+/// batches are equal.
 fn best_cut(means: &[f64]) -> Option<(usize, f64)> {
     let whole = means.len();
     let half = whole / 2;
@@ -90,8 +96,8 @@ fn best_cut(means: &[f64]) -> Option<(usize, f64)> {
     (uncut > 1e-24).then(|| (best.0, best.1 / uncut))
 }
 
-/// Share of random orders that allow at least as great an improvement, the observed order counted among them. Stops early
-/// when the answer is clear (Besag and Clifford, Biometrika 78(2), 1991).
+/// Share of random orders that allow at least as great an improvement, the observed order counted
+/// among them. Stops early when the answer is clear (Besag and Clifford, Biometrika 78(2), 1991).
 fn permutation_p(means: &[f64], ratio: f64, significance: f64, random: &mut Random) -> f64 {
     let permutations = (4.0 / significance).ceil() as usize;
     let enough = 8;

@@ -30,8 +30,8 @@ fn mann_whitney_counts_small_samples_out() {
 
 #[test]
 fn brunner_munzel_gives_the_published_example() {
-    // Pain scores of Neubert and Brunner (Computational Statistics & Data Analysis 51, 2007), as in R's lawstat and scipy:
-    // W = 3.1375, df = 17.683, p = 0.0057862.
+    // Pain scores of Neubert and Brunner (Computational Statistics & Data Analysis 51, 2007), as in
+    // R's lawstat and scipy: W = 3.1375, df = 17.683, p = 0.0057862.
     let y = [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 4.0, 1.0, 1.0];
     let n = [3.0, 3.0, 4.0, 3.0, 1.0, 2.0, 3.0, 1.0, 1.0, 5.0, 4.0];
     let got = brunner_munzel(&sample(&y), &sample(&n)).unwrap();

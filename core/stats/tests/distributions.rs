@@ -1,4 +1,5 @@
-//! Densities, distribution functions, quantiles and random values of one family agree with each other and the literature.
+//! Densities, distribution functions, quantiles and random values of one family agree with each
+//! other and the literature.
 
 use proptest::prelude::*;
 use weir_stats::{Distribution, Family, seeded};
@@ -74,7 +75,8 @@ fn means_are_those_of_the_quantile_function() {
         let sum: f64 = (0..steps).map(|i| d.quantile((f64::from(i) + 0.5) / f64::from(steps))).sum();
         let integral = sum / f64::from(steps);
         let spread = d.quantile(0.75) - d.quantile(0.25);
-        // The midpoint rule misses most of what lies beyond the last step; heaviest for Pearson 5 of shape 2.5.
+        // The midpoint rule misses most of what lies beyond the last step; heaviest for Pearson 5
+        // of shape 2.5.
         assert!((integral - mean).abs() < 0.005 * spread, "{d:?}: {integral} against {mean}");
     }
     assert_eq!(Distribution::Pearson5 { location: 0.0, shape: 0.9, scale: 1.0 }.mean(), None);
@@ -111,7 +113,8 @@ fn prentices_family_contains_weibull_gamma_lognormal_exponential_and_pearson5() 
 #[test]
 fn values_of_the_literature_come_out() {
     let near = |got: f64, expected: f64| assert!((got / expected - 1.0).abs() < 1e-9, "{got} against {expected}");
-    // Chi-square tables: 5 % and 95 % points for 10 degrees of freedom, as gamma of shape 5 and scale 2.
+    // Chi-square tables: 5 % and 95 % points for 10 degrees of freedom, as gamma of shape 5 and
+    // scale 2.
     let chi_square = Distribution::Gamma { location: 0.0, shape: 5.0, scale: 2.0 };
     near(chi_square.quantile(0.95), 18.307038053275146);
     near(chi_square.quantile(0.05), 3.940299136117306);

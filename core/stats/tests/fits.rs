@@ -10,8 +10,8 @@ fn draw(distribution: &Distribution, count: usize, random: &mut Random) -> Sampl
     Sample::signed((0..count).map(|_| distribution.sample(random)).collect()).unwrap()
 }
 
-/// Standard errors from the observed information: the inverse of minus the second derivatives of the log likelihood at its
-/// maximum, by finite differences.
+/// Standard errors from the observed information: the inverse of minus the second derivatives of
+/// the log likelihood at its maximum, by finite differences.
 fn standard_errors(fit: &Fit, sample: &Sample) -> Vec<f64> {
     let family = fit.distribution.family();
     let at = fit.distribution.parameters();
@@ -116,8 +116,9 @@ fn the_likelihood_found_is_above_the_truths_by_no_more_than_theory_allows() {
             let sample = draw(&truth, count, &mut random);
             let fit = fit(truth.family(), &sample).unwrap();
             let gain = 2.0 * (fit.log_likelihood - truth.log_likelihood(sample.sorted()));
-            // Twice the gain is chi-square with as many degrees of freedom as parameters (Wilks): at 4 degrees beyond 23.5
-            // once in 10,000. Below 0 would be a maximum missed; grouping and the search's steps may cost 0.01.
+            // Twice the gain is chi-square with as many degrees of freedom as parameters (Wilks):
+            // at 4 degrees beyond 23.5 once in 10,000. Below 0 would be a maximum missed; grouping
+            // and the search's steps may cost 0.01.
             assert!((-0.01..23.5).contains(&gain), "{truth:?} {count}: {fit:?} gains {gain}");
         }
     }
@@ -136,10 +137,12 @@ fn a_location_at_which_the_density_is_greatest_is_found_to_the_spacing_of_the_va
         let sample = draw(&truth, count, &mut random);
         let fit = fit(truth.family(), &sample).unwrap();
         let off = (fit.distribution.location() - 700.0).abs();
-        // Exceeding 10 of these scales has probability e^-10; half the mean spacing is the bound of the search.
+        // Exceeding 10 of these scales has probability e^-10; half the mean spacing is the bound of
+        // the search.
         assert!(off < 10.0 * rate + 30.0 / count as f64, "{truth:?}: {fit:?}");
         if let Some((shape, expected)) = fit.distribution.parameters().get(1).zip(truth.parameters().get(1)) {
-            // Relative error of a shape with the location known: about 0.8 / sqrt(n), 1.2 for gamma.
+            // Relative error of a shape with the location known: about 0.8 / sqrt(n), 1.2 for
+            // gamma.
             assert!((shape / expected - 1.0).abs() < 5.0 * 1.2 / (count as f64).sqrt(), "{truth:?}: {fit:?}");
         }
     }
@@ -150,7 +153,8 @@ fn an_erlang_keeps_a_whole_shape() {
     let truth = Distribution::Erlang { location: 50.0, shape: 3, scale: 8.0 };
     let fit = fit(Family::Erlang, &draw(&truth, 20_000, &mut seeded(24))).unwrap();
     let Distribution::Erlang { shape, scale, location } = fit.distribution else { panic!("{fit:?}") };
-    // The error of a whole number vanishes; those of the others follow with it known: scale / sqrt(3 n) and less than 0.2.
+    // The error of a whole number vanishes; those of the others follow with it known: scale /
+    // sqrt(3 n) and less than 0.2.
     assert_eq!(shape, 3);
     assert!((scale - 8.0).abs() < 5.0 * 8.0 / (3.0 * 20_000.0_f64).sqrt() + 0.1, "{fit:?}");
     assert!((location - 50.0).abs() < 0.5, "{fit:?}");
@@ -245,8 +249,8 @@ fn with_few_values_the_choice_rests_on_the_bootstrap() {
     let mut random = seeded(35);
     let skewed = draw(&Distribution::Gamma { location: 1000.0, shape: 14.0, scale: 10.0 }, 500, &mut random);
     let options = GoodnessOptions::default();
-    // The normal has the least BIC, having a parameter less, if the gamma's three are not worth it; either way a family that
-    // only an upper bound lets pass is not chosen.
+    // The normal has the least BIC, having a parameter less, if the gamma's three are not worth it;
+    // either way a family that only an upper bound lets pass is not chosen.
     let alone = fit_all(&skewed, &[Family::Normal], &options, &mut random).unwrap();
     assert!(alone.reason.contains("every family is rejected"), "{}", alone.reason);
     let both = fit_all(&skewed, &[Family::Normal, Family::Gamma], &options, &mut random).unwrap();

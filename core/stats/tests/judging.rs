@@ -1,4 +1,5 @@
-//! Outliers, warm-up, stopping and independence: planted effects are found, and none where there are none.
+//! Outliers, warm-up, stopping and independence: planted effects are found, and none where there
+//! are none.
 
 use proptest::prelude::*;
 use weir_stats::independence::{Independence, Tally, effective_count};
@@ -66,7 +67,8 @@ fn outliers_of_one_rank_are_told_from_outliers_of_all() {
     let marks = marks(|rank, repetition| rank == 3 && repetition % 12 == 0, &mut seeded(64));
     let uneven = outlier_report(&marks, 1e8, 168_000.0, TimeoutModes::default()).unwrap();
     assert!(uneven.equal_ranks_p.is_some_and(|p| p < 1e-6), "{uneven:?}");
-    // One or none of 8 ranks in each repetition: as many operations as outliers, a little above independence.
+    // One or none of 8 ranks in each repetition: as many operations as outliers, a little above
+    // independence.
     assert!((uneven.operations_hit - 42.0 / 500.0).abs() < 1e-12);
     assert!(uneven.independent_operations_hit < uneven.operations_hit);
 }
@@ -204,8 +206,8 @@ fn measuring_stops_when_the_median_is_known_well_enough() {
         }
         assert!(values.len() < 10_000);
     }
-    // sd of the data is about 2500 of 168,000: 2 * 1.96 * 1.25 * 2500 / (0.002 * 168,000) squared is 1330. Widths
-    // of order statistics scatter by a third.
+    // sd of the data is about 2500 of 168,000: 2 * 1.96 * 1.25 * 2500 / (0.002 * 168,000) squared
+    // is 1330. Widths of order statistics scatter by a third.
     assert!((600..3000).contains(&values.len()), "{}", values.len());
     assert!((300..5000).contains(&expected_first), "{expected_first}");
 }
@@ -298,7 +300,8 @@ fn tallies(values: &[f64], ranks: usize) -> Vec<Tally> {
 #[test]
 fn correlated_samples_are_worth_fewer() {
     let mut random = seeded(76);
-    // Of signs about the median, lag k: (2 / pi) asin(r^k); for r = 0.6 these sum up to 0.898, so n / 2.8.
+    // Of signs about the median, lag k: (2 / pi) asin(r^k); for r = 0.6 these sum up to 0.898, so n
+    // / 2.8.
     let worth = effective_count(&tallies(&correlated(0.6, 20_000, &mut random), 1));
     assert!((5700.0..8700.0).contains(&worth), "{worth}");
     let worth = effective_count(&tallies(&correlated(0.0, 20_000, &mut random), 1));
@@ -330,8 +333,8 @@ fn what_cannot_be_estimated_is_worth_its_repetitions_at_most() {
     assert_eq!(effective_count(&[Tally { samples: 1, below: 1 }; 3]), 3.0);
 }
 
-/// Shares of `trials` in which the interval of the median covers 0: as made for independent samples, and for what
-/// they are worth.
+/// Shares of `trials` in which the interval of the median covers 0: as made for independent
+/// samples, and for what they are worth.
 fn coverage(trials: usize, ranks: usize, mut draw: impl FnMut() -> Vec<f64>) -> (f64, f64) {
     let (mut naive, mut sound) = (0, 0);
     for _ in 0..trials {
@@ -346,7 +349,8 @@ fn coverage(trials: usize, ranks: usize, mut draw: impl FnMut() -> Vec<f64>) -> 
 
 #[test]
 fn the_interval_of_a_dependent_median_covers_it_as_often_as_it_says() {
-    // Standard error of a share of 0.95 in 800 trials: 0.0077. Estimating the dependence costs a little.
+    // Standard error of a share of 0.95 in 800 trials: 0.0077. Estimating the dependence costs a
+    // little.
     let mut random = seeded(78);
     for (r, count) in [(0.0, 400), (0.6, 400), (0.8, 1000)] {
         let (naive, sound) = coverage(800, 1, || correlated(r, count, &mut random));
@@ -363,7 +367,8 @@ fn the_interval_of_a_dependent_median_covers_it_as_often_as_it_says() {
 
 #[test]
 fn a_median_between_the_times_of_two_ranks_is_known_however_much_repetitions_resemble_each_other() {
-    // As in a bcast: the root is always quicker than the other rank, and both share long phases of the machine.
+    // As in a bcast: the root is always quicker than the other rank, and both share long phases of
+    // the machine.
     let mut random = seeded(79);
     let noise = Distribution::Normal { mean: 0.0, sd: 0.3 };
     let mut draw = || -> Vec<f64> {

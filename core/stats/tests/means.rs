@@ -9,7 +9,8 @@ fn draw(distribution: &Distribution, count: usize, random: &mut Random) -> Vec<f
 
 #[test]
 fn welch_gives_the_published_example() {
-    // Example 3 of the article on Welch's test in Wikipedia, as R's t.test gives it: t = -2.2261, df = 24.5, p = 0.0355.
+    // Example 3 of the article on Welch's test in Wikipedia, as R's t.test gives it: t = -2.2261,
+    // df = 24.5, p = 0.0355.
     let a = [19.8, 20.4, 19.6, 17.8, 18.5, 18.9, 18.3, 18.9, 19.5, 22.0];
     let b = [
         28.2, 26.6, 20.1, 23.3, 25.2, 22.1, 17.7, 27.6, 20.6, 13.7, 23.2, 17.5, 20.6, 18.0, 23.9, 21.6, 24.3, 20.4,
@@ -33,7 +34,8 @@ fn welch_rejects_and_covers_at_the_nominal_rate_whatever_the_variances() {
         }
         assert_eq!(rejected + covered, trials, "test and interval say the same");
         let share = f64::from(rejected as u32) / trials as f64;
-        // Welch's degrees of freedom are an approximation: with three values in the wider group it is up to half as much again.
+        // Welch's degrees of freedom are an approximation: with three values in the wider group it
+        // is up to half as much again.
         assert!((0.02..0.09).contains(&share), "{n} {m}: {share}");
     }
 }

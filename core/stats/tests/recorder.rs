@@ -58,12 +58,14 @@ fn beyond_the_reservoir_quantiles_keep_three_digits_and_extremes_are_exact() {
         assert!((got / exact - 1.0).abs() < 1.5e-3, "{got} against {exact}");
     }
     assert!((got.mean / exact.mean - 1.0).abs() < 1e-10 && (got.sd / exact.sd - 1.0).abs() < 1e-9);
-    // The only thing taken from the 1000 kept: sd of a median absolute deviation is about 1.2 mad / sqrt(1000), here with skew.
+    // The only thing taken from the 1000 kept: sd of a median absolute deviation is about 1.2 mad /
+    // sqrt(1000), here with skew.
     assert!((got.mad / exact.mad - 1.0).abs() < 0.2, "{} against {}", got.mad, exact.mad);
 }
 
-/// Chi-square of how often each of `n` items was kept in `trials` reservoirs of `k`; items of one trial are negatively
-/// correlated, which makes the statistic (n - 1) / n of a chi-square with n - 1 degrees of freedom divided by (1 - k / n).
+/// Chi-square of how often each of `n` items was kept in `trials` reservoirs of `k`; items of one
+/// trial are negatively correlated, which makes the statistic (n - 1) / n of a chi-square with n -
+/// 1 degrees of freedom divided by (1 - k / n).
 fn uniformity(n: usize, k: usize, trials: usize, mut kept: impl FnMut(u64) -> Vec<usize>) -> f64 {
     let mut counts = vec![0.0; n];
     for trial in 0..trials {

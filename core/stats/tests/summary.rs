@@ -12,8 +12,8 @@ fn draw(distribution: &Distribution, count: usize, random: &mut weir_stats::Rand
 
 const EXPONENTIAL: Distribution = Distribution::Exponential { location: 10.0, scale: 5.0 };
 
-/// True when a share seen in `trials` independent trials lies within 4 standard errors of `expected`: a false alarm in
-/// 16,000.
+/// True when a share seen in `trials` independent trials lies within 4 standard errors of
+/// `expected`: a false alarm in 16,000.
 fn near(share: f64, expected: f64, trials: usize) -> bool {
     (share - expected).abs() < 4.0 * (expected * (1.0 - expected) / trials as f64).sqrt()
 }
@@ -104,7 +104,8 @@ fn a_bootstrap_interval_covers_a_mean_about_as_often_as_asked() {
             bootstrap_interval(&sample, mean, 0.9, 300, &mut random).unwrap().contains(15.0)
         })
         .count();
-    // Percentile intervals of skewed means of 100 values cover a little less than nominal: 0.88 instead of 0.90.
+    // Percentile intervals of skewed means of 100 values cover a little less than nominal: 0.88
+    // instead of 0.90.
     let share = covered as f64 / trials as f64;
     assert!(share > 0.82 && share < 0.95, "{share}");
 }

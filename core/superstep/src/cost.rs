@@ -14,7 +14,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Operations of a superstep in which the busiest process computes `w` and sends or gets `h` words.
+    /// Operations of a superstep in which the busiest process computes `w` and sends or gets `h`
+    /// words.
     #[must_use]
     pub fn operations(&self, w: f64, h: f64) -> f64 {
         w + h * self.g + self.l
@@ -39,7 +40,8 @@ impl Machine {
     }
 }
 
-/// l and g from times of supersteps without work: least squares over (words, seconds), in seconds and seconds a word. `None` for fewer than two different h.
+/// l and g from times of supersteps without work: least squares over (words, seconds), in seconds
+/// and seconds a word. `None` for fewer than two different h.
 #[must_use]
 pub fn fit(samples: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = samples.len() as f64;

@@ -1,16 +1,20 @@
-//! How processes tell each other how much they are going to send, so that sizes are known before data.
+//! How processes tell each other how much they are going to send, so that sizes are known before
+//! data.
 //!
-//! All of them end in every process knowing what it gets from whom. They differ in what they cost, and in what else is known then. All processes must use the same: [`choose`] goes by what all know
-//! alike, never by what one of them has measured or is about to send.
+//! All of them end in every process knowing what it gets from whom. They differ in what they cost,
+//! and in what else is known then. All processes must use the same: [`choose`] goes by what all
+//! know alike, never by what one of them has measured or is about to send.
 
 /// An exchange of counts.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Exchange {
-    /// All rows to all, doubling: everybody knows the whole matrix (who is busy, who has the largest fan-in), in ceil(log2 p) rounds.
+    /// All rows to all, doubling: everybody knows the whole matrix (who is busy, who has the
+    /// largest fan-in), in ceil(log2 p) rounds.
     Matrix,
     /// Each process its own column only, forwarded in ceil(log2 p) rounds (Bruck and others, 1997).
     Column,
-    /// First how many there are to come, a sum over all that each gets its own part of (halving, ceil(log2 p) rounds of at most p counts of 2 bytes together); then one message from each
+    /// First how many there are to come, a sum over all that each gets its own part of (halving,
+    /// ceil(log2 p) rounds of at most p counts of 2 bytes together); then one message from each
     /// sender to each receiver, and nothing between those that have nothing for each other.
     Sparse,
 }
@@ -42,7 +46,8 @@ impl Exchange {
             Exchange::Matrix => Cost { rounds: log, bytes: (n - 1) * n * COUNT_BYTES },
             // In each round half of the blocks.
             Exchange::Column => Cost { rounds: log, bytes: n.div_ceil(2) * u64::from(log) * COUNT_BYTES },
-            // The sum: halves of p counts; then the counts themselves, which leave one after another.
+            // The sum: halves of p counts; then the counts themselves, which leave one after
+            // another.
             Exchange::Sparse => {
                 let degree = degree.min(p - 1);
                 Cost { rounds: log + u32::from(degree > 0), bytes: n * 2 + u64::from(degree) * COUNT_BYTES }
@@ -59,9 +64,11 @@ impl Cost {
     }
 }
 
-/// Up to so many processes the whole matrix fits in a packet or two of each round: 16 KiB at 46. More would cost more than a round trip of a fast network (10 us at 10 Gbit/s are 12 KB).
+/// Up to so many processes the whole matrix fits in a packet or two of each round: 16 KiB at 46.
+/// More would cost more than a round trip of a fast network (10 us at 10 Gbit/s are 12 KB).
 pub const MATRIX_MAX: u32 = 46;
-/// Up to so many processes each one's column is cheaper than asking first how many there are to come: a message more costs as much as 12 KB, and log2(p) p 4 bytes is that at 300.
+/// Up to so many processes each one's column is cheaper than asking first how many there are to
+/// come: a message more costs as much as 12 KB, and log2(p) p 4 bytes is that at 300.
 pub const COLUMN_MAX: u32 = 300;
 
 /// The exchange for `p` processes. The same wherever it is asked.

@@ -1,5 +1,7 @@
-//! What the processes of a superstep know of each other, and what follows from it (`spec/superstep.md`): in which order they send and grant, how fast, how they tell each other the counts, what it
-//! costs; and the protocol of a superstep as a small machine that is checked exhaustively.
+//! What the processes of a superstep know of each other, and what follows from it
+//! (`spec/superstep.md`): in which order they send and grant, how fast, how they tell each other
+//! the counts, what it costs; and the protocol of a superstep as a small machine that is checked
+//! exhaustively.
 //!
 //! Pure: no clock, no chance but what is given, no memory but what is returned.
 //!

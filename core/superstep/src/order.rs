@@ -1,18 +1,22 @@
 //! In which order a process serves the others.
 //!
-//! Naive order (0, 1, 2 ...) has all processes send to the same one at a time: a total exchange then costs up to `p` times what it has to, and where that one's queue is short everything is sent again
-//! (seed 2.8: twice to 178 times). The rows of a Latin square have each step's destinations all different.
+//! Naive order (0, 1, 2 ...) has all processes send to the same one at a time: a total exchange
+//! then costs up to `p` times what it has to, and where that one's queue is short everything is
+//! sent again (seed 2.8: twice to 178 times). The rows of a Latin square have each step's
+//! destinations all different.
 
 use alloc::vec::Vec;
 
 /// An order of service. All processes of a superstep use the same.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// At step `s` process `i` serves `i + s`, and is served by `i - s` (both modulo p). A Latin square.
+    /// At step `s` process `i` serves `i + s`, and is served by `i - s` (both modulo p). A Latin
+    /// square.
     #[default]
     Cyclic,
-    /// At step `s` processes `i` and `s - i` serve each other: a symmetric Latin square, so that what acknowledges data goes the way of data. In each step at most two processes are their own
-    /// partner and go on to the next at once.
+    /// At step `s` processes `i` and `s - i` serve each other: a symmetric Latin square, so that
+    /// what acknowledges data goes the way of data. In each step at most two processes are their
+    /// own partner and go on to the next at once.
     Mirrored,
     /// 0, 1, 2 ...: for comparison.
     Ascending,
@@ -40,7 +44,8 @@ impl Order {
         (to != me).then_some(to as u32)
     }
 
-    /// By which process `me` is served at `step`. For [`Order::Ascending`] all serve one at a time, and the served one takes them as they come: in their order.
+    /// By which process `me` is served at `step`. For [`Order::Ascending`] all serve one at a time,
+    /// and the served one takes them as they come: in their order.
     #[must_use]
     pub fn source(self, me: u32, p: u32, step: u32) -> Option<u32> {
         match self {

@@ -1,7 +1,9 @@
 //! How much of what a process sends may wait in its own interface while a superstep is told.
 //!
-//! What acknowledges, grants and gives credit leaves behind it. In a total exchange all processes send all the time, so each round trip has two such waits in it: with Linux's 208 KiB of a socket 1.7 ms
-//! each at a gigabit, where the network itself takes 20 us. A queue is needed all the same: who sends must not run dry until it is called again.
+//! What acknowledges, grants and gives credit leaves behind it. In a total exchange all processes
+//! send all the time, so each round trip has two such waits in it: with Linux's 208 KiB of a socket
+//! 1.7 ms each at a gigabit, where the network itself takes 20 us. A queue is needed all the same:
+//! who sends must not run dry until it is called again.
 
 use core::fmt;
 use core::str::FromStr;
@@ -18,15 +20,18 @@ pub enum OwnQueue {
     Bytes(u64),
 }
 
-/// How long what waits takes to leave: a host that is called each 100 us does not run dry, and two such waits are less than what a receiver grants ahead.
+/// How long what waits takes to leave: a host that is called each 100 us does not run dry, and two
+/// such waits are less than what a receiver grants ahead.
 pub const AUTO_NS: u64 = 250_000;
-/// Least: 22 packets, a quarter of a millisecond at a gigabit. A batch of segmentation offload still fits twice.
+/// Least: 22 packets, a quarter of a millisecond at a gigabit. A batch of segmentation offload
+/// still fits twice.
 pub const LEAST_BYTES: u64 = 32 << 10;
 /// Least and most that can be said.
 pub const RANGE_BYTES: (u64, u64) = (4 << 10, 1 << 30);
 
 impl OwnQueue {
-    /// Bytes that may wait where so many leave in a second, as far as that is known (0: not). `None`: as the system has it.
+    /// Bytes that may wait where so many leave in a second, as far as that is known (0: not).
+    /// `None`: as the system has it.
     #[must_use]
     pub fn bytes(self, rate: u64) -> Option<u64> {
         match self {

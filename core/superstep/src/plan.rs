@@ -13,7 +13,8 @@ pub struct Flow {
     pub bytes: u64,
 }
 
-/// What a process sends and gets in one superstep, each in the order of service. Made from counts in any order; a process named twice has the sum.
+/// What a process sends and gets in one superstep, each in the order of service. Made from counts
+/// in any order; a process named twice has the sum.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// What it sends.
@@ -23,7 +24,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The part of process `me` of `p`. Flows of no bytes, to itself, and to who is no process are left out.
+    /// The part of process `me` of `p`. Flows of no bytes, to itself, and to who is no process are
+    /// left out.
     #[must_use]
     pub fn new(order: Order, me: u32, p: u32, out: &[Flow], inn: &[Flow]) -> Plan {
         let sorted = |flows: &[Flow], step: &dyn Fn(u32) -> u32| {

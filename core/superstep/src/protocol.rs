@@ -1,6 +1,8 @@
-//! The superstep protocol as a transition function: two processes that send each other the messages of a few supersteps over a network that loses, repeats and reorders, with bounded memory.
+//! The superstep protocol as a transition function: two processes that send each other the messages
+//! of a few supersteps over a network that loses, repeats and reorders, with bounded memory.
 //!
-//! It is small enough to be explored whole (`tests/model.rs`), with each rule switched off in turn to see what it is for; and it is held against the sessions that ship, action by action
+//! It is small enough to be explored whole (`tests/model.rs`), with each rule switched off in turn
+//! to see what it is for; and it is held against the sessions that ship, action by action
 //! (`core/sim/tests/superstep_model.rs`). Numbers are those of `spec/superstep.md`.
 
 use alloc::collections::BTreeSet;
@@ -12,22 +14,25 @@ pub type Set = u32;
 /// Who holds memory for what.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Memory {
-    /// The seed's: a pool of so many buffers for both directions. With `low_pool`, the lower harness: of the last buffer only the message that is next in order may have need, and nothing that is
-    /// sent.
+    /// The seed's: a pool of so many buffers for both directions. With `low_pool`, the lower
+    /// harness: of the last buffer only the message that is next in order may have need, and
+    /// nothing that is sent.
     Pool {
         /// Buffers.
         buffers: u32,
         /// The lower harness is on.
         low_pool: bool,
     },
-    /// Weir's: what a peer may send is told to it, so many messages beyond those read; and so many sent ones are kept. With `promised` off a receiver takes what comes as long as any
-    /// buffer of its promise is free, whatever its number: the lower harness off.
+    /// Weir's: what a peer may send is told to it, so many messages beyond those read; and so many
+    /// sent ones are kept. With `promised` off a receiver takes what comes as long as any buffer of
+    /// its promise is free, whatever its number: the lower harness off.
     Credit {
         /// Messages beyond those read.
         credit: u32,
         /// Messages kept until they are known to have arrived.
         queue: u32,
-        /// A receiver keeps to what it promised: nothing that is within the credit is ever refused, and nothing beyond it is sent.
+        /// A receiver keeps to what it promised: nothing that is within the credit is ever refused,
+        /// and nothing beyond it is sent.
         promised: bool,
     },
 }
@@ -165,7 +170,8 @@ impl Side {
         self.sent < rules.messages * (self.superstep + 1).min(rules.supersteps)
     }
 
-    /// A message of this superstep that comes next in order is here, and the program looks for it: it has sent all, or its send was refused and it drains.
+    /// A message of this superstep that comes next in order is here, and the program looks for it:
+    /// it has sent all, or its send was refused and it drains.
     #[must_use]
     pub fn may_read(&self, rules: &Rules) -> bool {
         let is_here = self.got & bit(self.read) != 0 && self.read < rules.messages * (self.superstep + 1);
@@ -212,7 +218,8 @@ impl Side {
         }
     }
 
-    /// A message may have been lost: it is one of the two oldest that are kept (a probe), or a later one has arrived (a hole).
+    /// A message may have been lost: it is one of the two oldest that are kept (a probe), or a
+    /// later one has arrived (a hole).
     #[must_use]
     pub fn may_repeat(&self, message: u32) -> bool {
         let older = count(self.kept & (bit(message) - 1));
@@ -248,7 +255,8 @@ impl Side {
         }
     }
 
-    /// A packet comes. What it tells counts in any case, whether or not there is room for what it carries. True if its message is new and was taken in.
+    /// A packet comes. What it tells counts in any case, whether or not there is room for what it
+    /// carries. True if its message is new and was taken in.
     pub fn receive(&mut self, rules: &Rules, p: &Packet) -> bool {
         self.arrived(p.got);
         self.limit = self.limit.max(p.limit);

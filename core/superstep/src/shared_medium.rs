@@ -1,9 +1,11 @@
-//! A medium that all share, on which who sends at once is heard by nobody: how it collapses under load, and the slot length that keeps clear of that (seed 3.2 to 3.4, 3.6).
+//! A medium that all share, on which who sends at once is heard by nobody: how it collapses under
+//! load, and the slot length that keeps clear of that (seed 3.2 to 3.4, 3.6).
 
 use libm::{exp, pow};
 
-/// What slotted 1-persistent CSMA/CD carries when `g` frames are offered in a frame's time; `a` is the propagation time over the frame's time (Hammond and O'Reilly).
-/// Up to its peak more load carries more; beyond, a disturbance feeds on itself.
+/// What slotted 1-persistent CSMA/CD carries when `g` frames are offered in a frame's time; `a` is
+/// the propagation time over the frame's time (Hammond and O'Reilly). Up to its peak more load
+/// carries more; beyond, a disturbance feeds on itself.
 #[must_use]
 pub fn carried(g: f64, a: f64) -> f64 {
     if g <= 0.0 {
@@ -48,19 +50,22 @@ pub fn collision(p: u32) -> f64 {
     if p < 2 { 0.0 } else { 1.0 - pow(1.0 - 1.0 / x, x) - pow(1.0 - 1.0 / x, x - 1.0) }
 }
 
-/// The least gap between packets that a receiver bears with `buffers` of them, if it may be without a processor for `away_ns` (seed 3.6).
+/// The least gap between packets that a receiver bears with `buffers` of them, if it may be without
+/// a processor for `away_ns` (seed 3.6).
 #[must_use]
 pub fn least_gap_ns(away_ns: u64, buffers: u64) -> u64 {
     away_ns / buffers.max(1)
 }
 
-/// Whether a sender must ask for an acknowledgement: what is free lasts no longer than a round trip (seed 3.5). Rates are packets a second.
+/// Whether a sender must ask for an acknowledgement: what is free lasts no longer than a round trip
+/// (seed 3.5). Rates are packets a second.
 #[must_use]
 pub fn must_ask(free: u64, in_rate: f64, out_rate: f64, rtt_s: f64) -> bool {
     free as f64 <= (in_rate + out_rate) * rtt_s
 }
 
-/// After how many packets since its last acknowledgement a receiver answers one that asks: a `2p`th of a pool of `n`, at least one.
+/// After how many packets since its last acknowledgement a receiver answers one that asks: a `2p`th
+/// of a pool of `n`, at least one.
 #[must_use]
 pub fn answers_after(n: u64, p: u64) -> u64 {
     (n / (2 * p.max(1))).max(1)

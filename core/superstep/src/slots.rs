@@ -1,10 +1,12 @@
-//! Random slots: the pacing of a medium that many share (seed 1.8). Time goes in cycles of `slots` slots; in each cycle one packet goes, in a slot drawn at random. Random, because clocks that are
+//! Random slots: the pacing of a medium that many share (seed 1.8). Time goes in cycles of `slots`
+//! slots; in each cycle one packet goes, in a slot drawn at random. Random, because clocks that are
 //! not set alike could lock into a bad fixed order; and no clock need be set.
 
 /// The pace of a superstep.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Slots {
-    /// Processes that take part (Q). 1: a full-duplex crossbar, where each has its own wire. 2: half duplex.
+    /// Processes that take part (Q). 1: a full-duplex crossbar, where each has its own wire. 2:
+    /// half duplex.
     pub slots: u32,
     /// Length of a slot in nanoseconds. All processes together send one packet in each.
     pub slot_ns: u64,
@@ -59,7 +61,8 @@ impl SlotPacer {
         self.opens_ns
     }
 
-    /// It went. The next cycle follows on this one, or begins now if that is over already: what was not used is not made up for, as it would come as a burst.
+    /// It went. The next cycle follows on this one, or begins now if that is over already: what was
+    /// not used is not made up for, as it would come as a burst.
     pub fn sent(&mut self, now_ns: u64, chance: u32) {
         self.cycle_start_ns = self.cycle_start_ns.saturating_add(self.slots.cycle_ns());
         if self.cycle_start_ns < now_ns.saturating_sub(self.slots.cycle_ns()) {
@@ -97,7 +100,8 @@ mod tests {
             count[(at % slots.cycle_ns() / slots.slot_ns) as usize] += 1;
             pacer.sent(at, chance.next().unwrap());
         }
-        // Chi square with 7 degrees of freedom: 24.3 is exceeded once in 1000 times. The sequence is fixed.
+        // Chi square with 7 degrees of freedom: 24.3 is exceeded once in 1000 times. The sequence
+        // is fixed.
         let want = f64::from(cycles as u32) / 8.0;
         let chi: f64 = count.iter().map(|n| (f64::from(*n) - want).powi(2) / want).sum();
         assert!(chi < 24.3, "{chi}: {count:?}");

@@ -1,4 +1,5 @@
-//! What the spread of one link does to a machine of many: the slowest of them decides (seed 3.7, 3.8).
+//! What the spread of one link does to a machine of many: the slowest of them decides (seed 3.7,
+//! 3.8).
 
 use libm::{erfc, exp, pow, sqrt};
 
@@ -14,7 +15,8 @@ pub fn slowest_from_edge(cdf: f64, n: u32) -> f64 {
     pow(cdf.clamp(0.0, 1.0), f64::from(n.max(1)))
 }
 
-/// How many standard deviations above the mean the slowest of `n` normal times lies on average: E[max] = mean + c sd.
+/// How many standard deviations above the mean the slowest of `n` normal times lies on average:
+/// E[max] = mean + c sd.
 #[must_use]
 pub fn slowest_of_normals(n: u32) -> f64 {
     if n < 2 {

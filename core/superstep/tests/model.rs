@@ -1,9 +1,12 @@
-//! The superstep protocol explored whole for small cases: everything a network may do that loses, repeats and reorders, and all orders in which two programs may act.
+//! The superstep protocol explored whole for small cases: everything a network may do that loses,
+//! repeats and reorders, and all orders in which two programs may act.
 //!
-//! Safety is checked by `stateright`. Liveness is checked on the graph of states itself: from every state that can be reached the end can be reached (no deadlock, and no livelock that chance does not
-//! end). That is stronger than `stateright`'s own "eventually", which overlooks cycles.
+//! Safety is checked by `stateright`. Liveness is checked on the graph of states itself: from every
+//! state that can be reached the end can be reached (no deadlock, and no livelock that chance does
+//! not end). That is stronger than `stateright`'s own "eventually", which overlooks cycles.
 //!
-//! Each rule is switched off in turn, and the counterexample must be found: so each is shown to be needed.
+//! Each rule is switched off in turn, and the counterexample must be found: so each is shown to be
+//! needed.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -55,7 +58,8 @@ impl Model for Protocol {
     }
 }
 
-/// The whole graph: how many states there are, and the shortest way to one from which the end cannot be reached, of those described.
+/// The whole graph: how many states there are, and the shortest way to one from which the end
+/// cannot be reached, of those described.
 fn explore(rules: Rules, described: impl Fn(&State) -> bool) -> (usize, Option<(Vec<Action>, State)>) {
     let m = Protocol(rules);
     let mut states = m.init_states();
@@ -188,7 +192,8 @@ fn who_leaves_without_answering_leaves_the_other_behind() {
 
 #[test]
 fn a_newer_superstep_stands_for_the_acknowledgements_of_the_older_ones() {
-    // Without explicit acknowledgements of a message the kept ones go when the peer is seen in the next superstep.
+    // Without explicit acknowledgements of a message the kept ones go when the peer is seen in the
+    // next superstep.
     let rules = Rules { supersteps: 2, messages: 1, ..CREDIT };
     let mut s = State::new(&rules);
     for side in 0..2 {

@@ -27,7 +27,8 @@ pub const fn encoded_len(addr: &SocketAddr) -> usize {
     }
 }
 
-/// Appends an address. Scope and flow label of IPv6 addresses mean nothing to another host and do not travel.
+/// Appends an address. Scope and flow label of IPv6 addresses mean nothing to another host and do
+/// not travel.
 pub fn write(addr: &SocketAddr, out: &mut Vec<u8>) {
     match addr {
         SocketAddr::V4(v4) => {

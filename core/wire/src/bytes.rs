@@ -53,7 +53,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The `N` bytes at `at` of a fixed-size head. `at` is always a constant below the head's size, so the check folds away.
+/// The `N` bytes at `at` of a fixed-size head. `at` is always a constant below the head's size, so
+/// the check folds away.
 #[inline(always)]
 pub(crate) fn part<const N: usize>(head: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];

@@ -1,5 +1,5 @@
-//! Handshake packets, REFUSE and RESET (spec 2.3, 2.5). Each ends in a MAC with the handshake key, so that only members
-//! of the job can make them.
+//! Handshake packets, REFUSE and RESET (spec 2.3, 2.5). Each ends in a MAC with the handshake key,
+//! so that only members of the job can make them.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,8 @@ use crate::bytes::Reader;
 use crate::packet::{self, Kind, Level, PacketError};
 use crate::seal::{HandshakeKey, MAC_LEN};
 
-/// Bytes of an INIT, MAC included: more than a COOKIE, so a forged source address gains an attacker nothing.
+/// Bytes of an INIT, MAC included: more than a COOKIE, so a forged source address gains an attacker
+/// nothing.
 pub const INIT_LEN: usize = 160;
 /// Bytes of a COOKIE packet.
 pub const COOKIE_PACKET_LEN: usize = 64;
@@ -63,8 +64,8 @@ pub struct Params {
     pub ack_delay_max_us: u32,
     /// Silence after which the association is dead.
     pub peer_timeout_ms: u32,
-    /// Version of lanes taken (spec/lanes.md 1), 0 for none.
-    pub lanes: u8,
+    /// Version of bulk connections taken (spec/bulk.md 1), 0 for none.
+    pub bulk_connections: u8,
     /// What it sends is ECN-capable, and it takes MARKED frames (spec 6.7).
     pub ecn: bool,
     /// All addresses, in order of preference.
@@ -191,20 +192,22 @@ impl Handshake {
     /// Reads a packet and verifies its MAC. Form first, as that is cheap.
     ///
     /// # Errors
-    /// Another version or kind (also PROTECTED), a length or field that cannot be, or a MAC that is not the job's.
+    /// Another version or kind (also PROTECTED), a length or field that cannot be, or a MAC that is
+    /// not the job's.
     pub fn parse(datagram: &[u8], key: &HandshakeKey) -> Result<Handshake, PacketError> {
         let packet = Handshake::parse_unverified(datagram)?;
         if key.verify(datagram) { Ok(packet) } else { Err(PacketError::Check) }
     }
 
-    /// Reads a packet without verifying its MAC: for tools that show packets, and fuzzing. Never act on the result.
+    /// Reads a packet without verifying its MAC: for tools that show packets, and fuzzing. Never
+    /// act on the result.
     ///
     /// # Errors
     /// As [`Handshake::parse`], but for the MAC.
     pub fn parse_unverified(datagram: &[u8]) -> Result<Handshake, PacketError> {
         let kind = packet::kind(datagram)?;
-        let body = datagram.len().checked_sub(MAC_LEN).ok_or(PacketError::Length)?;
-        let mut r = Reader::new(&datagram[..body]);
+        let rndv = datagram.len().checked_sub(MAC_LEN).ok_or(PacketError::Length)?;
+        let mut r = Reader::new(&datagram[..rndv]);
         let parsed = match kind {
             Kind::Init => read_init(&mut r),
             Kind::Cookie => read_cookie(&mut r),
@@ -259,7 +262,8 @@ impl Handshake {
     }
 }
 
-/// The opener's association id in an INIT of another protocol version (spec 2.6), if the datagram is one of this job.
+/// The opener's association id in an INIT of another protocol version (spec 2.6), if the datagram
+/// is one of this job.
 #[must_use]
 pub fn foreign_opening(datagram: &[u8], key: &HandshakeKey) -> Option<u64> {
     let &first = datagram.first()?;
@@ -350,7 +354,7 @@ impl Params {
         out.extend_from_slice(&self.ack_delay_max_us.to_le_bytes());
         out.extend_from_slice(&self.peer_timeout_ms.to_le_bytes());
         #[expect(clippy::cast_possible_truncation, reason = "at most 8")]
-        out.extend_from_slice(&[self.addresses.len() as u8, self.lanes, if self.ecn { ECN } else { 0 }, 0]);
+        out.extend_from_slice(&[self.addresses.len() as u8, self.bulk_connections, if self.ecn { ECN } else { 0 }, 0]);
         for a in &self.addresses {
             addr::write(a, out);
         }
@@ -364,7 +368,7 @@ impl Params {
         let rx_buffer_bytes = need(r.u64())?;
         let ack_delay_max_us = need(r.u32())?;
         let peer_timeout_ms = need(r.u32())?;
-        let [count, lanes, ecn, _] = need(r.array::<4>())?;
+        let [count, bulk_connections, ecn, _] = need(r.array::<4>())?;
         if max_datagram < MIN_DATAGRAM_LEN {
             return Err(PacketError::Field("max_datagram"));
         }
@@ -380,7 +384,7 @@ impl Params {
             rx_buffer_bytes,
             ack_delay_max_us,
             peer_timeout_ms,
-            lanes,
+            bulk_connections,
             ecn: ecn == ECN,
             addresses,
         })

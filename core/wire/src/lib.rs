@@ -1,11 +1,13 @@
 #![no_std]
 #![forbid(unsafe_code)]
-//! The bytes of the Weir protocol (`spec/protocol.md` sections 2, 3.3 and 7): packets, frames, handshake packets and
-//! endpoint names are parsed and written here, and protected (`seal`). No state beyond keys, no clock, no socket.
+//! The bytes of the Weir protocol (`spec/protocol.md` sections 2, 3.3 and 7): packets, frames,
+//! handshake packets and endpoint names are parsed and written here, and protected (`seal`). No
+//! state beyond keys, no clock, no socket.
 //!
-//! Reading a datagram: [`packet::kind`] tells the handshake packets ([`handshake::Handshake::parse`]) from the protected
-//! ones ([`packet::Header::parse`], [`seal::RecvKeys::open`], then [`frame::Frames::parse`], which checks *every* frame
-//! before the first is handed out, because a packet with one malformed frame has no effect at all).
+//! Reading a datagram: [`packet::kind`] tells the handshake packets
+//! ([`handshake::Handshake::parse`]) from the protected ones ([`packet::Header::parse`],
+//! [`seal::RecvKeys::open`], then [`frame::Frames::parse`], which checks *every* frame before the
+//! first is handed out, because a packet with one malformed frame has no effect at all).
 //!
 //! Writing one: [`packet::Header::write`], the writers of [`frame`], then [`seal::SendKeys::seal`].
 //!
@@ -16,16 +18,16 @@ extern crate alloc;
 mod bytes;
 
 pub mod addr;
+pub mod bulk;
 pub mod frame;
 pub mod handshake;
-pub mod lane;
 pub mod name;
 pub mod number;
 pub mod packet;
 pub mod seal;
 
 pub use addr::{AddrList, MAX_ADDRESSES};
-pub use frame::{BodyKey, Frame, FrameError, Frames};
+pub use frame::{Frame, FrameError, Frames, RndvKey};
 pub use handshake::{Handshake, Params, RefuseCode};
 pub use name::{EndpointName, NAME_LEN, NameError};
 pub use number::expand;
@@ -40,5 +42,6 @@ pub const MAX_ENVELOPE_LEN: usize = 48;
 pub const MAX_ACK_ENTRIES: usize = 32;
 /// Most fragments one PARITY frame covers (spec 6).
 pub const MAX_PARITY_COUNT: u8 = 16;
-/// Smallest `max_datagram` an endpoint may announce: the size every path is taken to carry (spec 8).
+/// Smallest `max_datagram` an endpoint may announce: the size every path is taken to carry (spec
+/// 8).
 pub const MIN_DATAGRAM_LEN: u16 = 1200;

@@ -24,8 +24,8 @@ pub struct EndpointName {
     pub fingerprint: [u8; 4],
     /// Random id of the incarnation.
     pub endpoint_id: u64,
-    /// Addresses in order of preference. Together they must fit 32 bytes: 5 for an IPv4, 17 for an IPv6 address;
-    /// [`EndpointName::push`] sees to that.
+    /// Addresses in order of preference. Together they must fit 32 bytes: 5 for an IPv4, 17 for an
+    /// IPv6 address; [`EndpointName::push`] sees to that.
     pub addresses: ArrayVec<IpAddr, MAX_NAME_ADDRESSES>,
 }
 

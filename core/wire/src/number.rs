@@ -1,8 +1,11 @@
-//! Numbers of which only the low 32 bits travel: packet numbers, `mseq`, `msgs_limit` (spec 2.1, RFC 9000 appendix A.3).
+//! Numbers of which only the low 32 bits travel: packet numbers, `mseq`, `msgs_limit` (spec 2.1,
+//! RFC 9000 appendix A.3).
 
-/// The full number whose low 32 bits are `low` and which lies closest to `expected` (usually the largest seen plus one).
+/// The full number whose low 32 bits are `low` and which lies closest to `expected` (usually the
+/// largest seen plus one).
 ///
-/// Halfway cases take the larger number, as in RFC 9000 A.3; the result never leaves the range of `u64`.
+/// Halfway cases take the larger number, as in RFC 9000 A.3; the result never leaves the range of
+/// `u64`.
 #[inline]
 #[must_use]
 pub fn expand(low: u32, expected: u64) -> u64 {
@@ -28,7 +31,8 @@ fn expand_at_an_edge(low: u32, expected: u64) -> u64 {
     }
 }
 
-/// The low 32 bits, as written in packets. The other side can expand them while fewer than 2^31 numbers are under way.
+/// The low 32 bits, as written in packets. The other side can expand them while fewer than 2^31
+/// numbers are under way.
 #[inline]
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "truncation is the purpose")]

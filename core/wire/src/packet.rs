@@ -41,7 +41,8 @@ pub enum Kind {
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Level {
-    /// CRC32C from a salt of the session: guards against damage and stragglers, not against an attacker.
+    /// CRC32C from a salt of the session: guards against damage and stragglers, not against an
+    /// attacker.
     #[default]
     Integrity = 0,
     /// AES-256-GCM over clear frames (GMAC).
@@ -155,7 +156,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the head of a PROTECTED packet. Nothing is verified yet but its form; see [`crate::seal::RecvKeys::open`].
+    /// Reads the head of a PROTECTED packet. Nothing is verified yet but its form; see
+    /// [`crate::seal::RecvKeys::open`].
     ///
     /// # Errors
     /// Not a PROTECTED packet of this version, too short for its level, or a field out of range.
@@ -201,8 +203,8 @@ impl Header {
         head
     }
 
-    /// Clears `packet` and starts it with this head; at level integrity the place of the CRC is left zero for
-    /// [`crate::seal::SendKeys::seal`]. Frames are appended next.
+    /// Clears `packet` and starts it with this head; at level integrity the place of the CRC is
+    /// left zero for [`crate::seal::SendKeys::seal`]. Frames are appended next.
     #[inline]
     pub fn write(&self, packet: &mut Vec<u8>) {
         packet.clear();

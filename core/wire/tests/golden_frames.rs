@@ -4,11 +4,11 @@ mod common;
 
 use common::hex;
 use weir_wire::frame::{
-    self, AckTimes, Body, BodyAbort, Close, Credit, Grant, Msg, MsgHead, Parity, ParityHead, Recovered,
+    self, AckTimes, Close, Credit, Grant, Msg, MsgHead, Parity, ParityHead, Recovered, Rndv, RndvAbort,
 };
-use weir_wire::{BodyKey, Frame, FrameError, Frames};
+use weir_wire::{Frame, FrameError, Frames, RndvKey};
 
-const NO_TIMES: AckTimes = AckTimes { delay_ns: 0, slack_us: 0, read_us: 0 };
+const NO_TIMES: AckTimes = AckTimes { delay_ns: 0, receiver_delay_us: 0, read_us: 0 };
 
 /// The single frame in `bytes`, and whether it asks for an acknowledgement.
 fn only(bytes: &[u8]) -> (Frame<'_>, bool) {
@@ -75,28 +75,28 @@ fn msg() {
 }
 
 #[test]
-fn body_and_abort() {
+fn rndv_and_abort() {
     check(
         |out| {
-            frame::write_body_head(0x0102, 0x0304, 2, out);
+            frame::write_rndv_head(0x0102, 0x0304, 2, out);
             out.extend_from_slice(&[0xf1, 0xf2]);
         },
         "06 00 0200 00000000 0201000000000000 0403000000000000 f1f2",
-        &Frame::Body(Body { handle: 0x0102, offset: 0x0304, payload: 24..26 }),
+        &Frame::Rndv(Rndv { handle: 0x0102, offset: 0x0304, payload: 24..26 }),
         true,
     );
-    let abort = BodyAbort { handle: 0x0102, code: 0x0304 };
+    let abort = RndvAbort { handle: 0x0102, code: 0x0304 };
     check(
-        |out| frame::write_body_abort(&abort, out),
+        |out| frame::write_rndv_abort(&abort, out),
         "0b 00 0403 00000000 0201000000000000",
-        &Frame::BodyAbort(abort),
+        &Frame::RndvAbort(abort),
         true,
     );
 }
 
 #[test]
 fn parity_and_recovered() {
-    for (key, parity_count, recovered_flags) in [(BodyKey::Message(9), "83", "01"), (BodyKey::Body(9), "03", "00")] {
+    for (key, parity_count, recovered_flags) in [(RndvKey::Message(9), "83", "01"), (RndvKey::Rndv(9), "03", "00")] {
         let head = ParityHead { key, count: 3, frag: 2, base: 0x0304 };
         check(
             |out| {
@@ -118,11 +118,11 @@ fn parity_and_recovered() {
 }
 
 #[test]
-fn lane() {
+fn bulk() {
     for (over, flags) in [(false, "00"), (true, "01")] {
-        let lane = frame::Lane { lane: 0x0102, read: 0x0304, over };
+        let bulk = frame::BulkConnection { bulk: 0x0102, read: 0x0304, over };
         let bytes = format!("0e {flags} 0000 02010000 0403000000000000");
-        check(|out| frame::write_lane(&lane, out), &bytes, &Frame::Lane(lane), true);
+        check(|out| frame::write_bulk(&bulk, out), &bytes, &Frame::BulkConnection(bulk), true);
     }
 }
 
@@ -150,7 +150,7 @@ fn close() {
 #[test]
 fn ack() {
     let mut out = Vec::new();
-    let times = AckTimes { delay_ns: 0x0102, slack_us: 0x0304, read_us: 0x0506_0708 };
+    let times = AckTimes { delay_ns: 0x0102, receiver_delay_us: 0x0304, read_us: 0x0506_0708 };
     let written = frame::write_ack([95..=99, 90..=92, 1..=1], times, 1000, &mut out);
     assert_eq!(written, 3);
     let text = "02 02 0403 63000000 02010000 08070605 05000000  0200 0300  5800 0100";

@@ -1,5 +1,6 @@
-//! Whole packets and names against fixed bytes. MACs, keys, CRCs and ciphertexts were computed with another
-//! implementation (Python's hmac and cryptography), so that both sides of this crate cannot be wrong alike.
+//! Whole packets and names against fixed bytes. MACs, keys, CRCs and ciphertexts were computed with
+//! another implementation (Python's hmac and cryptography), so that both sides of this crate cannot
+//! be wrong alike.
 
 mod common;
 

@@ -7,13 +7,13 @@ use core::ops::RangeInclusive;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
-use weir_wire::frame::{self, Ack, AckTimes, BodyAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
+use weir_wire::frame::{self, Ack, AckTimes, Credit, Grant, MsgHead, ParityHead, Recovered, RndvAbort};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::number::truncate;
 use weir_wire::packet;
 use weir_wire::seal::Role;
 use weir_wire::{
-    BodyKey, EndpointName, Frame, Frames, Handshake, HandshakeKey, Header, Level, Params, RefuseCode, SessionKeys,
+    EndpointName, Frame, Frames, Handshake, HandshakeKey, Header, Level, Params, RefuseCode, RndvKey, SessionKeys,
     crc32c_append, expand,
 };
 
@@ -25,14 +25,14 @@ enum Model {
     Credit(Credit),
     Grant(Grant),
     Msg(MsgHead, Vec<u8>, Vec<u8>),
-    Body(u64, u64, Vec<u8>),
+    Rndv(u64, u64, Vec<u8>),
     PathChallenge(u64),
     PathResponse(u64),
     Close(u16, String),
-    BodyAbort(BodyAbort),
+    RndvAbort(RndvAbort),
     Parity(ParityHead, Vec<u8>),
     Recovered(Recovered),
-    Lane(frame::Lane),
+    BulkConnection(frame::BulkConnection),
     Marked(frame::Marked),
 }
 
@@ -53,20 +53,20 @@ impl Model {
                 frame::write_msg_head(head, envelope, out);
                 out.extend_from_slice(payload);
             }
-            Model::Body(handle, offset, payload) => {
-                frame::write_body_head(*handle, *offset, len16(payload), out);
+            Model::Rndv(handle, offset, payload) => {
+                frame::write_rndv_head(*handle, *offset, len16(payload), out);
                 out.extend_from_slice(payload);
             }
             Model::PathChallenge(data) => frame::write_path_challenge(*data, out),
             Model::PathResponse(data) => frame::write_path_response(*data, out),
             Model::Close(code, reason) => frame::write_close(*code, reason, out),
-            Model::BodyAbort(f) => frame::write_body_abort(f, out),
+            Model::RndvAbort(f) => frame::write_rndv_abort(f, out),
             Model::Parity(head, payload) => {
                 frame::write_parity_head(head, out);
                 out.extend_from_slice(payload);
             }
             Model::Recovered(f) => frame::write_recovered(f, out),
-            Model::Lane(f) => frame::write_lane(f, out),
+            Model::BulkConnection(f) => frame::write_bulk(f, out),
             Model::Marked(f) => frame::write_marked(f, out),
         }
     }
@@ -82,19 +82,19 @@ impl Model {
                 (head, envelope.as_slice(), payload.as_slice())
                     == (&m.head, &d[m.envelope.clone()], &d[m.payload.clone()])
             }
-            (Model::Body(handle, offset, payload), Frame::Body(b)) => {
+            (Model::Rndv(handle, offset, payload), Frame::Rndv(b)) => {
                 (*handle, *offset, payload.as_slice()) == (b.handle, b.offset, &d[b.payload.clone()])
             }
             (Model::PathChallenge(a), Frame::PathChallenge(b)) | (Model::PathResponse(a), Frame::PathResponse(b)) => {
                 a == b
             }
             (Model::Close(code, reason), Frame::Close(b)) => (*code, reason.as_str()) == (b.code, b.reason),
-            (Model::BodyAbort(a), Frame::BodyAbort(b)) => a == b,
+            (Model::RndvAbort(a), Frame::RndvAbort(b)) => a == b,
             (Model::Parity(head, payload), Frame::Parity(b)) => {
                 *head == b.head && payload.as_slice() == &d[b.payload.clone()]
             }
             (Model::Recovered(a), Frame::Recovered(b)) => a == b,
-            (Model::Lane(a), Frame::Lane(b)) => a == b,
+            (Model::BulkConnection(a), Frame::BulkConnection(b)) => a == b,
             (Model::Marked(a), Frame::Marked(b)) => a == b,
             _ => false,
         }
@@ -146,8 +146,8 @@ fn addr() -> impl Strategy<Value = SocketAddr> {
     (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
 }
 
-fn key() -> impl Strategy<Value = BodyKey> {
-    prop_oneof![any::<u64>().prop_map(BodyKey::Message), any::<u64>().prop_map(BodyKey::Body)]
+fn key() -> impl Strategy<Value = RndvKey> {
+    prop_oneof![any::<u64>().prop_map(RndvKey::Message), any::<u64>().prop_map(RndvKey::Rndv)]
 }
 
 fn msg() -> impl Strategy<Value = Model> {
@@ -173,17 +173,19 @@ fn model() -> impl Strategy<Value = Model> {
     let payload = || vec(any::<u8>(), 1..100);
     prop_oneof![
         Just(Model::Ping),
-        (ack_ranges(), any::<u32>(), any::<u16>(), any::<u32>()).prop_map(|(ranges, delay_ns, slack_us, read_us)| {
-            Model::Ack(ranges, AckTimes { delay_ns, slack_us, read_us })
-        }),
+        (ack_ranges(), any::<u32>(), any::<u16>(), any::<u32>()).prop_map(
+            |(ranges, delay_ns, receiver_delay_us, read_us)| {
+                Model::Ack(ranges, AckTimes { delay_ns, receiver_delay_us, read_us })
+            }
+        ),
         any::<(u32, u64)>().prop_map(|(m, b)| Model::Credit(Credit { msgs_limit: m, bytes_limit: b })),
         any::<(u64, u64)>().prop_map(|(handle, limit)| Model::Grant(Grant { handle, limit })),
         msg(),
-        (any::<u64>(), 0..u64::MAX - 100, vec(any::<u8>(), 0..100)).prop_map(|(h, o, p)| Model::Body(h, o, p)),
+        (any::<u64>(), 0..u64::MAX - 100, vec(any::<u8>(), 0..100)).prop_map(|(h, o, p)| Model::Rndv(h, o, p)),
         any::<u64>().prop_map(Model::PathChallenge),
         any::<u64>().prop_map(Model::PathResponse),
         (any::<u16>(), "\\PC{0,60}").prop_map(|(code, reason)| Model::Close(code, reason)),
-        any::<(u64, u16)>().prop_map(|(handle, code)| Model::BodyAbort(BodyAbort { handle, code })),
+        any::<(u64, u16)>().prop_map(|(handle, code)| Model::RndvAbort(RndvAbort { handle, code })),
         (key(), 1..=16u8, 0..u64::MAX - 2000, payload())
             .prop_map(|(key, count, base, p)| { Model::Parity(ParityHead { key, count, frag: len16(&p), base }, p,) }),
         (key(), 0..=u64::MAX - 65535, 1u16..).prop_map(|(key, offset, len)| Model::Recovered(Recovered {
@@ -192,10 +194,10 @@ fn model() -> impl Strategy<Value = Model> {
             len
         })),
         (0..=7u8, any::<u32>()).prop_map(|(path, count)| Model::Marked(frame::Marked { path, count })),
-        any::<(u32, u64, bool)>().prop_map(|(lane, read, over)| Model::Lane(frame::Lane {
-            lane,
+        any::<(u32, u64, bool)>().prop_map(|(bulk, read, over)| Model::BulkConnection(frame::BulkConnection {
+            bulk,
             read,
-            over: over && lane != 0
+            over: over && bulk != 0
         })),
     ]
 }
@@ -234,7 +236,7 @@ fn params() -> impl Strategy<Value = Params> {
             rx_buffer_bytes: rx,
             ack_delay_max_us: delay,
             peer_timeout_ms: timeout,
-            lanes: (timeout % 3) as u8,
+            bulk_connections: (timeout % 3) as u8,
             ecn: timeout % 2 == 1,
             addresses: list.into_iter().collect(),
         },
@@ -290,7 +292,8 @@ fn parse_all(bytes: &[u8]) {
     walk(bytes, 0..bytes.len());
 }
 
-/// What was kept when the frames were checked is what is read again, as far as somebody wants to see it.
+/// What was kept when the frames were checked is what is read again, as far as somebody wants to
+/// see it.
 fn shown_as_read(frames: &Frames<'_>) {
     let read: Vec<_> = frames.iter().collect();
     for wanted in [1, 2, 3, usize::MAX] {
@@ -317,7 +320,7 @@ fn walk(bytes: &[u8], range: core::ops::Range<usize>) {
             Frame::Msg(m) => {
                 assert!(m.payload.end <= bytes.len() && m.envelope.end == m.payload.start)
             }
-            Frame::Body(b) => assert!(b.payload.end <= bytes.len()),
+            Frame::Rndv(b) => assert!(b.payload.end <= bytes.len()),
             Frame::Parity(p) => assert!(p.payload.end <= bytes.len()),
             _ => {}
         }

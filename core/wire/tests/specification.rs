@@ -1,4 +1,5 @@
-//! The examples of `spec/protocol.md` section 13: each is read there, built again from the values it names, and decoded.
+//! The examples of `spec/protocol.md` section 13: each is read there, built again from the values
+//! it names, and decoded.
 
 mod common;
 
@@ -7,14 +8,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use common::{counting, hex, job_key};
 use ring::hkdf;
+use weir_wire::bulk::{Greeting, RECORD_HEAD_LEN, RecordHead, RecordKind};
 use weir_wire::frame::{
-    self, AckTimes, BodyAbort, Close, Credit, Frame, Frames, Grant, Lane, MsgHead, ParityHead, Recovered,
+    self, AckTimes, BulkConnection, Close, Credit, Frame, Frames, Grant, MsgHead, ParityHead, Recovered, RndvAbort,
 };
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
-use weir_wire::lane::{Greeting, UNIT_HEAD_LEN, UnitHead, UnitKind};
 use weir_wire::seal::{RecvKeys, Role, SendKeys, fingerprint};
 use weir_wire::{
-    AddrList, BodyKey, EndpointName, Handshake, HandshakeKey, Header, Level, Params, RefuseCode, SessionKeys,
+    AddrList, EndpointName, Handshake, HandshakeKey, Header, Level, Params, RefuseCode, RndvKey, SessionKeys,
 };
 
 const OPENER: u64 = 0x1122_3344_5566_7788;
@@ -72,7 +73,8 @@ fn specification() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/protocol.md")).expect("spec/protocol.md")
 }
 
-/// The fenced blocks ```` ```hex NAME ````; a line without a label goes on with the field before it.
+/// The fenced blocks ```` ```hex NAME ````; a line without a label goes on with the field before
+/// it.
 fn examples() -> BTreeMap<String, Example> {
     let text = specification();
     let mut all = BTreeMap::new();
@@ -108,8 +110,8 @@ fn every_example_is_what_this_crate_writes_and_reads() {
     }
     greeting(one("greeting"), Role::Opener);
     greeting(one("answer"), Role::Responder);
-    unit(one("unit of a message"), Role::Opener);
-    unit(one("unit of a body"), Role::Responder);
+    record(one("record of a message"), Role::Opener);
+    record(one("record of a rendezvous transfer"), Role::Responder);
     encrypted(one("message at level encrypt"), one("message at level integrity"));
     assert!(all.len() > 10, "the packets are still there");
     for example in all.into_values() {
@@ -175,7 +177,7 @@ fn keys_are_derived(mut e: Example) {
             at += len;
         }
     }
-    assert_eq!(e.field("key of lanes' greetings").bytes, okm(&nonces, "weir 1 lane", &ids, 32));
+    assert_eq!(e.field("key of bulk connections' greetings").bytes, okm(&nonces, "weir 1 lane", &ids, 32));
     assert_eq!(e.field("fingerprint").bytes, fingerprint(&job_key()));
 }
 
@@ -224,12 +226,12 @@ fn params(e: &mut Example) -> Params {
         rx_buffer_bytes: e.number("rx_buffer_bytes"),
         ack_delay_max_us: e.number("ack_delay_max_us"),
         peer_timeout_ms: e.number("peer_timeout_ms"),
-        lanes: 0,
+        bulk_connections: 0,
         ecn: false,
         addresses: AddrList::new(),
     };
     let count: usize = e.number("address count");
-    params.lanes = e.number("lanes");
+    params.bulk_connections = e.number("bulk_connections");
     params.ecn = e.number::<u8>("ecn") == 1;
     for _ in 0..count {
         let port = e.number("port");
@@ -320,9 +322,9 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
         "PING" => frame::write_ping(out),
         "ACK" => {
             let count: u8 = e.number("entries");
-            let slack_us = e.number("slack_us");
+            let receiver_delay_us = e.number("receiver_delay_us");
             let largest: u64 = e.number("largest");
-            let times = AckTimes { delay_ns: e.number("delay_ns"), slack_us, read_us: e.number("read_us") };
+            let times = AckTimes { delay_ns: e.number("delay_ns"), receiver_delay_us, read_us: e.number("read_us") };
             let mut ranges = vec![largest + 1 - e.number::<u64>("first_len")..=largest];
             for _ in 0..count {
                 let high = *ranges[ranges.len() - 1].start() - 1 - e.number::<u64>("gap");
@@ -350,9 +352,9 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
                 out.extend_from_slice(&e.field("payload").bytes);
             }
         }
-        "BODY" => {
+        "RNDV" => {
             let len = e.number("len");
-            frame::write_body_head(e.number("handle"), e.number("offset"), len, out);
+            frame::write_rndv_head(e.number("handle"), e.number("offset"), len, out);
             out.extend_from_slice(&e.field("payload").bytes);
         }
         "PATH_CHALLENGE" => frame::write_path_challenge(e.number("data"), out),
@@ -361,24 +363,24 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
             let code = e.number("code");
             frame::write_close(code, std::str::from_utf8(&e.field("reason \"").bytes).expect("text"), out);
         }
-        "BODY_ABORT" => {
+        "RNDV_ABORT" => {
             let code = e.number("code");
-            frame::write_body_abort(&BodyAbort { code, handle: e.number("handle") }, out);
+            frame::write_rndv_abort(&RndvAbort { code, handle: e.number("handle") }, out);
         }
         "PARITY" => {
             let (count, frag) = (e.number::<u8>("count"), e.number("frag"));
-            let key = body_key(count & 0x80 != 0, e.number("key"));
+            let key = rndv_key(count & 0x80 != 0, e.number("key"));
             frame::write_parity_head(&ParityHead { key, count: count & 0x7f, frag, base: e.number("base") }, out);
             out.extend_from_slice(&e.field("the XOR").bytes);
         }
         "RECOVERED" => {
             let (flags, len) = (e.number::<u8>("flags"), e.number("len"));
-            let key = body_key(flags == 1, e.number("key"));
+            let key = rndv_key(flags == 1, e.number("key"));
             frame::write_recovered(&Recovered { key, offset: e.number("offset"), len }, out);
         }
-        "LANE" => {
+        "BULK" => {
             let over = e.number::<u8>("flags") == 1;
-            frame::write_lane(&Lane { lane: e.number("lane"), read: e.number("read"), over }, out);
+            frame::write_bulk(&BulkConnection { bulk: e.number("bulk"), read: e.number("read"), over }, out);
         }
         "MARKED" => {
             let path = e.number("path");
@@ -388,8 +390,8 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
     }
 }
 
-fn body_key(message: bool, key: u64) -> BodyKey {
-    if message { BodyKey::Message(key) } else { BodyKey::Body(key) }
+fn rndv_key(message: bool, key: u64) -> RndvKey {
+    if message { RndvKey::Message(key) } else { RndvKey::Rndv(key) }
 }
 
 /// Writes a frame that was read.
@@ -407,20 +409,20 @@ fn rewrite(frame: &Frame<'_>, datagram: &[u8], out: &mut Vec<u8>) {
             frame::write_msg_head(&m.head, &datagram[m.envelope.clone()], out);
             out.extend_from_slice(&datagram[m.payload.clone()]);
         }
-        Frame::Body(b) => {
-            frame::write_body_head(b.handle, b.offset, b.payload.len() as u16, out);
+        Frame::Rndv(b) => {
+            frame::write_rndv_head(b.handle, b.offset, b.payload.len() as u16, out);
             out.extend_from_slice(&datagram[b.payload.clone()]);
         }
         Frame::PathChallenge(data) => frame::write_path_challenge(*data, out),
         Frame::PathResponse(data) => frame::write_path_response(*data, out),
         Frame::Close(Close { code, reason }) => frame::write_close(*code, reason, out),
-        Frame::BodyAbort(a) => frame::write_body_abort(a, out),
+        Frame::RndvAbort(a) => frame::write_rndv_abort(a, out),
         Frame::Parity(p) => {
             frame::write_parity_head(&p.head, out);
             out.extend_from_slice(&datagram[p.payload.clone()]);
         }
         Frame::Recovered(r) => frame::write_recovered(r, out),
-        Frame::Lane(l) => frame::write_lane(l, out),
+        Frame::BulkConnection(l) => frame::write_bulk(l, out),
         Frame::Marked(m) => frame::write_marked(m, out),
     }
 }
@@ -442,24 +444,25 @@ fn encrypted(mut e: Example, clear: Example) {
 }
 
 fn greeting(mut e: Example, from: Role) {
-    let key = keys(Level::Integrity, from).lane;
-    let greeting = Greeting { lane: e.number("lane"), association: e.number("association id") };
+    let key = keys(Level::Integrity, from).bulk;
+    let greeting = Greeting { bulk: e.number("bulk"), association: e.number("association id") };
     let bytes = greeting.write(&key);
     assert_eq!(bytes.to_vec(), e.bytes(), "{}", e.name);
     assert_eq!(Greeting::read(&bytes), Some(greeting));
     let other = if from == Role::Opener { Role::Responder } else { Role::Opener };
-    assert!(Greeting::is_genuine(&bytes, &keys(Level::Integrity, other).lane));
+    assert!(Greeting::is_genuine(&bytes, &keys(Level::Integrity, other).bulk));
 }
 
-fn unit(mut e: Example, from: Role) {
+fn record(mut e: Example, from: Role) {
     let is_message = e.number::<u8>("kind") == 1;
     let envelope_len: usize = e.number("length of the envelope");
     let (stream, sseq) = (e.number("stream"), e.number("sseq"));
     let key = e.number(if is_message { "mseq" } else { "handle" });
     let offset = e.number("offset");
     let total_len = e.number("length of the message");
-    let kind = if is_message { UnitKind::Message { stream, sseq, mseq: key, total_len } } else { UnitKind::Body(key) };
-    let head = UnitHead {
+    let kind =
+        if is_message { RecordKind::Message { stream, sseq, mseq: key, total_len } } else { RecordKind::Rndv(key) };
+    let head = RecordHead {
         kind,
         offset,
         len: e.number("length of the payload"),
@@ -473,10 +476,10 @@ fn unit(mut e: Example, from: Role) {
     assert_eq!(payload.len(), head.len as usize);
     let send = keys(Level::Integrity, from).send;
     let mut out = Vec::new();
-    head.write(&envelope, |a, b| send.unit_crc(a, b), &mut out);
+    head.write(&envelope, |a, b| send.record_crc(a, b), &mut out);
     let whole = [out.clone(), payload].concat();
     assert_eq!(whole, e.bytes(), "{}", e.name);
     let recv = keys(Level::Integrity, if from == Role::Opener { Role::Responder } else { Role::Opener }).recv;
-    assert_eq!(UnitHead::len_with_envelope(&whole), Some(UNIT_HEAD_LEN + envelope_len));
-    assert_eq!(UnitHead::read(&out, |a, b| recv.unit_crc(a, b)), Ok(head));
+    assert_eq!(RecordHead::len_with_envelope(&whole), Some(RECORD_HEAD_LEN + envelope_len));
+    assert_eq!(RecordHead::read(&out, |a, b| recv.record_crc(a, b)), Ok(head));
 }

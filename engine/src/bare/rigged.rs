@@ -1,4 +1,5 @@
-//! Connections for the fuzzer: how many bytes each call takes, and which call fails, is as it says; else they are as always. One fuzzer a thread.
+//! Connections for the fuzzer: how many bytes each call takes, and which call fails, is as it says;
+//! else they are as always. One fuzzer a thread.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,7 +13,8 @@ use weir_tcp::{Arrived, Connection, Listener, Tcp};
 pub enum Call {
     /// It moves so many bytes at most; 0: it would block.
     Most(usize),
-    /// A write lacks so many bytes of its end; a read ends so many before the last piece of memory, which is behind the payload of a unit.
+    /// A write lacks so many bytes of its end; a read ends so many before the last piece of memory,
+    /// which is behind the payload of a record.
     Short(usize),
     /// The connection is over.
     Fails,

@@ -1,11 +1,12 @@
-//! The records that go through rings (spec/shm.md 10): what a session gave becomes one, and one that has come is acted on.
+//! The records that go through rings (spec/shm.md 10): what a session gave becomes one, and one
+//! that has come is acted on.
 
 use super::SharedMemory;
 use crate::core::State;
 use crate::memory::{Gather, places_of, slices_of};
 use smallvec::SmallVec;
 use std::io::IoSlice;
-use weir_link::{BodyKey, PeerId, Time};
+use weir_link::{PeerId, RndvKey, Time};
 use weir_message::{INLINE_BYTES, Memory, SendOp};
 use weir_session::{Flow, Fragment, FragmentIn, Line};
 use weir_shm::{PeerIx, RemotePiece, SendError};
@@ -16,9 +17,9 @@ pub mod kind {
     pub const WHOLE: u16 = 2;
     pub const CONTROL: u16 = 3;
     pub const MESSAGE: u16 = 4;
-    pub const BODY: u16 = 5;
+    pub const RNDV: u16 = 5;
     pub const MESSAGE_AT: u16 = 6;
-    pub const BODY_AT: u16 = 7;
+    pub const RNDV_AT: u16 = 7;
     pub const CREDIT: u16 = 8;
     pub const GRANT: u16 = 9;
     pub const ABORT: u16 = 10;
@@ -26,26 +27,30 @@ pub mod kind {
 
     /// Whether the record says where its payload lies.
     pub fn is_list(kind: u16) -> bool {
-        matches!(kind, MESSAGE_AT | BODY_AT)
+        matches!(kind, MESSAGE_AT | RNDV_AT)
     }
 
     /// Whether the record bears payload itself, behind a head and perhaps an envelope.
     pub fn is_payload(kind: u16) -> bool {
-        matches!(kind, WHOLE | MESSAGE | BODY)
+        matches!(kind, WHOLE | MESSAGE | RNDV)
     }
 }
 
-/// Messages with their envelope up to here go in one record; longer ones in several, or by where they lie. 4 KiB: two copies of that cost less than a system call.
+/// Messages with their envelope up to here go in one record; longer ones in several, or by where
+/// they lie. 4 KiB: two copies of that cost less than a system call.
 pub const SMALL_MAX: usize = 4096;
-/// Payload in one record at most, where it is copied: small enough that the peer copies one piece out while the next is copied in.
+/// Payload in one record at most, where it is copied: small enough that the peer copies one piece
+/// out while the next is copied in.
 const PIECE_MAX: u64 = 8 << 10;
-/// From here on the peer reads payload from where it lies. Below, two copies through a warm cache cost less than the system call.
+/// From here on the peer reads payload from where it lies. Below, two copies through a warm cache
+/// cost less than the system call.
 pub(super) const PULL_MIN: u64 = 32 << 10;
 /// Payload that one record names at most: what the peer reads before others have their turn.
 const PULL_MAX: u64 = 4 << 20;
 /// Pieces of memory that one record names at most.
 const PIECES_MAX: usize = 64;
-/// Payload from here on is copied from the ring to its place at once; less goes by a buffer of ours, which is cheaper than to ask for the place first.
+/// Payload from here on is copied from the ring to its place at once; less goes by a buffer of
+/// ours, which is cheaper than to ask for the place first.
 const DIRECT_MIN: usize = 512;
 /// The longest head with its envelope.
 const HEAD_MAX: usize = MESSAGE_LEN + 48;
@@ -54,7 +59,7 @@ pub const HELLO_LEN: usize = 72;
 const WHOLE_LEN: usize = 12;
 const CONTROL_LEN: usize = 8;
 const MESSAGE_LEN: usize = 32;
-const BODY_LEN: usize = 24;
+const RNDV_LEN: usize = 24;
 
 /// What a session gave to be carried, or nothing.
 pub enum Given {
@@ -92,7 +97,8 @@ impl SharedMemory {
         }
         record.bytes().copy_words(&mut self.scratch[..room]);
         if kind::is_list(kind) {
-            // It counts as read only when the payload has been: from then on the sender's memory is its program's again.
+            // It counts as read only when the payload has been: from then on the sender's memory is
+            // its program's again.
             std::mem::forget(record);
         }
         Taken::Copied(kind, len)
@@ -123,7 +129,7 @@ impl SharedMemory {
         const SHORT: &str = "a record whose head is none";
         match kind {
             kind::WHOLE if take_whole(st, peer, bytes) => Ok(()),
-            kind::WHOLE | kind::MESSAGE | kind::MESSAGE_AT | kind::BODY | kind::BODY_AT => {
+            kind::WHOLE | kind::MESSAGE | kind::MESSAGE_AT | kind::RNDV | kind::RNDV_AT => {
                 let sessions = st.proto().sessions();
                 let number = |low| sessions.get(peer).map_or(0, |s| s.message_number(low));
                 let head = read_head(kind, bytes, bytes.len(), number).ok_or(SHORT)?;
@@ -186,26 +192,27 @@ impl SharedMemory {
                 }
                 let len = u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes"));
                 let part = (u64::from(fragment.offset), len, fragment.total_len);
-                self.pull_in(st, now, ix, peer, BodyKey::Message(fragment.mseq), part, &bytes[start..])
+                self.pull_in(st, now, ix, peer, RndvKey::Message(fragment.mseq), part, &bytes[start..])
             }
-            Head::Body { handle, offset, start } if kind == kind::BODY => {
+            Head::Rndv { handle, offset, start } if kind == kind::RNDV => {
                 st.messages.with_events(now, bytes, |proto, events| {
                     let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
-                    s.on_body(common, now, (handle, offset), &(start..bytes.len()), events).map(|_| ())
+                    s.on_rndv(common, now, (handle, offset), &(start..bytes.len()), events).map(|_| ())
                 })
             }
-            Head::Body { handle, offset, start } => {
+            Head::Rndv { handle, offset, start } => {
                 let len = u32::from_le_bytes(bytes[16..20].try_into().expect("four bytes"));
                 let end = offset.checked_add(u64::from(len));
                 if !st.proto().sessions().get(peer).is_some_and(|s| end.is_some_and(|end| s.may_arrive(handle, end))) {
                     return Err("rendezvous data beyond its grant");
                 }
-                self.pull_in(st, now, ix, peer, BodyKey::Body(handle), (offset, len, 0), &bytes[start..])
+                self.pull_in(st, now, ix, peer, RndvKey::Rndv(handle), (offset, len, 0), &bytes[start..])
             }
         }
     }
 
-    /// Reads payload from where it lies in the peer's memory into its place. `part`: offset, length, and length of the whole message.
+    /// Reads payload from where it lies in the peer's memory into its place. `part`: offset,
+    /// length, and length of the whole message.
     #[expect(clippy::too_many_arguments, reason = "one place for both kinds of payload")]
     fn pull_in(
         &mut self,
@@ -213,7 +220,7 @@ impl SharedMemory {
         now: Time,
         ix: PeerIx,
         peer: PeerId,
-        key: BodyKey,
+        key: RndvKey,
         (offset, len, total): (u64, u32, u32),
         list: &[u8],
     ) -> Result<(), &'static str> {
@@ -230,7 +237,9 @@ impl SharedMemory {
         places_of(st.messages.room(peer.0, key, offset, len as usize), len as usize, &mut local);
         let wanted: usize = local.iter().map(|p| p.iov_len).sum();
         if wanted > 0 {
-            // SAFETY: memory of a receive or region, which its face declared writable until the completion, and this is before; or a buffer of our own, of which nobody holds a reference.
+            // SAFETY: memory of a receive or region, which its face declared writable until the
+            // completion, and this is before; or a buffer of our own, of which nobody holds a
+            // reference.
             let n = unsafe { self.shm.pull_into(ix, &remote, &local) };
             match n {
                 Ok(n) if n == wanted => {}
@@ -265,7 +274,8 @@ impl SharedMemory {
         self.shm.tail(ix).map_err(|_| Given::Over)
     }
 
-    /// Puts a short message into the ring and shows it, if nothing waits that would have to go before it, and there is room.
+    /// Puts a short message into the ring and shows it, if nothing waits that would have to go
+    /// before it, and there is room.
     #[inline]
     pub fn send_straight(&mut self, st: &mut State, op: &SendOp<Gather>) -> bool {
         let Some(Some(ix)) = self.by_peer.get(op.peer as usize).copied() else { return false };
@@ -398,7 +408,8 @@ impl SharedMemory {
             slices_of(source, offset, len as usize, &mut slices);
         }
         if slices.iter().map(|s| s.len() as u64).sum::<u64>() < len {
-            // The operation was given up, and its memory is the caller's again: nobody looks at these bytes.
+            // The operation was given up, and its memory is the caller's again: nobody looks at
+            // these bytes.
             static NOTHING: [u8; PIECE_MAX as usize] = [0; PIECE_MAX as usize];
             slices.clear();
             slices.push(IoSlice::new(&NOTHING[..(len as usize).min(NOTHING.len())]));
@@ -422,7 +433,7 @@ impl SharedMemory {
         let Some(s) = st.proto().sessions().get(peer) else { return Err(Given::Nothing) };
         let token = match flow {
             Flow::Message(mseq) => s.message(mseq).map(|m| m.token),
-            Flow::Body(slot, generation) => s.body(slot, generation).map(|b| b.token),
+            Flow::Rndv(slot, generation) => s.rndv(slot, generation).map(|b| b.token),
         };
         let Some(token) = token else { return Err(Given::Nothing) };
         let mut list: SmallVec<[u8; 64]> = SmallVec::new();
@@ -461,8 +472,8 @@ impl SharedMemory {
                 head.extend_from_slice(m.envelope());
                 m.patient
             }
-            Flow::Body(slot, generation) => {
-                let Some(b) = s.body(slot, generation) else { return Err(Given::Nothing) };
+            Flow::Rndv(slot, generation) => {
+                let Some(b) = s.rndv(slot, generation) else { return Err(Given::Nothing) };
                 head.extend_from_slice(&b.handle.to_le_bytes());
                 head.extend_from_slice(&from.to_le_bytes());
                 head.extend_from_slice(&len);
@@ -472,10 +483,10 @@ impl SharedMemory {
         };
         let message = matches!(flow, Flow::Message(_));
         let tail = if list.is_empty() {
-            let kind = if message { kind::MESSAGE } else { kind::BODY };
+            let kind = if message { kind::MESSAGE } else { kind::RNDV };
             self.put_payload(st, ix, kind, &head, (token, from, end - from))?
         } else {
-            let kind = if message { kind::MESSAGE_AT } else { kind::BODY_AT };
+            let kind = if message { kind::MESSAGE_AT } else { kind::RNDV_AT };
             self.put(ix, kind, &head, &[IoSlice::new(&list)])?
         };
         if let Some((s, _)) = st.proto_mut().sessions_mut().get_mut(peer) {
@@ -525,10 +536,11 @@ fn take_whole(st: &mut State, peer: PeerId, bytes: &[u8]) -> bool {
 /// What is said at the head of a record that bears payload, and where that begins.
 enum Head {
     Message { fragment: FragmentIn, envelope: usize, start: usize },
-    Body { handle: u64, offset: u64, start: usize },
+    Rndv { handle: u64, offset: u64, start: usize },
 }
 
-/// Reads the head of a record of `len` bytes, of which `bytes` are the first. `number` expands the low half of a message's number.
+/// Reads the head of a record of `len` bytes, of which `bytes` are the first. `number` expands the
+/// low half of a message's number.
 fn read_head(kind: u16, bytes: &[u8], len: usize, number: impl Fn(u32) -> u64) -> Option<Head> {
     let u16_at = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_le_bytes(b.try_into().expect("two bytes")));
     let u32_at = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
@@ -555,7 +567,7 @@ fn read_head(kind: u16, bytes: &[u8], len: usize, number: impl Fn(u32) -> u64) -
         }
         _ => {
             let (handle, offset) = (u64_at(0)?, u64_at(8)?);
-            (Head::Body { handle, offset, start: BODY_LEN }, BODY_LEN)
+            (Head::Rndv { handle, offset, start: RNDV_LEN }, RNDV_LEN)
         }
     };
     (start <= bytes.len() && start <= len).then_some(head)
@@ -580,14 +592,14 @@ fn place(
                 let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
                 s.announce(common, &fragment, envelope..start, events)
             })?;
-            (BodyKey::Message(fragment.mseq), u64::from(fragment.offset), fragment.total_len, start)
+            (RndvKey::Message(fragment.mseq), u64::from(fragment.offset), fragment.total_len, start)
         }
-        Head::Body { handle, offset, start } => {
+        Head::Rndv { handle, offset, start } => {
             let end = offset.checked_add((bytes.len() - start) as u64).ok_or("a record whose head is none")?;
             if !st.proto().sessions().get(peer).is_some_and(|s| s.may_arrive(handle, end)) {
                 return Err("rendezvous data beyond its grant");
             }
-            (BodyKey::Body(handle), offset, 0, start)
+            (RndvKey::Rndv(handle), offset, 0, start)
         }
     };
     let len = bytes.len() - start;
@@ -595,7 +607,9 @@ fn place(
     places_of(st.messages.room(peer.0, key, offset, len), len, &mut places);
     let mut at = start;
     for p in &places {
-        // SAFETY: memory of a receive or region, which its face declared writable until the completion, and this is before; or a buffer of our own. Nobody else holds a reference here.
+        // SAFETY: memory of a receive or region, which its face declared writable until the
+        // completion, and this is before; or a buffer of our own. Nobody else holds a reference
+        // here.
         let to = unsafe { std::slice::from_raw_parts_mut(p.iov_base.cast::<u8>(), p.iov_len) };
         at += bytes.copy_to(at, to);
     }

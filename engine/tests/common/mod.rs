@@ -1,4 +1,5 @@
-//! What the tests of whole endpoints share: opening them, the operations with what most tests want of them, and waiting.
+//! What the tests of whole endpoints share: opening them, the operations with what most tests want
+//! of them, and waiting.
 
 // Each test program uses its part.
 #![allow(dead_code)]
@@ -30,8 +31,9 @@ pub fn packets() -> EngineConfig {
     EngineConfig { carrier: CarrierUse::Network, ..config() }
 }
 
-/// Whether the test that calls this is to be left out, since it asks something of packets and the suite runs over shared memory. Says so: `cargo xtask test` counts the line as a
-/// test skipped, which the test program itself cannot.
+/// Whether the test that calls this is to be left out, since it asks something of packets and the
+/// suite runs over shared memory. Says so: `cargo xtask test` counts the line as a test skipped,
+/// which the test program itself cannot.
 pub fn about_packets(why: &str) -> bool {
     use std::io::Write;
     if !over_shared_memory() {

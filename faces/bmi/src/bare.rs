@@ -1,4 +1,5 @@
-//! The library without a process around it, for who drives it step by step: one server or client, nobody asleep, no lock.
+//! The library without a process around it, for who drives it step by step: one server or client,
+//! nobody asleep, no lock.
 
 pub use crate::library::{Library, Lookup, Unexpected, Wanted, Word, wanted};
 pub use crate::method::Kind;

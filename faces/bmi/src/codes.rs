@@ -217,7 +217,8 @@ pub mod option {
     /// The port listened at.
     pub const TCP_GET_PORT: c_int = 18;
 
-    /// Whether the library answers to an option itself, whatever the method (spec/bmi.md 13.2). 4 is the option that asks for method addresses.
+    /// Whether the library answers to an option itself, whatever the method (spec/bmi.md 13.2). 4
+    /// is the option that asks for method addresses.
     #[must_use]
     pub fn is_the_librarys(what: c_int, set: bool) -> bool {
         if set {

@@ -1,4 +1,5 @@
-//! Unexpected messages that wait to be handed out: for each class a queue for each peer, served in rotation (spec/bmi.md B2).
+//! Unexpected messages that wait to be handed out: for each class a queue for each peer, served in
+//! rotation (spec/bmi.md B2).
 
 use crate::addresses::AddrKey;
 use crate::memory::Block;
@@ -87,7 +88,8 @@ impl Inbox {
         self.put(class, from, entry, false);
     }
 
-    /// One that was taken out is not ready yet, or could not be handed out: it is the next of its peer again.
+    /// One that was taken out is not ready yet, or could not be handed out: it is the next of its
+    /// peer again.
     pub fn put_back(&mut self, class: u8, from: AddrKey, entry: Entry) {
         self.put(class, from, entry, true);
     }
@@ -120,7 +122,8 @@ impl Inbox {
         self.looked_at
     }
 
-    /// Whether any waits that the program looks at. Of the others nobody is to be woken: they would keep him awake for ever.
+    /// Whether any waits that the program looks at. Of the others nobody is to be woken: they would
+    /// keep him awake for ever.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.looked_at.iter().any(|class| self.has(class))

@@ -1,4 +1,5 @@
-//! The one library of a process: where it is, who may enter, and who sleeps (spec/bmi.md 2, P5 to P8).
+//! The one library of a process: where it is, who may enter, and who sleeps (spec/bmi.md 2, P5 to
+//! P8).
 
 use crate::codes::Code;
 use crate::library::Library;
@@ -8,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 use weir_engine::EventFd;
 
-/// Empty looks in a row before a test that may sleep does: the round trip of a small message on a fast network.
+/// Empty looks in a row before a test that may sleep does: the round trip of a small message on a
+/// fast network.
 const SPIN: Duration = Duration::from_micros(50);
 /// Nothing sleeps longer at a time, whatever it was told.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
@@ -51,7 +53,8 @@ extern "C" fn in_child() {
     FORKED.store(true, Ordering::Release);
 }
 
-/// The place of the library. In a child made by fork that of the parent, which may be locked for ever, is left alone.
+/// The place of the library. In a child made by fork that of the parent, which may be locked for
+/// ever, is left alone.
 fn global(begins: bool) -> Result<&'static Global, Code> {
     // (R4: what a module's function was called for holds the lock.)
     if crate::module::upcall::is_inside() {
@@ -167,7 +170,8 @@ impl Instance {
         use nix::sys::epoll::{EpollEvent, EpollFlags};
         let mut watched = lock(&self.watched);
         if !watched.contains(&fd) {
-            // SAFETY: the descriptor is open as long as the library is, which is as long as this set.
+            // SAFETY: the descriptor is open as long as the library is, which is as long as this
+            // set.
             let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
             self.all.add(borrowed, EpollEvent::new(EpollFlags::EPOLLIN, fd as u64))?;
             watched.push(fd);
@@ -175,7 +179,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Locked, and marked as broken until the caller marks it as whole again: a panic on the way leaves it so.
+    /// Locked, and marked as broken until the caller marks it as whole again: a panic on the way
+    /// leaves it so.
     fn enter(&self) -> Result<MutexGuard<'_, Inside>, Code> {
         let mut inside = lock(&self.inside);
         if std::mem::replace(&mut inside.broken, true) {
@@ -245,7 +250,8 @@ impl Instance {
             tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
         };
         let mut fd = libc::pollfd { fd: self.all.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, and a time that lives as long as the call. (A signal ends the sleep early, which is as good as a look.)
+        // SAFETY: one entry, and a time that lives as long as the call. (A signal ends the sleep
+        // early, which is as good as a look.)
         unsafe { libc::ppoll(&raw mut fd, 1, &raw const timespec, std::ptr::null()) };
         let mut inside = lock(&self.inside);
         inside.sleepers -= 1;

@@ -1,4 +1,5 @@
-//! BMI, the Buffered Message Interface: client/server messages for parallel file systems and remote procedure calls, over Weir and over the TCP wire of the originals (`spec/bmi.md`,
+//! BMI, the Buffered Message Interface: client/server messages for parallel file systems and remote
+//! procedure calls, over Weir and over the TCP wire of the originals (`spec/bmi.md`,
 //! `include/bmi.h`).
 //!
 //! # Modules

@@ -204,7 +204,8 @@ impl Library {
         &self.methods
     }
 
-    /// The names of all that a program may use here, without `bmi_`: the library's, then those from outside (L7).
+    /// The names of all that a program may use here, without `bmi_`: the library's, then those from
+    /// outside (L7).
     #[must_use]
     pub fn method_names(&self) -> Vec<String> {
         let outside = self.methods.iter().filter_map(Method::module);
@@ -227,7 +228,8 @@ impl Library {
 
     // Addresses.
 
-    /// What is known of a text (A1, A2). The name of a host is not resolved here, for that may take long: whoever calls does it, with the library open to others, and comes back.
+    /// What is known of a text (A1, A2). The name of a host is not resolved here, for that may take
+    /// long: whoever calls does it, with the library open to others, and comes back.
     ///
     /// # Errors
     /// Its code.
@@ -401,7 +403,8 @@ impl Library {
     /// # Errors
     /// Its code.
     pub fn get(&self, addr: Option<AddrKey>, what: c_int) -> Result<c_int, Code> {
-        // OrangeFS's own test programs ask for the longest message of an address that they have not looked up yet.
+        // OrangeFS's own test programs ask for the longest message of an address that they have not
+        // looked up yet.
         let addr = addr.filter(|addr| what != option::CHECK_MAXSIZE || self.t.addrs.get(*addr).is_some());
         let method = addr.map(|addr| self.method_of(addr, Code::EINVAL)).transpose()?;
         let of = |number: fn(&Method) -> u64| {
@@ -423,7 +426,8 @@ impl Library {
         Ok(most.min(c_int::MAX as u64) as c_int)
     }
 
-    /// An option that is none of the library's, of a module. None: it is not a module's affair (13.2).
+    /// An option that is none of the library's, of a module. None: it is not a module's affair
+    /// (13.2).
     ///
     /// # Errors
     /// Its code.
@@ -626,7 +630,8 @@ impl Library {
         self.sweep();
     }
 
-    /// The program is handed so many messages or completions: it may post as much before it tests again.
+    /// The program is handed so many messages or completions: it may post as much before it tests
+    /// again.
     pub fn hands_out(&mut self, count: usize) {
         if count > 1 && self.is_alone {
             self.methods.iter_mut().for_each(Method::expect_several);

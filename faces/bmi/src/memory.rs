@@ -1,4 +1,5 @@
-//! Memory that is handed to programs: `BMI_memalloc`, and the buffers of unexpected messages (spec/bmi.md M7, M8).
+//! Memory that is handed to programs: `BMI_memalloc`, and the buffers of unexpected messages
+//! (spec/bmi.md M7, M8).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{BTreeMap, HashMap};

@@ -157,7 +157,8 @@ impl Method {
         either!(self, m => m.post(t, post, is_recv))
     }
 
-    /// Gives an operation up; its end is told as ever. `forceful`: its connection goes with it, if it has begun.
+    /// Gives an operation up; its end is told as ever. `forceful`: its connection goes with it, if
+    /// it has begun.
     pub fn cancel(&mut self, t: &mut Tables, key: OpKey, forceful: bool) {
         match self {
             Method::Weir(m) => m.cancel(t, key),

@@ -33,7 +33,8 @@ pub const CONTEXTS_MAX: usize = 16;
 /// Keys in a queue that name nothing any more, beside as many as name something.
 const STALE_MAX: usize = 64;
 
-/// Memory of an operation in pieces that the engine cannot name all at once: it works on one block, copied before or after.
+/// Memory of an operation in pieces that the engine cannot name all at once: it works on one block,
+/// copied before or after.
 #[derive(Debug)]
 pub struct Staging {
     /// What the engine has.
@@ -175,7 +176,8 @@ impl Ops {
         self.table.is_empty()
     }
 
-    /// Whether any has not ended. (Those that wait to be collected count too, which costs a look now and then.)
+    /// Whether any has not ended. (Those that wait to be collected count too, which costs a look
+    /// now and then.)
     #[must_use]
     pub fn waits_for_peers(&self) -> bool {
         !self.table.is_empty()
@@ -216,7 +218,8 @@ impl Ops {
         }
     }
 
-    /// From here to [`Ops::let_go`] the failure of the receive that was posted last is not told: what makes it fail may be found by the test that follows the post (W7).
+    /// From here to [`Ops::let_go`] the failure of the receive that was posted last is not told:
+    /// what makes it fail may be found by the test that follows the post (W7).
     pub fn hold_back(&mut self) {
         self.held_back = self.fresh.take();
     }
@@ -315,7 +318,8 @@ fn scatter(staging: Staging, size: u64) {
     for piece in scatter {
         let (now, later) = rest.split_at(piece.len.min(rest.len()));
         if !now.is_empty() {
-            // SAFETY: the program keeps the memory of a receive until its end is told, which is later.
+            // SAFETY: the program keeps the memory of a receive until its end is told, which is
+            // later.
             unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), piece.base, now.len()) };
         }
         rest = later;

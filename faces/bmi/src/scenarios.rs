@@ -1,4 +1,5 @@
-//! Libraries in this process that talk to each other, or to bytes written here by hand: what no program in C sees.
+//! Libraries in this process that talk to each other, or to bytes written here by hand: what no
+//! program in C sees.
 
 use crate::addresses::AddrKey;
 use crate::codes::INIT_SERVER;
@@ -72,7 +73,8 @@ fn a_server_that_names_no_port_listens_at_a_free_one() {
     }
 }
 
-/// F5, F1: what is sent to who listens on this host leaves with its post; where nobody does that is told by tests, and of a receive not before its request can be posted.
+/// F5, F1: what is sent to who listens on this host leaves with its post; where nobody does that is
+/// told by tests, and of a receive not before its request can be posted.
 #[test]
 fn a_receive_waits_for_its_request_before_it_asks_who_is_there() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -177,7 +179,8 @@ fn what_leaves_is_watched_until_it_has_arrived() {
     }
 }
 
-/// W8, T12: sends that follow several messages or completions wait for each other, and leave with the next pass; nothing waits where another thread sleeps, or after one completion.
+/// W8, T12: sends that follow several messages or completions wait for each other, and leave with
+/// the next pass; nothing waits where another thread sleeps, or after one completion.
 #[test]
 fn sends_that_follow_several_completions_leave_together() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -233,7 +236,8 @@ fn sends_that_follow_several_completions_leave_together() {
     }
 }
 
-/// T11: messages that came together are read together, to their end also where the pass has had its share; what has no room waits, and goes on.
+/// T11: messages that came together are read together, to their end also where the pass has had its
+/// share; what has no room waits, and goes on.
 #[test]
 fn messages_that_came_together_are_all_taken_however_they_were_cut() {
     use crate::tcp::codec::{Header, Wire};

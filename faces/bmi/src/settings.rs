@@ -8,7 +8,8 @@ use weir_engine::EngineConfig;
 
 /// Whoever sets `WEIR_BMI_OPEN` has this key: everybody.
 const OPEN_KEY: [u8; 32] = *b"weir-bmi: everybody has this key";
-/// Between questions to a peer whose program is said to be gone: three of them are to be over within 100 ms.
+/// Between questions to a peer whose program is said to be gone: three of them are to be over
+/// within 100 ms.
 const DOUBT: Duration = Duration::from_millis(20);
 
 /// This face's own settings.
@@ -40,7 +41,8 @@ impl Settings {
     /// # Errors
     /// `BMI_EINVAL`; a line says which is wrong.
     pub fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Settings, Code> {
-        // This face's defaults where nothing is set: clients are many, and a silent one is to be known soon.
+        // This face's defaults where nothing is set: clients are many, and a silent one is to be
+        // known soon.
         let with_defaults = |name: &str| {
             get(name).or_else(|| match name {
                 "WEIR_PEER_TIMEOUT_MS" => Some("2000".into()),

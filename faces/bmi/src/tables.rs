@@ -1,4 +1,5 @@
-//! What methods share: operations, addresses, messages that wait to be handed out, memory (spec/bmi.md 2 to 5).
+//! What methods share: operations, addresses, messages that wait to be handed out, memory
+//! (spec/bmi.md 2 to 5).
 
 use crate::addresses::{AddrKey, Addresses};
 use crate::codes::Code;

@@ -1,5 +1,6 @@
-//! A link that is cut, and a server that does not read, on `bmi_tcp` (spec/bmi.md T10): two network namespaces, joined by a bridge in a third one, which this program makes anew for itself.
-//! Where that cannot be had these tests are reported as ignored.
+//! A link that is cut, and a server that does not read, on `bmi_tcp` (spec/bmi.md T10): two network
+//! namespaces, joined by a bridge in a third one, which this program makes anew for itself. Where
+//! that cannot be had these tests are reported as ignored.
 
 mod common;
 
@@ -13,7 +14,8 @@ use std::time::Duration;
 const INSIDE: &str = "WEIR_TEST_CUT";
 /// The bridge, and what can be tried beforehand.
 const BRIDGE: &str = "ip link set lo up && ip link add br0 type bridge && ip link set br0 up";
-/// What a silent peer may take to be given up (F4: 2 s), on a machine that does nothing else; it is tried again on one that does.
+/// What a silent peer may take to be given up (F4: 2 s), on a machine that does nothing else; it is
+/// tried again on one that does.
 const SILENCE_MS: u64 = 3000;
 /// What it may take on any machine. (TCP by itself would take minutes.)
 const SILENCE_MOST_MS: u64 = 30_000;

@@ -1,4 +1,5 @@
-//! Methods from outside (spec/bmi.md 13): modules in C, built out of tree against the headers, some of them wrong.
+//! Methods from outside (spec/bmi.md 13): modules in C, built out of tree against the headers, some
+//! of them wrong.
 
 mod common;
 

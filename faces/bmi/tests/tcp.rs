@@ -223,7 +223,8 @@ fn a_header_or_a_payload_that_does_not_go_on_closes_its_connection() {
     assert!(said.contains("a header that does not end") && said.contains("a message that does not go on"), "{said}");
 }
 
-/// Repeats a message until the server reads no more and the kernel's buffers are full too: what it takes is bounded, whatever is offered.
+/// Repeats a message until the server reads no more and the kernel's buffers are full too: what it
+/// takes is bounded, whatever is offered.
 fn fill(stream: &mut TcpStream, message: &[u8]) {
     stream.set_nonblocking(true).expect("set");
     let (mut sent, mut refused) = (0u64, 0);

@@ -1,4 +1,5 @@
-//! Memory that the engine writes to and a program reads from: its address stays, and is good for any type.
+//! Memory that the engine writes to and a program reads from: its address stays, and is good for
+//! any type.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -38,7 +39,8 @@ impl Aligned {
         // SAFETY: the layout is not empty.
         let at = unsafe { alloc(layout) };
         let Some(at) = NonNull::new(at) else { handle_alloc_error(layout) };
-        // SAFETY: fresh memory of so many bytes. (Never read before it is written, but it may be looked at as bytes.)
+        // SAFETY: fresh memory of so many bytes. (Never read before it is written, but it may be
+        // looked at as bytes.)
         unsafe { at.as_ptr().write_bytes(0, bytes) };
         *self = Aligned { at, capacity: bytes };
     }

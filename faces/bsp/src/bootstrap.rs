@@ -1,4 +1,5 @@
-//! Who is in the job, and what each of its processes says to all others before they can send messages.
+//! Who is in the job, and what each of its processes says to all others before they can send
+//! messages.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -21,13 +22,16 @@ pub trait Bootstrap {
     fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, String>;
     /// A launcher started it, and looks after it.
     fn is_launched(&self) -> bool;
-    /// Whether the launcher shows people what it is told by [`Bootstrap::abort`]. If not, it is printed before: the launcher may end this process within that call.
+    /// Whether the launcher shows people what it is told by [`Bootstrap::abort`]. If not, it is
+    /// printed before: the launcher may end this process within that call.
     fn shows_abort(&self) -> bool;
     /// The job's key, if it has one of its own.
     fn key(&self) -> Option<[u8; KEY_BYTES]>;
-    /// This process has failed. False: another one has before, and tells people. Where only the launcher could know, and it does not say, everybody is the first.
+    /// This process has failed. False: another one has before, and tells people. Where only the
+    /// launcher could know, and it does not say, everybody is the first.
     fn is_first_to_fail(&self) -> bool;
-    /// This process is about to end without having finished, with this code: the launcher may end the others. True: it tells people the text.
+    /// This process is about to end without having finished, with this code: the launcher may end
+    /// the others. True: it tells people the text.
     fn abort(&mut self, code: i32, text: &str) -> bool;
     /// This process has finished in good order.
     fn finish(self: Box<Self>);
@@ -70,7 +74,8 @@ impl Bootstrap for Launched {
     }
 
     fn finish(self: Box<Self>) {
-        // All that was to be done is done: a launcher that does not answer any more takes nothing from it.
+        // All that was to be done is done: a launcher that does not answer any more takes nothing
+        // from it.
         let _ = self.0.finalize();
     }
 }
@@ -97,7 +102,8 @@ const FAILED: &str = "failed";
 /// They are looked for so often.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Processes of one host that meet in a folder: `WEIR_BSP_RANK`, `WEIR_BSP_SIZE`, `WEIR_BSP_MEET`. The folder is made before they start, by who starts them, and is empty.
+/// Processes of one host that meet in a folder: `WEIR_BSP_RANK`, `WEIR_BSP_SIZE`, `WEIR_BSP_MEET`.
+/// The folder is made before they start, by who starts them, and is empty.
 struct Folder {
     rank: usize,
     size: usize,

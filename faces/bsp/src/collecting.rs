@@ -1,4 +1,5 @@
-//! At the end of the program: the ledgers of all processes come to process 0, which writes them to files.
+//! At the end of the program: the ledgers of all processes come to process 0, which writes them to
+//! files.
 
 use crate::fail;
 use crate::head::Ends;
@@ -30,7 +31,8 @@ pub fn collect(process: &mut Process, ledger: &Ledger) {
     }
     let (mut lines, mut events) = (Vec::new(), Vec::new());
     while let Some(found) = process.inbox.take() {
-        // SAFETY: it lies in the queue, which stays until the end of a superstep that will not come.
+        // SAFETY: it lies in the queue, which stays until the end of a superstep that will not
+        // come.
         let text = unsafe { std::slice::from_raw_parts(found.payload, found.len) };
         if lines.len() == events.len() { lines.push(text) } else { events.push(text) }
     }

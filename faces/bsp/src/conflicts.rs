@@ -1,6 +1,7 @@
 //! Check mode: which puts and gets of a superstep meet in the same memory (`spec/bsp.md` 9).
 //!
-//! Every process tells with its superstep message where in its program each run was asked for; who has the memory finds those that meet.
+//! Every process tells with its superstep message where in its program each run was asked for; who
+//! has the memory finds those that meet.
 #![forbid(unsafe_code)]
 
 use crate::packing::Malformed;
@@ -12,7 +13,8 @@ pub const TOLD_MAX: usize = 16;
 /// A run was asked for without a buffer.
 const UNBUFFERED: u32 = 1 << 31;
 
-/// Where the runs of a message were asked for: those that are put, then those that are got, in their order in the message.
+/// Where the runs of a message were asked for: those that are put, then those that are got, in
+/// their order in the message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Places {
     texts: Vec<String>,

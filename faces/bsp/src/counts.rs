@@ -1,20 +1,27 @@
-//! How the heads of a superstep come to those they are for, where there are many processes: forwarded in rounds, and only those that announce something (`spec/bsp.md` 6.16 to 6.24).
+//! How the heads of a superstep come to those they are for, where there are many processes:
+//! forwarded in rounds, and only those that announce something (`spec/bsp.md` 6.16 to 6.24).
 //!
-//! A message from each to each would be p - 1 messages of a process in every superstep, also where nobody has anything for anybody. In rounds it is ceil(log2 p): in round k a process tells the
-//! one 2^k places on, and gives it every head whose way (destination minus source, modulo p) has bit k set (the index operation of Bruck and others, 1997). Who has heard its last round has
+//! A message from each to each would be p - 1 messages of a process in every superstep, also where
+//! nobody has anything for anybody. In rounds it is ceil(log2 p): in round k a process tells the
+//! one 2^k places on, and gives it every head whose way (destination minus source, modulo p) has
+//! bit k set (the index operation of Bruck and others, 1997). Who has heard its last round has
 //! heard of all, so the rounds are the barrier (Hensgen, Finkel and Manber 1988).
 //!
-//! Pure: what is to be sent is written to bytes, what came is read from them and judged before it is used.
+//! Pure: what is to be sent is written to bytes, what came is read from them and judged before it
+//! is used.
 #![forbid(unsafe_code)]
 
 use crate::head::{Ends, Head, WIRE_VERSION};
 use crate::packing::{Malformed, SEND_ALIGN};
 
-/// A body up to this length travels with its head in a round: it is copied log2(p) / 2 times on its way, which costs less than a message of its own.
+/// A body up to this length travels with its head in a round: it is copied log2(p) / 2 times on its
+/// way, which costs less than a message of its own.
 pub const RIDE_BYTES: usize = 128;
-/// So many processes tell each other directly: two messages more for four of them, and half of the rounds one after another.
+/// So many processes tell each other directly: two messages more for four of them, and half of the
+/// rounds one after another.
 pub const DIRECT_MAX: usize = 4;
-/// So many do if the last superstep was a total exchange of bodies that fit into a direct message, and do not travel with a head.
+/// So many do if the last superstep was a total exchange of bodies that fit into a direct message,
+/// and do not travel with a head.
 pub const DIRECT_DENSE_MAX: usize = 16;
 /// Rounds of the most processes that there can be.
 pub const ROUNDS_MAX: usize = 20;
@@ -203,7 +210,8 @@ impl RoundHead {
 }
 
 impl Counts {
-    /// Begins a superstep: `heads` are this process's, by destination; `body` writes the body of one that travels with its head.
+    /// Begins a superstep: `heads` are this process's, by destination; `body` writes the body of
+    /// one that travels with its head.
     pub fn begin(&mut self, pid: usize, heads: &[Head], common: Common, mut body: impl FnMut(usize, &mut Vec<u8>)) {
         (self.pid, self.n, self.own, self.common) = (pid, heads.len(), heads.get(pid).copied(), Some(common));
         self.items.clear();
@@ -251,7 +259,8 @@ impl Counts {
         common.join(head.common);
         for _ in 0..head.items {
             let item = read_item(&mut bytes, own, &mut self.bodies)?;
-            // It went as far as the lower bits of its way say, this round's among them, and is here now.
+            // It went as far as the lower bits of its way say, this round's among them, and is here
+            // now.
             if item.from >= self.n || item.to >= self.n {
                 return Err(Malformed("a head is of a process that is none"));
             }
@@ -275,7 +284,9 @@ impl Counts {
         self.common
     }
 
-    /// After the last round: the heads of all that have something for this process; by source, those of the others are empty. With each that has a body that travelled along, `keep` is called.
+    /// After the last round: the heads of all that have something for this process; by source,
+    /// those of the others are empty. With each that has a body that travelled along, `keep` is
+    /// called.
     ///
     /// # Errors
     /// Two heads came of one process.

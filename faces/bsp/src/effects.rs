@@ -55,7 +55,8 @@ pub struct Arrived<'a> {
     pub puts_apart: u32,
 }
 
-/// What arrived of all processes, by pid; of this one it is what it asked for itself. The bytes live as long as the buffers of this superstep do, that is until the end of the next one.
+/// What arrived of all processes, by pid; of this one it is what it asked for itself. The bytes
+/// live as long as the buffers of this superstep do, that is until the end of the next one.
 pub fn arrived<'a>(
     process: &mut Process,
     theirs: &[Head],
@@ -67,14 +68,16 @@ pub fn arrived<'a>(
     let of = |(from, (head, coming)): (usize, (&Head, &Coming))| {
         let (count, payload, puts_apart) = (head.letter_count, head.letter_payload, head.puts_apart);
         if from == pid {
-            // SAFETY: of this side's buffers, which nobody writes to any more in this superstep and the next.
+            // SAFETY: of this side's buffers, which nobody writes to any more in this superstep and
+            // the next.
             let letters = unsafe { long(process.bodies[side][pid].bytes(own.letters.bytes().len())) };
             let (gets, puts) = (own.gets.bytes(), own.puts.bytes());
             return Arrived { events, letters, gets, puts, places: &own.sealed, count, payload, puts_apart };
         }
         let parts = head.parts();
         let body = if coming.body == Came::ButPuts { parts.puts.start } else { head.body() as usize };
-        // SAFETY: all of it has come, and nobody writes to it any more in this superstep and the next.
+        // SAFETY: all of it has come, and nobody writes to it any more in this superstep and the
+        // next.
         let bytes = unsafe {
             if coming.body == Came::First {
                 long(process.firsts[side][from].bytes(HEAD_BYTES + body)).get(HEAD_BYTES..).unwrap_or(&[])
@@ -122,7 +125,8 @@ pub fn reply(process: &Process, gets: &[u8], out: &mut Vec<u8>) -> Result<(), Ma
         let (run, _) = run?;
         let at = target(process, &run)?;
         if !run.apart {
-            // SAFETY: the program registered this memory (`bsp_push_reg`); it lives until it is deregistered.
+            // SAFETY: the program registered this memory (`bsp_push_reg`); it lives until it is
+            // deregistered.
             out.extend_from_slice(unsafe { std::slice::from_raw_parts(at, run.len as usize) });
         }
     }
@@ -137,7 +141,8 @@ pub fn write_got(wanted: &[Wanted], data: &[u8]) -> Result<(), Malformed> {
     let mut at = 0;
     for w in wanted {
         let piece = data.get(at..at + w.len).ok_or(Malformed("a reply is too short"))?;
-        // SAFETY: the program said that it has this memory until the end of the superstep (`bsp_get`).
+        // SAFETY: the program said that it has this memory until the end of the superstep
+        // (`bsp_get`).
         unsafe { w.into.copy_from(piece.as_ptr(), piece.len()) };
         at += w.len;
     }
@@ -181,7 +186,8 @@ impl Near {
         Ok(at)
     }
 
-    /// Where the eight bytes go that are put by a run with this first word; `None`: that has to be looked at more closely.
+    /// Where the eight bytes go that are put by a run with this first word; `None`: that has to be
+    /// looked at more closely.
     #[inline]
     fn eight(&self, word: u64) -> Option<*mut [u8; WORD]> {
         let offset = word % SHORT_AREA;
@@ -209,7 +215,8 @@ pub fn apply(process: &Process, puts: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// The same from where its sender has written it, who may still write there: each word is read once. None of the runs travels alone.
+/// The same from where its sender has written it, who may still write there: each word is read
+/// once. None of the runs travels alone.
 ///
 /// # Errors
 /// It cannot be.

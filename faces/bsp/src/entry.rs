@@ -2,7 +2,8 @@
 //!
 //! A program calls from one thread (`spec/bsp.md` 2): what is global here is that thread's.
 //!
-//! Here are the SPMD part and what all entries share; those of remote memory are in `memory`, those of messages in `messages`.
+//! Here are the SPMD part and what all entries share; those of remote memory are in `memory`, those
+//! of messages in `messages`.
 
 mod memory;
 mod messages;
@@ -50,7 +51,8 @@ fn guarded<T>(body: impl FnOnce() -> T) -> T {
 
 #[inline]
 fn process() -> Option<&'static mut Process> {
-    // SAFETY: made by `begin` from a box, taken back by `finish`; only the thread that calls uses it, one call at a time.
+    // SAFETY: made by `begin` from a box, taken back by `finish`; only the thread that calls uses
+    // it, one call at a time.
     unsafe { PROCESS.load(Ordering::Relaxed).as_mut() }
 }
 
@@ -242,7 +244,8 @@ pub unsafe extern "C" fn bsp_sync_at(place: *const c_char) {
     guarded(|| superstep::end(inside("bsp_sync", place), Ends::Sync, place));
 }
 
-/// `bsp_abort` with a list of arguments. (A `va_list` is passed as a pointer on the platforms that Weir is for.)
+/// `bsp_abort` with a list of arguments. (A `va_list` is passed as a pointer on the platforms that
+/// Weir is for.)
 ///
 /// # Safety
 /// As `vprintf`; `place` as [`Place::new`].

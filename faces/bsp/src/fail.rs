@@ -1,7 +1,8 @@
 //! The end of all processes when one of them fails: told once, in bounded time.
 //!
-//! Who fails tells its own line and the news to all others, who end without a word. Who finds another one gone is mostly one of several that do: the first by pid of those who wait for it in every superstep tells it, the others
-//! wait a moment for its news.
+//! Who fails tells its own line and the news to all others, who end without a word. Who finds
+//! another one gone is mostly one of several that do: the first by pid of those who wait for it in
+//! every superstep tells it, the others wait a moment for its news.
 
 use crate::bootstrap;
 use crate::counts;
@@ -37,13 +38,16 @@ fn print(line: &str) {
 
 /// Ends the process, with what its program has printed so far.
 pub fn leave(code: i32) -> ! {
-    // What has come to its end waits as long as it takes for its output to be read, like any program.
+    // What has come to its end waits as long as it takes for its output to be read, like any
+    // program.
     flush((code != 0).then_some(FLUSHING));
-    // SAFETY: ends the process. Handlers of the program are not for an end like this one, and could wait for ever.
+    // SAFETY: ends the process. Handlers of the program are not for an end like this one, and could
+    // wait for ever.
     unsafe { libc::_exit(code) }
 }
 
-/// Writes out what the C library holds of the program's output, within a time if one is given: nobody may read it, or a thread of the program may have a stream locked.
+/// Writes out what the C library holds of the program's output, within a time if one is given:
+/// nobody may read it, or a thread of the program may have a stream locked.
 fn flush(within: Option<Duration>) {
     let (done, told) = std::sync::mpsc::channel();
     let flushing = std::thread::Builder::new().spawn(move || {
@@ -76,7 +80,8 @@ pub fn fail(process: Option<&mut Process>, text: &str) -> ! {
     if !shown {
         print(&line);
     }
-    // The launcher before the others: it tells of the first that fails, and who hears of it from here fails too.
+    // The launcher before the others: it tells of the first that fails, and who hears of it from
+    // here fails too.
     if !process.bootstrap.abort(EXIT_CODE, &line) && shown {
         print(&line);
     }

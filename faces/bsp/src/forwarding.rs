@@ -1,4 +1,5 @@
-//! The rounds of heads of a superstep on the wire: what [`crate::counts`] writes is sent, and what comes is given to it (`spec/bsp.md` 6.16 to 6.24).
+//! The rounds of heads of a superstep on the wire: what [`crate::counts`] writes is sent, and what
+//! comes is given to it (`spec/bsp.md` 6.16 to 6.24).
 
 use crate::aligned::Aligned;
 use crate::counts::{self, Common, Counts, ROUND_HEAD_BYTES, RoundHead};
@@ -35,15 +36,18 @@ pub fn await_rounds(process: &mut Process, superstep: u64) -> Result<(), WireErr
     for (round, buffer) in buffers.iter_mut().enumerate() {
         buffer.reserve(SHORT_BYTES);
         let memory = [Iov { base: buffer.base(), len: SHORT_BYTES }];
-        // SAFETY: it is looked at when it has come, and is then nobody's until it is posted again, two supersteps later.
+        // SAFETY: it is looked at when it has come, and is then nobody's until it is posted again,
+        // two supersteps later.
         unsafe { wire.post_round(counts::from(pid, n, round), superstep, round, &memory)? };
     }
     wire.set_awaits(superstep);
     Ok(())
 }
 
-/// Brings heads to those that they are for; `heads` are this process's, by destination, and `body` writes the body of one that travels along. `theirs` are then those of the others, by source;
-/// bodies that came along lie behind the place of a head in `firsts` of the process. Returns what holds for all.
+/// Brings heads to those that they are for; `heads` are this process's, by destination, and `body`
+/// writes the body of one that travels along. `theirs` are then those of the others, by source;
+/// bodies that came along lie behind the place of a head in `firsts` of the process. Returns what
+/// holds for all.
 ///
 /// # Errors
 /// What came cannot be, or does not come.

@@ -1,16 +1,18 @@
-//! What each superstep cost: computing, waiting, communicating; bytes and messages; what went over the wire (`spec/bsp.md` 10). Kept only where somebody asked for it.
+//! What each superstep cost: computing, waiting, communicating; bytes and messages; what went over
+//! the wire (`spec/bsp.md` 10). Kept only where somebody asked for it.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
 use weir_engine::Carried;
 
-/// Supersteps that all processes together keep: half a gigabyte of text where process 0 writes them. Those that follow are only counted.
+/// Supersteps that all processes together keep: half a gigabyte of text where process 0 writes
+/// them. Those that follow are only counted.
 const KEPT_MAX: usize = 1 << 19;
 /// One process keeps so many at least.
 const KEPT_MIN: usize = 1 << 10;
 
-/// What the time at which all processes had met first is called in a trace, microseconds: viewers leave out what is below 0, and
-/// show times from the first event on.
+/// What the time at which all processes had met first is called in a trace, microseconds: viewers
+/// leave out what is below 0, and show times from the first event on.
 const ORIGIN_US: f64 = 1e12;
 
 /// A superstep of a process.
@@ -126,8 +128,9 @@ impl Ledger {
         out
     }
 
-    /// The events of this process in a trace for viewers (the JSON of Chrome's, which Perfetto opens), each with a comma behind it:
-    /// a track for each process, all in one group. All processes had met first at [`ORIGIN_US`].
+    /// The events of this process in a trace for viewers (the JSON of Chrome's, which Perfetto
+    /// opens), each with a comma behind it: a track for each process, all in one group. All
+    /// processes had met first at [`ORIGIN_US`].
     #[must_use]
     pub fn events(&self, pid: usize) -> String {
         let zero = self.entries.first().map_or(0, |e| e.met_ns) as i128;

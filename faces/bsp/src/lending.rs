@@ -1,4 +1,5 @@
-//! Unbuffered puts between processes of a host: who puts lends its memory, who is put to reads it from there into its place, in one copy and without a message (`spec/bsp.md` 11).
+//! Unbuffered puts between processes of a host: who puts lends its memory, who is put to reads it
+//! from there into its place, in one copy and without a message (`spec/bsp.md` 11).
 
 use crate::effects::{Arrived, target};
 use crate::meeting::{self, FIRST};
@@ -7,14 +8,16 @@ use crate::process::{Outgoing, Process};
 use crate::superstep::Trouble;
 use weir_engine::{Iov, RemotePiece};
 
-/// Less than this in all is sent: a system call costs more than copying it twice (`spec/shm.md` 10, `PULL_MIN`).
+/// Less than this in all is sent: a system call costs more than copying it twice (`spec/shm.md` 10,
+/// `PULL_MIN`).
 const LENT_MIN: usize = 32 << 10;
 /// Bytes that are read at a time; the engine is locked meanwhile.
 const READ_MAX: usize = 4 << 20;
 /// Pieces that are read at a time.
 const PIECES_MAX: usize = 256;
 
-/// Lends a process what is put to it and travels alone, if it can read that. What was said to it is posted later. True: it is lent, and stays so until the process is done with it.
+/// Lends a process what is put to it and travels alone, if it can read that. What was said to it is
+/// posted later. True: it is lent, and stays so until the process is done with it.
 pub fn lend(process: &mut Process, to: usize, out: &Outgoing) -> bool {
     let superstep = process.superstep;
     let bytes = out.puts_apart.iter().fold(0usize, |sum, source| sum.saturating_add(source.len));
@@ -49,7 +52,8 @@ impl Batch {
 
     fn read(&mut self, process: &mut Process, from: usize) -> Result<(), Trouble> {
         if let Some(wire) = process.wire.as_mut().filter(|_| self.bytes > 0) {
-            // SAFETY: the program registered this memory, and does not look at it until the superstep has ended.
+            // SAFETY: the program registered this memory, and does not look at it until the
+            // superstep has ended.
             unsafe { wire.read_memory(from, &self.remote, &self.local) }?;
         }
         self.remote.clear();
@@ -88,7 +92,8 @@ pub fn take(process: &mut Process, from: usize, arrived: &Arrived<'_>) -> Result
     batch.read(process, from)
 }
 
-/// All has been read that was lent to this process. Waits until the others have done the same with what it has lent to them (`lent`, by process).
+/// All has been read that was lent to this process. Waits until the others have done the same with
+/// what it has lent to them (`lent`, by process).
 ///
 /// # Errors
 /// One is gone.

@@ -1,4 +1,5 @@
-//! BSPlib on Weir: `libweir-bsp.so`, whose C interface is `include/bsp.h` and whose rules are `spec/bsp.md`.
+//! BSPlib on Weir: `libweir-bsp.so`, whose C interface is `include/bsp.h` and whose rules are
+//! `spec/bsp.md`.
 //!
 //! | module | holds |
 //! |---|---|

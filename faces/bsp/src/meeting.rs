@@ -1,6 +1,8 @@
-//! How processes of one host meet at the end of a superstep: on a board (`spec/bsp.md` 11), where a process that asked for nothing writes one cache line and reads one of each other.
+//! How processes of one host meet at the end of a superstep: on a board (`spec/bsp.md` 11), where a
+//! process that asked for nothing writes one cache line and reads one of each other.
 //!
-//! Everything else is as without it: the engine makes progress and tells who is gone, only that nobody asks it before the others have not come for a while.
+//! Everything else is as without it: the engine makes progress and tells who is gone, only that
+//! nobody asks it before the others have not come for a while.
 
 use crate::aligned::Aligned;
 use crate::effects::Came;
@@ -16,12 +18,14 @@ use weir_engine::{BoardMemory, MadeBoard, NoBoard, SharedBytes, join_board, make
 
 /// The superstep that is met on it first: the one before it tells who has it.
 pub const FIRST: u64 = 1;
-/// Looks at a line before anything else is done: some 5 us, for who has a core; where processes want each other's core, hardly any.
+/// Looks at a line before anything else is done: some 5 us, for who has a core; where processes
+/// want each other's core, hardly any.
 const LOOKS: u32 = 512;
 const LOOKS_CROWDED: u32 = 16;
 /// Looks between two turns of the engine.
 const LOOKS_BETWEEN: u32 = 64;
-/// A process that does not come and shares no memory with this one is spoken to so often: its silence tells of its death.
+/// A process that does not come and shares no memory with this one is spoken to so often: its
+/// silence tells of its death.
 const NUDGE: Duration = Duration::from_secs(1);
 
 /// The processes of a host and their board.
@@ -80,7 +84,8 @@ impl Meeting {
         self.board.set_reach(reach);
     }
 
-    /// Of which of the others this process can read the memory, from the next superstep that it posts on.
+    /// Of which of the others this process can read the memory, from the next superstep that it
+    /// posts on.
     pub fn set_reach(&mut self, reach: u64) {
         self.board.set_reach(reach);
     }
@@ -91,7 +96,8 @@ impl Meeting {
         self.board.reaches(other)
     }
 
-    /// Tells a process to which something was said where what it is lent lies: addresses, in the order of the runs. False: there is no room for that.
+    /// Tells a process to which something was said where what it is lent lies: addresses, in the
+    /// order of the runs. False: there is no room for that.
     pub fn lend(&mut self, superstep: u64, to: usize, addresses: &[u8]) -> bool {
         self.board.lend(superstep, to, addresses)
     }
@@ -122,7 +128,8 @@ impl Meeting {
         self.board.post(superstep, ends.code());
     }
 
-    /// What a process says to this one, whether its body is on the board, and whether it lends what is put and travels alone.
+    /// What a process says to this one, whether its body is on the board, and whether it lends what
+    /// is put and travels alone.
     ///
     /// # Errors
     /// It cannot be.
@@ -161,7 +168,8 @@ impl Meeting {
 
 const _: () = assert!(ROW_BYTES == HEAD_BYTES);
 
-/// Waits until all others have come to the end of this superstep too. Which of them have said something to this process: a bit for each.
+/// Waits until all others have come to the end of this superstep too. Which of them have said
+/// something to this process: a bit for each.
 ///
 /// # Errors
 /// One is gone, or ended its superstep otherwise, or somebody writes what is not its own.
@@ -226,7 +234,8 @@ fn whole_lines(board: &Board<BoardMemory>, superstep: u64) -> Result<(), Trouble
     if board.are_own_lines_whole(superstep) { Ok(()) } else { Err(Trouble::Wrong(SCRIBBLED_HERE.to_owned())) }
 }
 
-/// Waits until `look` sees what is waited for of a process (it is told when it may look longer). The engine has its turns, which gives the core to others and tells who is gone.
+/// Waits until `look` sees what is waited for of a process (it is told when it may look longer).
+/// The engine has its turns, which gives the core to others and tells who is gone.
 fn wait_by<T: Default>(
     process: &mut Process,
     other: usize,

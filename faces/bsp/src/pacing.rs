@@ -1,7 +1,9 @@
-//! What the engine is told of a superstep (`spec/superstep.md` 3): how much goes to whom and comes from whom, in the order of service, as soon as it is known. Long bodies after the heads; what travels alone
-//! after the bodies.
+//! What the engine is told of a superstep (`spec/superstep.md` 3): how much goes to whom and comes
+//! from whom, in the order of service, as soon as it is known. Long bodies after the heads; what
+//! travels alone after the bodies.
 //!
-//! It pays where packets carry much. Shared memory holds back by itself, and a superstep of short messages is over before anything could be granted: then nothing is said.
+//! It pays where packets carry much. Shared memory holds back by itself, and a superstep of short
+//! messages is over before anything could be granted: then nothing is said.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +19,12 @@ use crate::superstep::{Trouble, rides};
 use crate::tuning;
 use crate::wire::Pace;
 
-/// Less by packets, to or from a process, is not told. Where two cores carry eight processes, 0.9 MB a process are as fast told or a fiftieth slower
-/// (`docs/lab/2026-11-26-bsp-told.md` beside `2026-11-26-bsp-star.md`).
+/// Less by packets, to or from a process, is not told. Where two cores carry eight processes, 0.9
+/// MB a process are as fast told or a fiftieth slower (`docs/lab/2026-11-26-bsp-told.md` beside
+/// `2026-11-26-bsp-star.md`).
 const PACED_BYTES: u64 = 4 << 20;
-/// The same where somebody says what may wait in this host's interface, or names a slot: whose network is the bound gains from here on. Less goes unasked (`spec/protocol.md` 5.2).
+/// The same where somebody says what may wait in this host's interface, or names a slot: whose
+/// network is the bound gains from here on. Less goes unasked (`spec/protocol.md` 5.2).
 const PACED_BYTES_ASKED: u64 = 64 << 10;
 
 /// The heads have come: bodies follow.
@@ -53,7 +57,8 @@ pub fn apart(
     tell(process, order, out, inn)
 }
 
-/// Holds back what is sent, so many bytes in all, until the others have their heads too (`spec/superstep.md` 2.4).
+/// Holds back what is sent, so many bytes in all, until the others have their heads too
+/// (`spec/superstep.md` 2.4).
 pub fn hold(process: &mut Process, bytes: u64) -> Result<(), Trouble> {
     let (pid, n) = (process.pid(), process.nprocs());
     let Some(wire) = process.wire.as_mut().filter(|_| bytes > 0) else { return Ok(()) };

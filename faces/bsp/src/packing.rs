@@ -1,7 +1,9 @@
-//! What is asked for in a superstep, packed by destination as it is called, and read again where it arrives (`spec/bsp.md` 6).
+//! What is asked for in a superstep, packed by destination as it is called, and read again where it
+//! arrives (`spec/bsp.md` 6).
 //!
-//! A *record* names a run of bytes in an area: `slot`, `offset`, `len`. In eight bytes where they fit, else in 24. Puts have their bytes behind the record, filled up to eight. Puts (and gets) that
-//! continue the one before are one record with it.
+//! A *record* names a run of bytes in an area: `slot`, `offset`, `len`. In eight bytes where they
+//! fit, else in 24. Puts have their bytes behind the record, filled up to eight. Puts (and gets)
+//! that continue the one before are one record with it.
 #![forbid(unsafe_code)]
 
 /// Eight-byte records hold a slot below this, ...
@@ -55,10 +57,12 @@ impl Run {
 /// Records for one destination.
 #[derive(Debug)]
 pub struct Records {
-    /// Filled with whatever: memory to be written to without a question. What counts are the first `used`.
+    /// Filled with whatever: memory to be written to without a question. What counts are the first
+    /// `used`.
     bytes: Vec<u8>,
     used: usize,
-    /// What a record must begin with to continue the last one, which lies at `last`: its slot and the end of its bytes, as a short record of no length has them.
+    /// What a record must begin with to continue the last one, which lies at `last`: its slot and
+    /// the end of its bytes, as a short record of no length has them.
     continues: u64,
     last: usize,
     /// Each call has a record of its own: in check mode.
@@ -86,7 +90,8 @@ pub fn start_of(slot: u32, offset: u64) -> Option<u64> {
     (slot < SHORT_SLOTS && offset < SHORT_OFFSETS).then(|| offset | u64::from(slot) << 52)
 }
 
-/// What stands above the offset in the first word of a put of eight bytes; `None`: it is never short in this slot.
+/// What stands above the offset in the first word of a put of eight bytes; `None`: it is never
+/// short in this slot.
 #[must_use]
 pub fn key_of_eight(slot: u32) -> Option<u64> {
     start_of(slot, 0).map(|start| (start | EIGHT) / SHORT_OFFSETS)
@@ -111,7 +116,8 @@ impl Records {
         self.continues = NOTHING;
     }
 
-    /// A put of eight bytes that `start` ([`start_of`]) names, if it begins a record of its own and there is room for it: the commonest of all. False: [`Records::put`] will do.
+    /// A put of eight bytes that `start` ([`start_of`]) names, if it begins a record of its own and
+    /// there is room for it: the commonest of all. False: [`Records::put`] will do.
     #[inline]
     pub fn put_eight(&mut self, start: u64, data: [u8; 8]) -> bool {
         let at = self.used;
@@ -137,7 +143,8 @@ impl Records {
         }
     }
 
-    /// A get. True: it continues the one before, as it may if the caller says so, who must keep both as one.
+    /// A get. True: it continues the one before, as it may if the caller says so, who must keep
+    /// both as one.
     #[inline]
     pub fn get(&mut self, slot: u32, offset: u64, len: u64, may_continue: bool) -> bool {
         self.record(Run { slot, offset, len, apart: false }, may_continue)

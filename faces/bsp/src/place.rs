@@ -3,7 +3,8 @@
 use std::ffi::{CStr, c_char};
 use std::fmt;
 
-/// Such a text of the program's, for ever valid; null where a primitive was called as a plain function.
+/// Such a text of the program's, for ever valid; null where a primitive was called as a plain
+/// function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place(*const c_char);
 

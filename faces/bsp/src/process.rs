@@ -105,7 +105,8 @@ impl Outgoing {
 /// Entries of the cache of addresses: the variables that a loop of a program puts to.
 const CACHE: usize = 16;
 
-/// An area that a program's address means. Its size if that is one in all processes, else 0: what is asked of it is looked at more closely.
+/// An area that a program's address means. Its size if that is one in all processes, else 0: what
+/// is asked of it is looked at more closely.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     base: usize,
@@ -126,7 +127,8 @@ pub struct Process {
     pub bootstrap: Box<dyn Bootstrap>,
     /// Messages to them; none if there is nobody else.
     pub wire: Option<Wire>,
-    /// Where it meets them, if all are on this host. Used as soon as all have said that they have it.
+    /// Where it meets them, if all are on this host. Used as soon as all have said that they have
+    /// it.
     pub meeting: Option<Meeting>,
     /// Since `bsp_begin`.
     pub begun: Instant,
@@ -137,7 +139,8 @@ pub struct Process {
     cache: [Known; CACHE],
     /// What is asked for, by process.
     pub out: Vec<Outgoing>,
-    /// Bytes of tags: of messages in the queue, of those sent now, and of those of the next superstep.
+    /// Bytes of tags: of messages in the queue, of those sent now, and of those of the next
+    /// superstep.
     pub tags: [usize; 3],
     /// Messages that have come.
     pub inbox: Inbox,
@@ -158,7 +161,8 @@ pub struct Process {
     /// Memory of the end of a superstep.
     pub scratch: Scratch,
     chance: u64,
-    /// What superstep messages come into, by process: the heads of even and odd supersteps, and the bodies.
+    /// What superstep messages come into, by process: the heads of even and odd supersteps, and the
+    /// bodies.
     pub firsts: [Vec<Aligned>; 2],
     /// The same.
     pub bodies: [Vec<Aligned>; 2],
@@ -187,14 +191,16 @@ impl Process {
         self.nprocs
     }
 
-    /// Whether processes tell each other directly in this superstep, or in rounds. It changes when a superstep has ended.
+    /// Whether processes tell each other directly in this superstep, or in rounds. It changes when
+    /// a superstep has ended.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         counts::is_direct(self.nprocs, self.was_dense)
     }
 
-    /// The area that the program means by an address, for `len` bytes from `offset` of process `pid`: its slot. `None`: [`Process::why_no_area`] says why. (An answer in
-    /// registers: this is most of what a short put costs.)
+    /// The area that the program means by an address, for `len` bytes from `offset` of process
+    /// `pid`: its slot. `None`: [`Process::why_no_area`] says why. (An answer in registers: this is
+    /// most of what a short put costs.)
     #[inline]
     pub fn area(&mut self, base: usize, pid: usize, offset: usize, len: usize) -> Option<u32> {
         let known = &self.cache[cached_at(base)];
@@ -221,7 +227,8 @@ impl Process {
         (base != 0 && size != NULL_AREA && end <= size).then_some(slot)
     }
 
-    /// Puts eight bytes, if it is a matter of a few looks. False: nothing has been done, and [`Process::area`] will tell more. (10 000 short puts in a superstep are what this library is
+    /// Puts eight bytes, if it is a matter of a few looks. False: nothing has been done, and
+    /// [`Process::area`] will tell more. (10 000 short puts in a superstep are what this library is
     /// measured by: `docs/lab/2026-11-26-bsp-board.md`.)
     #[inline]
     pub fn put_eight(&mut self, pid: usize, base: usize, offset: usize, data: impl FnOnce() -> [u8; 8]) -> bool {
@@ -268,8 +275,9 @@ impl Process {
         self.chance
     }
 
-    /// Whether so many bytes of the program may be buffered more. Who then does adds to `buffered` what it really takes, records and all. If not, [`Process::too_much`] is
-    /// what people are told.
+    /// Whether so many bytes of the program may be buffered more. Who then does adds to `buffered`
+    /// what it really takes, records and all. If not, [`Process::too_much`] is what people are
+    /// told.
     #[inline]
     pub fn may_buffer(&self, bytes: usize) -> bool {
         self.buffered.saturating_add(bytes as u64) <= self.budget
@@ -320,7 +328,8 @@ fn about_range(base: usize, pid: usize, offset: usize, len: usize, size: u64) ->
     format!("offset {offset}, length {len}: process {pid} registered {size} bytes there")
 }
 
-/// What may be buffered where nobody says: half of the memory that is free, by the processes of this host.
+/// What may be buffered where nobody says: half of the memory that is free, by the processes of
+/// this host.
 fn share_of_memory(here: usize) -> u64 {
     const UNKNOWN: u64 = 4 << 30;
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

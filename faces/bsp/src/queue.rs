@@ -1,4 +1,5 @@
-//! Messages of `bsp_send` that have come: in the order of the processes, and of each in the order of its calls.
+//! Messages of `bsp_send` that have come: in the order of the processes, and of each in the order
+//! of its calls.
 
 use crate::packing::{Letter, Malformed, letter};
 

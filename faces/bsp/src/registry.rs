@@ -1,6 +1,8 @@
-//! Registered memory: which addresses of this process stand for which areas, and how large each area is in every process (`spec/bsp.md` 3).
+//! Registered memory: which addresses of this process stand for which areas, and how large each
+//! area is in every process (`spec/bsp.md` 3).
 //!
-//! Addresses are numbers here. An *area* is one call of `bsp_push_reg` made by all processes; its *slot* names it in messages. Slots are given and reused in the order of the calls, so they are
+//! Addresses are numbers here. An *area* is one call of `bsp_push_reg` made by all processes; its
+//! *slot* names it in messages. Slots are given and reused in the order of the calls, so they are
 //! the same everywhere. Its *serial* is how many areas were registered before it.
 #![forbid(unsafe_code)]
 
@@ -135,7 +137,8 @@ pub struct Registry<P> {
     free: Vec<u32>,
     /// Slots by address, the newest last: what holds in this superstep.
     now: HashMap<usize, Vec<u32>>,
-    /// Serials by address, the newest last: what will hold in the next one. (Of `NULL` only how many there are is right.)
+    /// Serials by address, the newest last: what will hold in the next one. (Of `NULL` only how
+    /// many there are is right.)
     next: HashMap<usize, Vec<u64>>,
     /// Areas registered or about to be.
     serials: u64,
@@ -219,7 +222,8 @@ impl<P: Copy> Registry<P> {
         around.map_or(RegistryError::Unknown, RegistryError::Inside)
     }
 
-    /// The base of an area here (0: `NULL`) and its bytes in process `pid` ([`NULL_AREA`] there); `None`: no such slot.
+    /// The base of an area here (0: `NULL`) and its bytes in process `pid` ([`NULL_AREA`] there);
+    /// `None`: no such slot.
     #[inline]
     #[must_use]
     pub fn area(&self, slot: u32, pid: usize) -> Option<(usize, u64)> {
@@ -321,8 +325,9 @@ impl<P: Copy> Registry<P> {
         self.areas[slot as usize] = Some(area);
     }
 
-    /// Which area the `nth` call takes away: the one that somebody names; where all have `NULL`, the newest that all have as such. It must be what this process calls by `base`: else, with whom
-    /// it does not agree.
+    /// Which area the `nth` call takes away: the one that somebody names; where all have `NULL`,
+    /// the newest that all have as such. It must be what this process calls by `base`: else, with
+    /// whom it does not agree.
     fn popped(&self, all: &[&[Event]], nth: usize, base: usize) -> Result<u64, usize> {
         let named = all.iter().enumerate().find_map(|(pid, events)| match events.get(nth) {
             Some(Event::Pop(serial)) if *serial != ANY => Some((pid, *serial)),

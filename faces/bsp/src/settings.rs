@@ -25,15 +25,20 @@ pub struct Settings {
     pub check: bool,
     /// `WEIR_BSP_ORDER`.
     pub order: Order,
-    /// What may be buffered in a superstep, bytes, of what leaves and of what arrives each (`WEIR_BSP_MEMORY`); none: a share of the machine's memory.
+    /// What may be buffered in a superstep, bytes, of what leaves and of what arrives each
+    /// (`WEIR_BSP_MEMORY`); none: a share of the machine's memory.
     pub memory: Option<u64>,
-    /// Unbuffered puts and gets of so many bytes go without a copy (`WEIR_BSP_HP_BYTES`). 8 KiB: a message of its own costs about as much as copying that twice.
+    /// Unbuffered puts and gets of so many bytes go without a copy (`WEIR_BSP_HP_BYTES`). 8 KiB: a
+    /// message of its own costs about as much as copying that twice.
     pub hp_bytes: usize,
-    /// Processes of one host meet on a board in shared memory (`WEIR_BSP_BOARD`), if all of the program are there.
+    /// Processes of one host meet on a board in shared memory (`WEIR_BSP_BOARD`), if all of the
+    /// program are there.
     pub board: bool,
-    /// What may wait in this host's interface while packets carry much of a superstep (`WEIR_BSP_QUEUE`: auto, system, or bytes). `weir tune` finds the best.
+    /// What may wait in this host's interface while packets carry much of a superstep
+    /// (`WEIR_BSP_QUEUE`: auto, system, or bytes). `weir tune` finds the best.
     pub queue: Option<OwnQueue>,
-    /// Supersteps of which packets carry much go in slots of so many nanoseconds, as on a medium that all processes share (`WEIR_BSP_SLOT`, in microseconds).
+    /// Supersteps of which packets carry much go in slots of so many nanoseconds, as on a medium
+    /// that all processes share (`WEIR_BSP_SLOT`, in microseconds).
     pub slot_ns: Option<u64>,
     /// Where the ledger of supersteps goes (`WEIR_BSP_LEDGER`).
     pub ledger: Option<PathBuf>,

@@ -1,10 +1,12 @@
 //! The end of a superstep: what was asked for takes effect (`spec/bsp.md` 4 to 6).
 //!
-//! 1. Everybody hears how much there is for it; what is short goes with it. Who has heard all knows that all are here: the barrier. By messages, from each directly or in rounds
-//!    (`forwarding`), or on a board where all are on one host (`meeting`).
+//! 1. Everybody hears how much there is for it; what is short goes with it. Who has heard all knows
+//!    that all are here: the barrier. By messages, from each directly or in rounds (`forwarding`),
+//!    or on a board where all are on one host (`meeting`).
 //! 2. Bodies that are long follow, each into memory of its size.
 //! 3. What others get is read and sent; runs that travel alone go from memory to memory.
-//! 4. What was got is written, then what is put, in the order of the processes; then registrations take effect, and messages are in the queue.
+//! 4. What was got is written, then what is put, in the order of the processes; then registrations
+//!    take effect, and messages are in the queue.
 
 use crate::aligned::Aligned;
 use crate::checking;
@@ -25,7 +27,8 @@ use crate::settings::Order;
 use crate::wire::{Hold, Kind, WireError};
 use weir_engine::{Carried, Iov};
 
-/// A superstep message up to this length is one message of the engine, with its head. Three packets; as much as is copied in the time of a message of its own.
+/// A superstep message up to this length is one message of the engine, with its head. Three
+/// packets; as much as is copied in the time of a message of its own.
 pub const SHORT_BYTES: usize = 4096;
 /// Longest body in one.
 const DIRECT_BYTES: usize = SHORT_BYTES - HEAD_BYTES;
@@ -87,7 +90,8 @@ pub fn end(process: &mut Process, ends: Ends, place: Place) {
         Ok(met) => Ok(met),
         Err(trouble) => Err(trouble),
     };
-    // Taken out, so that it and the process can be changed side by side. If it does not come back, nothing does.
+    // Taken out, so that it and the process can be changed side by side. If it does not come back,
+    // nothing does.
     let mut scratch = std::mem::take(&mut process.scratch);
     let result = met.and_then(|met| exchange(process, &mut scratch, ends, place, met));
     process.scratch = scratch;
@@ -111,7 +115,8 @@ enum Met {
     All,
 }
 
-/// The end of a superstep in which this process has asked for nothing, where all meet on a board. Most that is done elsewhere is not to be done here, and is not looked at.
+/// The end of a superstep in which this process has asked for nothing, where all meet on a board.
+/// Most that is done elsewhere is not to be done here, and is not looked at.
 #[inline]
 fn meet_idle(process: &mut Process, ends: Ends) -> Result<Met, Trouble> {
     let superstep = process.superstep;
@@ -236,8 +241,9 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     keep_own_letters(process, &flights[pid], side);
     let arrived = effects::arrived(process, theirs, events, &flights[pid], came);
 
-    // 3. What travels alone, and gets. All that is to come has its place before anything is sent: who sends more than is taken in elsewhere waits, and two that wait for each
-    //    other would go on only by what the engine does against that.
+    // 3. What travels alone, and gets. All that is to come has its place before anything is sent:
+    //    who sends more than is taken in elsewhere waits, and two that wait for each other would go
+    //    on only by what the engine does against that.
     if !on_board {
         pacing::apart(process, order, flights, &arrived)?;
     }
@@ -294,7 +300,8 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     }
     process.inbox.clear(process.tags[1]);
     for (from, parts) in arrived.iter().enumerate().filter(|(_, parts)| !parts.letters.is_empty()) {
-        // SAFETY: buffers of this superstep stay as they are until the end of the next one, which clears the queue before.
+        // SAFETY: buffers of this superstep stay as they are until the end of the next one, which
+        // clears the queue before.
         unsafe { process.inbox.append(parts.letters, parts.count, parts.payload) }
             .map_err(|e| Trouble::Bad(from, e))?;
     }
@@ -340,7 +347,8 @@ fn begin_meeting(process: &mut Process, all_have: bool) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Tells the others, on the board, what there is for them. Bodies that find no room there follow as messages.
+/// Tells the others, on the board, what there is for them. Bodies that find no room there follow as
+/// messages.
 fn post(
     process: &mut Process,
     heads: &[Head],
@@ -360,7 +368,8 @@ fn post(
     Ok(())
 }
 
-/// What the others say on the board to this process; `telling`: who does. Bodies that are there are copied: from then on nobody changes them.
+/// What the others say on the board to this process; `telling`: who does. Bodies that are there are
+/// copied: from then on nobody changes them.
 fn read_rows(
     process: &mut Process,
     theirs: &mut Vec<Head>,
@@ -499,7 +508,8 @@ fn await_firsts(process: &mut Process, superstep: u64) -> Result<(), Trouble> {
         let buffer = &mut process.firsts[side][from];
         buffer.reserve(SHORT_BYTES);
         let memory = [Iov { base: buffer.base(), len: SHORT_BYTES }];
-        // SAFETY: it is looked at when all have come, and is then nobody's until it is posted again, two supersteps later.
+        // SAFETY: it is looked at when all have come, and is then nobody's until it is posted
+        // again, two supersteps later.
         unsafe { wire.post(from, Kind::first(superstep), superstep, &memory)? };
     }
     wire.set_awaits(superstep);
@@ -560,7 +570,8 @@ fn await_body(process: &mut Process, from: usize, head: &Head, superstep: u64) -
     let buffer = &mut process.bodies[(superstep % 2) as usize][from];
     buffer.reserve(body);
     let memory = [Iov { base: buffer.base(), len: body }];
-    // SAFETY: it is looked at when it has come, and is then nobody's until it is posted again, two supersteps later.
+    // SAFETY: it is looked at when it has come, and is then nobody's until it is posted again, two
+    // supersteps later.
     unsafe { wire.post(from, Kind::Body, superstep, &memory)? };
     Ok(())
 }
@@ -583,7 +594,8 @@ fn await_got(
     }
     for wanted in &out.gets_apart {
         let memory = [Iov { base: wanted.into, len: wanted.len }];
-        // SAFETY: the program gave it until the end of the superstep (`bsp_hpget`), and that waits for all of this kind.
+        // SAFETY: the program gave it until the end of the superstep (`bsp_hpget`), and that waits
+        // for all of this kind.
         unsafe { wire.post(from, Kind::ApartReply, superstep, &memory)? };
     }
     Ok(())
@@ -592,7 +604,8 @@ fn await_got(
 fn send_body(process: &mut Process, to: usize, events: &[u8], out: &Outgoing, superstep: u64) -> Result<(), Trouble> {
     let Some(wire) = &mut process.wire else { return Ok(()) };
     let memory = parts(events, out).map(|part| Iov { base: part.as_ptr().cast_mut(), len: part.len() });
-    // SAFETY: events and flights of even and odd supersteps stay as they are until `wait_sent`, two supersteps later.
+    // SAFETY: events and flights of even and odd supersteps stay as they are until `wait_sent`, two
+    // supersteps later.
     unsafe { wire.send(to, Kind::Body, superstep, &memory, Hold::of(superstep))? };
     Ok(())
 }
@@ -601,7 +614,8 @@ fn send_apart(process: &mut Process, to: usize, out: &Outgoing, superstep: u64) 
     let Some(wire) = &mut process.wire else { return Ok(()) };
     for source in &out.puts_apart {
         let memory = [Iov { base: source.into, len: source.len }];
-        // SAFETY: the program leaves it as it is until the end of the superstep (`bsp_hpput`), and that waits for it.
+        // SAFETY: the program leaves it as it is until the end of the superstep (`bsp_hpput`), and
+        // that waits for it.
         unsafe { wire.send(to, Kind::Apart, superstep, &memory, Hold::Program)? };
     }
     Ok(())
@@ -626,7 +640,8 @@ fn await_apart(process: &mut Process, from: usize, arrived: &Arrived<'_>, supers
             let at = effects::target(process, &run).map_err(|e| Trouble::Bad(from, e))?;
             let memory = [Iov { base: at, len: run.len as usize }];
             let Some(wire) = &mut process.wire else { return Ok(()) };
-            // SAFETY: the program registered this memory, and does not look at it until the superstep has ended, which waits for all of this kind.
+            // SAFETY: the program registered this memory, and does not look at it until the
+            // superstep has ended, which waits for all of this kind.
             unsafe { wire.post(from, Kind::Apart, superstep, &memory)? };
         }
     }
@@ -646,7 +661,8 @@ fn send_reply(
             let at = effects::target(process, &run).map_err(|e| Trouble::Bad(to, e))?;
             let memory = [Iov { base: at, len: run.len as usize }];
             let Some(wire) = &mut process.wire else { return Ok(()) };
-            // SAFETY: the program registered this memory, and changes nothing there until the superstep has ended, which waits for it.
+            // SAFETY: the program registered this memory, and changes nothing there until the
+            // superstep has ended, which waits for it.
             unsafe { wire.send(to, Kind::ApartReply, superstep, &memory, Hold::Program)? };
         }
     }

@@ -1,4 +1,5 @@
-//! What `weir tune` changes between supersteps, and what it looks at. Of this process; all of a program are to change alike.
+//! What `weir tune` changes between supersteps, and what it looks at. Of this process; all of a
+//! program are to change alike.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,8 @@
-//! Messages between the processes of a program, over the engine: what a superstep waits for, by kind.
+//! Messages between the processes of a program, over the engine: what a superstep waits for, by
+//! kind.
 //!
-//! A tag is the superstep, the round of heads if it is one, and the kind, so what comes early waits for its superstep, and of one kind what one process sends is received in its order.
+//! A tag is the superstep, the round of heads if it is one, and the kind, so what comes early waits
+//! for its superstep, and of one kind what one process sends is received in its order.
 
 use crate::counts::ROUNDS_MAX;
 use crate::tuning;
@@ -21,7 +23,8 @@ const NEWS_BYTES: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// The head of a superstep message, with its body if that is short. Of even and odd supersteps: those of the next one are awaited already.
+    /// The head of a superstep message, with its body if that is short. Of even and odd supersteps:
+    /// those of the next one are awaited already.
     FirstEven = 0,
     /// The same.
     FirstOdd = 1,
@@ -35,7 +38,8 @@ pub enum Kind {
     Apart = 5,
     /// A run that was got, and travels alone.
     ApartReply = 6,
-    /// Of a round of heads, with as many of them as have room. Of even and odd supersteps: those of the next one are awaited already.
+    /// Of a round of heads, with as many of them as have room. Of even and odd supersteps: those of
+    /// the next one are awaited already.
     RoundEven = 7,
     /// The same.
     RoundOdd = 8,
@@ -50,7 +54,8 @@ const KINDS: usize = 11;
 /// Bits of a tag that say the kind; above them the round, and from bit 16 on the superstep.
 const KIND_BITS: u32 = 8;
 const SUPERSTEP_SHIFT: u32 = 16;
-/// Bits of a receive's context that say of whom; the others say how long it must be (0 for what has any length).
+/// Bits of a receive's context that say of whom; the others say how long it must be (0 for what has
+/// any length).
 const PID_BITS: u32 = 20;
 const PID_MASK: usize = (1 << PID_BITS) - 1;
 /// The kind of a send's completion, which has none.
@@ -169,7 +174,8 @@ pub struct Wire {
     awaits: Option<u64>,
     /// Sends whose memory is still the engine's, by whose it is.
     sending: [usize; 3],
-    /// The superstep in which the engine was told last what it is to send and get; that holds until it is told anew.
+    /// The superstep in which the engine was told last what it is to send and get; that holds until
+    /// it is told anew.
     paced: Option<u64>,
     /// That, by the engine's numbers of peers: sends, and receives.
     flows: [Vec<(u32, u64)>; 2],
@@ -212,7 +218,8 @@ impl Wire {
     fn listen(&mut self) -> Result<(), EngineError> {
         let memory = [Iov { base: self.news.as_mut_ptr(), len: NEWS_BYTES }];
         let op = RecvOp { source: None, ..Self::receive(0, Kind::News, 0, &memory) };
-        // SAFETY: the memory lives as long as this, and nothing is received after the endpoint is closed (`Drop`).
+        // SAFETY: the memory lives as long as this, and nothing is received after the endpoint is
+        // closed (`Drop`).
         unsafe { self.endpoint.recv(&op) }
     }
 
@@ -236,7 +243,8 @@ impl Wire {
     /// [`WireError`].
     ///
     /// # Safety
-    /// The memory is nobody's but the engine's until [`Wire::is_waiting`] says that all of this kind have come.
+    /// The memory is nobody's but the engine's until [`Wire::is_waiting`] says that all of this
+    /// kind have come.
     pub unsafe fn post(&mut self, from: usize, kind: Kind, superstep: u64, memory: &[Iov]) -> Result<(), WireError> {
         let len: usize = if kind.side().is_some() { 0 } else { memory.iter().map(|piece| piece.len).sum() };
         // SAFETY: passed on from the caller.
@@ -361,7 +369,8 @@ impl Wire {
         }
     }
 
-    /// From now on it is known of all others when they are gone, though nothing is awaited of them: [`Wire::lost`].
+    /// From now on it is known of all others when they are gone, though nothing is awaited of them:
+    /// [`Wire::lost`].
     ///
     /// # Errors
     /// [`WireError`].
@@ -371,7 +380,8 @@ impl Wire {
         self.endpoint.waits_elsewhere();
         (0..self.peers.len()).filter(|pid| *pid != own).try_for_each(|pid| {
             self.watch_one(pid)?;
-            // Each is to be connected: whose memory is shared may stop for as long as it likes, and be read from.
+            // Each is to be connected: whose memory is shared may stop for as long as it likes, and
+            // be read from.
             self.greet(pid)
         })
     }
@@ -391,7 +401,8 @@ impl Wire {
         self.lost[pid]
     }
 
-    /// A process is waited for that has nothing to send: where only its silence tells of its death, it is asked for an acknowledgement.
+    /// A process is waited for that has nothing to send: where only its silence tells of its death,
+    /// it is asked for an acknowledgement.
     ///
     /// # Errors
     /// [`WireError`].
@@ -454,7 +465,9 @@ impl Wire {
         self.awaits = Some(superstep);
     }
 
-    /// What follows in this superstep is known: bytes to and from each process, in the order of service. The engine is told if packets carry at least `pace.least` of them in one direction; else nothing is done.
+    /// What follows in this superstep is known: bytes to and from each process, in the order of
+    /// service. The engine is told if packets carry at least `pace.least` of them in one direction;
+    /// else nothing is done.
     ///
     /// # Errors
     /// [`WireError`].
@@ -485,7 +498,8 @@ impl Wire {
         self.tell_engine(pace.queue, pace.slots)
     }
 
-    /// The longest of the least round trips to some processes, nanoseconds; 0 where packets measured none.
+    /// The longest of the least round trips to some processes, nanoseconds; 0 where packets
+    /// measured none.
     pub fn least_round_trip_ns(&self, to: impl Iterator<Item = usize>) -> u64 {
         let trip = |pid: usize| self.endpoint.least_round_trip(self.peers[pid]);
         to.filter_map(trip).map(|trip| trip.as_nanos() as u64).max().unwrap_or(0)
@@ -569,7 +583,8 @@ impl Wire {
         }
         let mut found = std::mem::take(&mut self.found);
         let mut result = Ok(());
-        // All of them: behind a send to a peer that is gone may stand the word of why it is gone, which says more.
+        // All of them: behind a send to a peer that is gone may stand the word of why it is gone,
+        // which says more.
         for c in found.drain(..) {
             match self.completed(&c) {
                 Err(WireError::Ended) => result = Err(WireError::Ended),
@@ -638,7 +653,8 @@ impl Wire {
         }
     }
 
-    /// Tells these others that it is over, as far as they can be told, and waits until they know, for `patience` at most.
+    /// Tells these others that it is over, as far as they can be told, and waits until they know,
+    /// for `patience` at most.
     pub fn tell(&mut self, others: impl Iterator<Item = usize>, text: &str, patience: Duration) {
         let mut end = text.len().min(NEWS_BYTES);
         while !text.is_char_boundary(end) {
@@ -649,7 +665,8 @@ impl Wire {
         for pid in others.filter(|pid| *pid != self.own && *pid < self.peers.len()) {
             let mut op = self.send_op(pid, Kind::News, 0, &memory, Some(Hold::Program));
             (op.mode, op.copy, op.user) = (SendMode::Acknowledged, true, TOLD);
-            // SAFETY: copied before this returns. Who cannot be told is gone, or finds out by itself.
+            // SAFETY: copied before this returns. Who cannot be told is gone, or finds out by
+            // itself.
             open += usize::from(unsafe { self.endpoint.send(&op) }.is_ok());
         }
         let since = Instant::now();

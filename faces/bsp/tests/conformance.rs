@@ -1,7 +1,9 @@
-//! The conformance suite: the C programs of `tests/c`, each of which shows one behaviour, compiled as C and as C++ and run with 1 to 8 processes on every carrier.
+//! The conformance suite: the C programs of `tests/c`, each of which shows one behaviour, compiled
+//! as C and as C++ and run with 1 to 8 processes on every carrier.
 //!
-//! A program says of itself, in comments of its first lines: `p:` the numbers of processes, `fails:` and `also:` that all processes are to end with one line of error
-//! that contains these texts, `says:` what is printed of a program that does not fail, `env:` what to set.
+//! A program says of itself, in comments of its first lines: `p:` the numbers of processes,
+//! `fails:` and `also:` that all processes are to end with one line of error that contains these
+//! texts, `says:` what is printed of a program that does not fail, `env:` what to set.
 
 mod common;
 

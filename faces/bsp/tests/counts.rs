@@ -1,4 +1,5 @@
-//! Heads that are forwarded in rounds: all come to whom they are for, whatever is asked for, and nothing that comes is believed.
+//! Heads that are forwarded in rounds: all come to whom they are for, whatever is asked for, and
+//! nothing that comes is believed.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

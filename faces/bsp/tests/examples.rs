@@ -1,4 +1,5 @@
-//! The programs of `examples/bsp`, small: each compares its result with a sequential one, or with what NAS publishes, and ends the job if they differ.
+//! The programs of `examples/bsp`, small: each compares its result with a sequential one, or with
+//! what NAS publishes, and ends the job if they differ.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! What is packed reads back as what was asked for, whatever that is; and what arrives is read or refused, whatever it is.
+//! What is packed reads back as what was asked for, whatever that is; and what arrives is read or
+//! refused, whatever it is.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Programs beyond one behaviour each: the header in all dialects, Fortran, computing while messages come, ledger and trace, days on which something goes wrong.
+//! Programs beyond one behaviour each: the header in all dialects, Fortran, computing while
+//! messages come, ledger and trace, days on which something goes wrong.
 
 mod common;
 
@@ -20,7 +21,8 @@ fn sure(holds: bool, told: &str) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(told.into()) }
 }
 
-/// Programs of 1998, of MulticoreBSP, and of today compile without a warning, as C and as C++ of all ages.
+/// Programs of 1998, of MulticoreBSP, and of today compile without a warning, as C and as C++ of
+/// all ages.
 fn the_header_compiles_in_all_dialects() -> Result<(), Failed> {
     let cases: [(&str, &[&str]); 13] = [
         ("cc", &["-std=c89"]),
@@ -125,7 +127,8 @@ fn ledger_of(
     Ok(lines)
 }
 
-/// Where a slot is named, what packets carry of a long superstep goes in slots, and nothing else does.
+/// Where a slot is named, what packets carry of a long superstep goes in slots, and nothing else
+/// does.
 fn data_goes_in_slots_where_one_is_named() -> Result<(), Failed> {
     const SLOT_US: u64 = 2000;
     // Each of three processes sends three pieces in each of three rounds.
@@ -149,8 +152,9 @@ fn data_goes_in_slots_where_one_is_named() -> Result<(), Failed> {
         let lines = ledger_of(program, arg, carrier, setting)?;
         sure(lines.iter().all(|line| slotted(line) == 0), &format!("{carrier}, {setting:?}: {lines:?}"))?;
     }
-    // Who called first waits for all that its neighbour sends after that, a packet in each cycle of three slots: this is a bound from below,
-    // which a busy machine cannot break. Half of the cycles of packets of 9000 bytes; without slots it takes some milliseconds.
+    // Who called first waits for all that its neighbour sends after that, a packet in each cycle of
+    // three slots: this is a bound from below, which a busy machine cannot break. Half of the
+    // cycles of packets of 9000 bytes; without slots it takes some milliseconds.
     let least_ns = 3 * (3 * PIECE / 9000) * 3 * SLOT_US * 1000 / 2;
     let took_ns = (0..3).filter_map(|pid| {
         let own: Vec<_> = long.iter().filter(|line| line["pid"] == pid).collect();
@@ -215,7 +219,8 @@ fn the_ledger_has_a_line_for_each_superstep_and_the_trace_opens() -> Result<(), 
     sure(events.iter().all(|e| e["ph"] == "M" || e["ts"].as_f64().is_some_and(|ts| ts >= 0.0)), &trace.to_string())
 }
 
-/// Where there are many, heads go in rounds: whatever the pattern, and whether a round fits into one message.
+/// Where there are many, heads go in rounds: whatever the pattern, and whether a round fits into
+/// one message.
 fn many_processes_hear_of_each_other_in_rounds() -> Result<(), Failed> {
     let program = program("rounds")?;
     let by_messages = [("shm", 5), ("shm", 8), ("shm", 13), ("shm", 64), ("udp", 6), ("udp", 9), ("tcp", 7)];
@@ -251,7 +256,8 @@ fn a_killed_process_ends_all() -> Result<(), Failed> {
     Ok(())
 }
 
-/// More processes than cores, and a process that is stopped for a while: the others wait, and go on with it.
+/// More processes than cores, and a process that is stopped for a while: the others wait, and go on
+/// with it.
 fn processes_of_a_host_meet_without_messages() -> Result<(), Failed> {
     let all = compile(&source("c/board.c"), Lang::C)?;
     for (p, board) in [(7, "1"), (3, "0"), (2, "0")] {
@@ -294,7 +300,8 @@ fn who_scribbles_on_the_board_ends_the_program() -> Result<(), Failed> {
     Ok(())
 }
 
-/// One that is stopped is given up in bounded time by the others. (On one host the system knows that it lives: by packets it is silent.)
+/// One that is stopped is given up in bounded time by the others. (On one host the system knows
+/// that it lives: by packets it is silent.)
 fn a_frozen_process_ends_all_others() -> Result<(), Failed> {
     let job = Job::new(&program("waits")?, 3).env("WEIR_CARRIER", "udp").env("WEIR_PEER_TIMEOUT_MS", "1500");
     let running = job.start();

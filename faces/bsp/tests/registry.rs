@@ -35,7 +35,8 @@ proptest! {
                     }
                     pending.push((bases, sizes));
                 } else {
-                    // Process 0 has an address always: what is the newest by it, all take back, if the same is so for all that have one.
+                    // Process 0 has an address always: what is the newest by it, all take back, if
+                    // the same is so for all that have one.
                     let base = pending[usize::from(choices[0]) % pending.len()].0[0];
                     let at = pending.iter().rposition(|(bases, _)| bases[0] == base).expect("one");
                     let bases = pending[at].0;

@@ -1,6 +1,7 @@
 //! Endpoint names as libfabric addresses: made from a host and a service, printed for people.
 //!
-//! A name normally comes from `fi_getname` of the peer. One made here from `host:port` has endpoint id 0, which means "whoever is at that address".
+//! A name normally comes from `fi_getname` of the peer. One made here from `host:port` has endpoint
+//! id 0, which means "whoever is at that address".
 
 use crate::abi::*;
 use std::ffi::{CStr, c_char, c_int};
@@ -94,7 +95,8 @@ pub unsafe fn resolve(
     Ok(name.encode())
 }
 
-/// A name made from host and service carries no key fingerprint; it gets the one of the endpoint that uses it.
+/// A name made from host and service carries no key fingerprint; it gets the one of the endpoint
+/// that uses it.
 pub fn complete(name: &Name, own: &Name) -> Name {
     match EndpointName::decode(name) {
         Ok(mut n) if n.endpoint_id == 0 => {
@@ -121,7 +123,8 @@ pub fn anywhere() -> Name {
     EndpointName::new(0, [0; 4], 0).encode()
 }
 
-/// A name from an address in hints: a name already, or a socket address (applications bind to those).
+/// A name from an address in hints: a name already, or a socket address (applications bind to
+/// those).
 ///
 /// # Safety
 /// `address` is null or has `len` bytes.

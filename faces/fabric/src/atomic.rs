@@ -1,6 +1,7 @@
 //! `fi_atomic` and its kin: atomic operations on remote memory.
 //!
-//! Only for an endpoint that was asked for with `FI_ATOMIC`: an MPI that takes all that is offered would else do with it what messages do better.
+//! Only for an endpoint that was asked for with `FI_ATOMIC`: an MPI that takes all that is offered
+//! would else do with it what messages do better.
 
 use crate::abi::*;
 use crate::ep::EpObj;
@@ -41,7 +42,8 @@ enum Form {
     Compare,
 }
 
-/// The operation, if it is one for these calls. Operations and types have libfabric's numbers in the same order as ours.
+/// The operation, if it is one for these calls. Operations and types have libfabric's numbers in
+/// the same order as ours.
 fn operation(form: Form, datatype: c_int, op: c_int) -> Result<Atomic, i32> {
     let of = usize::try_from(datatype).ok().and_then(|n| AtomicType::ALL.get(n)).ok_or(FI_EOPNOTSUPP)?;
     let op = usize::try_from(op).ok().and_then(|n| AtomicOp::ALL.get(n)).ok_or(FI_EOPNOTSUPP)?;
@@ -117,7 +119,8 @@ struct Place {
 /// Starts an operation.
 ///
 /// # Safety
-/// The operands are readable during the call, the result is the application's loan until the completion.
+/// The operands are readable during the call, the result is the application's loan until the
+/// completion.
 unsafe fn start(
     ep: &EpObj,
     atomic: Atomic,
@@ -198,7 +201,8 @@ unsafe extern "C" fn writev(
     })
 }
 
-/// What stands in a list of operands. What is only read has none, and nobody looks at what stands there.
+/// What stands in a list of operands. What is only read has none, and nobody looks at what stands
+/// there.
 ///
 /// # Safety
 /// `list` is null or has `pieces` entries.

@@ -113,7 +113,8 @@ impl Inner {
         for ep in &self.eps {
             let peer = ep.forward.get(index);
             forget(ep, index);
-            // The same name may have been inserted twice: then its other index names the peer from now on.
+            // The same name may have been inserted twice: then its other index names the peer from
+            // now on.
             let other = self.entries.iter().enumerate().find(|(i, e)| e.is_some() && ep.forward.get(*i as u64) == peer);
             if let (Some((other, _)), true) = (other, peer != NONE) {
                 ep.reverse.set(peer, other as u64);
@@ -280,7 +281,8 @@ unsafe extern "C" fn insert(
                 unsafe { *out.add(i) = result.unwrap_or(FI_ADDR_NOTAVAIL) };
             }
             if flags & FI_SYNC_ERR != 0 {
-                // SAFETY: with this flag the context is an array of `count` int (libfabric's contract).
+                // SAFETY: with this flag the context is an array of `count` int (libfabric's
+                // contract).
                 unsafe { *context.cast::<c_int>().add(i) = result.err().unwrap_or(0) };
             }
             match result {
@@ -366,7 +368,8 @@ unsafe extern "C" fn remove(fid: Handle<FidAv>, addrs: *mut u64, count: usize, f
 unsafe extern "C" fn lookup(fid: Handle<FidAv>, index: u64, to: *mut c_void, len: *mut usize) -> c_int {
     guard::int(|| {
         let name = fid.get()?.av.name(index).ok_or(FI_EINVAL)?;
-        // SAFETY: a buffer of `*len` bytes (caller). A short buffer is no error here: the length tells.
+        // SAFETY: a buffer of `*len` bytes (caller). A short buffer is no error here: the length
+        // tells.
         match unsafe { addr::put(&name, to, len) } {
             Err(FI_EINVAL) => Err(FI_EINVAL),
             _ => Ok(0),

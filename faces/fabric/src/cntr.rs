@@ -1,4 +1,5 @@
-//! Completion counters: sums over the engines' own totals, so that counting costs the hot path nothing.
+//! Completion counters: sums over the engines' own totals, so that counting costs the hot path
+//! nothing.
 
 use crate::abi::*;
 use crate::domain::Domain;
@@ -39,7 +40,8 @@ impl Source {
 #[derive(Default)]
 struct Inner {
     sources: Vec<Source>,
-    /// What the application set or added, and what endpoints counted that are gone; added to the sources' sums modulo 2^64.
+    /// What the application set or added, and what endpoints counted that are gone; added to the
+    /// sources' sums modulo 2^64.
     value: u64,
     errors: u64,
 }
@@ -146,7 +148,8 @@ impl Cntr {
             match patience.next() {
                 Step::Over => return Err(FI_ETIMEDOUT),
                 Step::Spin => std::hint::spin_loop(),
-                // Completions of the endpoint's queues may lie unread, so the sleep is kept short rather than given up.
+                // Completions of the endpoint's queues may lie unread, so the sleep is kept short
+                // rather than given up.
                 Step::Sleep(left) => {
                     let most = std::time::Duration::from_millis(if self.arm().is_ok() { 10 } else { 0 });
                     self.sleeper.get()?.0.wait(Some(left.unwrap_or(most).min(most)));

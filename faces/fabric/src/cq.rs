@@ -1,4 +1,5 @@
-//! Completion queues: poll the engines of the endpoints bound, translate what they say into the format the application chose.
+//! Completion queues: poll the engines of the endpoints bound, translate what they say into the
+//! format the application chose.
 
 use crate::abi::*;
 use crate::domain::Domain;
@@ -123,7 +124,8 @@ impl Cq {
     /// What to say where nothing was found.
     #[inline]
     fn nothing(inner: &Inner) -> Result<isize, i32> {
-        // An endpoint that a panic left half changed completes nothing any more: who waits for it must hear of that.
+        // An endpoint that a panic left half changed completes nothing any more: who waits for it
+        // must hear of that.
         inner.sources.iter().try_for_each(|s| s.ep.engine.check().map_err(|e| guard::code_of(&e)))?;
         Err(FI_EAGAIN)
     }
@@ -146,14 +148,16 @@ impl Cq {
     /// Reads up to `count` completions.
     ///
     /// # Safety
-    /// `buf` has room for `count` entries of the format; `from` is null or has room for `count` addresses.
+    /// `buf` has room for `count` entries of the format; `from` is null or has room for `count`
+    /// addresses.
     #[inline]
     unsafe fn read(&self, buf: *mut c_void, count: usize, from: *mut u64) -> Result<isize, i32> {
         let mut guard = self.inner.lock()?;
         let inner = &mut *guard;
         if !inner.pending.is_empty() || count == 0 {
-            // Progress all the same: who probes in a loop gets nothing else here, and must not starve his peers. Only a probe that found nothing counts as an empty poll,
-            // after which the core may be given away.
+            // Progress all the same: who probes in a loop gets nothing else here, and must not
+            // starve his peers. Only a probe that found nothing counts as an empty poll, after
+            // which the core may be given away.
             let nothing = matches!(inner.pending.front(), Some(p) if p.completion.result == Err(OpError::NoMessage));
             for source in &inner.sources {
                 if nothing {
@@ -240,7 +244,8 @@ impl Cq {
             tag: c.tag,
         };
         let size = entry_size(self.format);
-        // SAFETY: the smaller formats are the beginning of the largest; the arrays have an entry `at` (caller).
+        // SAFETY: the smaller formats are the beginning of the largest; the arrays have an entry
+        // `at` (caller).
         unsafe {
             let to = buf.cast::<u8>().add(at * size);
             match size {
@@ -292,7 +297,8 @@ impl Cq {
         news::explain(error);
         let c = &front.completion;
         let olen = if let OpError::Truncated { excess } = error { *excess } else { 0 };
-        // SAFETY: fields up to `err_data` exist in every version; the later ones are written only for versions that have them (caller).
+        // SAFETY: fields up to `err_data` exist in every version; the later ones are written only
+        // for versions that have them (caller).
         unsafe {
             (*out).op_context = c.context as *mut c_void;
             (*out).flags = flags_of(c);
@@ -303,7 +309,8 @@ impl Cq {
             (*out).olen = olen;
             (*out).err = err;
             (*out).prov_errno = prov_errno;
-            // No error data is given: a caller's own buffer stays his, of length 0 now; without one, the pointer is ours to set.
+            // No error data is given: a caller's own buffer stays his, of length 0 now; without
+            // one, the pointer is ours to set.
             if self.api_version < fi_version(1, 5) {
                 (*out).err_data = ptr::null_mut();
             } else {
@@ -396,7 +403,8 @@ pub unsafe extern "C" fn open(
         }
         let inner = Inner { sources: Vec::new(), turn: 0, pending: VecDeque::new() };
         let cq = Cq {
-            // SAFETY: the lock is left out only if the application promised to serialise its calls on the domain's objects.
+            // SAFETY: the lock is left out only if the application promised to serialise its calls
+            // on the domain's objects.
             inner: unsafe { MaybeLock::new(inner, !domain.serialised) },
             format: if attr.format == FI_CQ_FORMAT_UNSPEC { FI_CQ_FORMAT_TAGGED } else { attr.format },
             api_version: domain.fabric.api_version,
@@ -477,7 +485,8 @@ unsafe extern "C" fn readfrom(fid: Handle<FidCq>, buf: *mut c_void, count: usize
     })
 }
 
-/// The interface names no flag here. One that is not known could ask to leave the error where it is, which must not be lost to a misunderstanding.
+/// The interface names no flag here. One that is not known could ask to leave the error where it
+/// is, which must not be lost to a misunderstanding.
 unsafe extern "C" fn readerr(fid: Handle<FidCq>, out: *mut FiCqErrEntry, flags: u64) -> isize {
     guard::size(|| {
         if flags != 0 {
@@ -486,7 +495,8 @@ unsafe extern "C" fn readerr(fid: Handle<FidCq>, out: *mut FiCqErrEntry, flags: 
         if out.is_null() {
             return Err(FI_EINVAL);
         }
-        // SAFETY: null or a handle of ours; the entry is as long as the version the fabric was opened with says.
+        // SAFETY: null or a handle of ours; the entry is as long as the version the fabric was
+        // opened with says.
         unsafe { fid.get()?.cq.read_error(out) }
     })
 }

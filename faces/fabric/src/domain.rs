@@ -14,9 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 pub struct Domain {
     /// Its fabric.
     pub fabric: Arc<Fabric>,
-    /// The application serialises all its calls on this domain's objects: locks of this face are left out.
+    /// The application serialises all its calls on this domain's objects: locks of this face are
+    /// left out.
     pub serialised: bool,
-    /// Peers address regions by virtual address and the provider chooses the keys (the registration mode before 1.5).
+    /// Peers address regions by virtual address and the provider chooses the keys (the registration
+    /// mode before 1.5).
     pub basic_mr: bool,
     members: Mutex<Members>,
 }
@@ -70,7 +72,8 @@ impl Domain {
             .map_err(|e| guard::code_of(&e))
     }
 
-    /// Registers a region with every endpoint, under the application's key or one chosen here. Returns the key.
+    /// Registers a region with every endpoint, under the application's key or one chosen here.
+    /// Returns the key.
     ///
     /// # Errors
     /// `FI_ENOKEY` when the key is in use.
@@ -149,7 +152,8 @@ unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     })
 }
 
-/// Regions are registered at once, so the flag that asks for events of that (`FI_REG_MR`) is refused: its user would wait for them.
+/// Regions are registered at once, so the flag that asks for events of that (`FI_REG_MR`) is
+/// refused: its user would wait for them.
 unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c_int {
     guard::int(|| {
         if flags != 0 {

@@ -27,7 +27,8 @@ pub unsafe extern "C" fn open(
             return Err(FI_EINVAL);
         }
         info::check_domain_of(fabric.api_version, attr)?;
-        // FI_THREAD_COMPLETION (4) serialises per completion structure, which is what our locks guard.
+        // FI_THREAD_COMPLETION (4) serialises per completion structure, which is what our locks
+        // guard.
         let serialised = attr.threading == FI_THREAD_DOMAIN || attr.threading == 4;
         let domain = Domain::new(fabric.clone(), serialised, attr.mr_mode & FI_MR_BASIC != 0);
         let object = Box::new(DomainObj {

@@ -1,4 +1,5 @@
-//! The endpoint object, as the data transfer calls (`msg`, `tagged`, `rma`, `atomic`) need it. It is made, bound and set by `ep_calls`.
+//! The endpoint object, as the data transfer calls (`msg`, `tagged`, `rma`, `atomic`) need it. It
+//! is made, bound and set by `ep_calls`.
 
 use crate::abi::*;
 use crate::av::Av;
@@ -30,7 +31,8 @@ pub struct EpObj {
     pub tx_selective: bool,
     /// Receives complete only as their flags say.
     pub rx_selective: bool,
-    /// Default flags of sends and receives. These and the options below may be set while other threads send and receive.
+    /// Default flags of sends and receives. These and the options below may be set while other
+    /// threads send and receive.
     pub tx_flags: AtomicU64,
     pub rx_flags: AtomicU64,
     pub min_multi_recv: AtomicUsize,
@@ -148,8 +150,10 @@ impl EpObj {
 
 /// The engine's notion of when a send is complete.
 ///
-/// Without a level, and with `FI_INJECT_COMPLETE`, reusable memory is enough. `FI_TRANSMIT_COMPLETE` promises that the send no longer depends on this side, which only an
-/// acknowledgement does. `FI_INJECT` says what becomes of the memory, not when the send completes, so a level beside it counts.
+/// Without a level, and with `FI_INJECT_COMPLETE`, reusable memory is enough.
+/// `FI_TRANSMIT_COMPLETE` promises that the send no longer depends on this side, which only an
+/// acknowledgement does. `FI_INJECT` says what becomes of the memory, not when the send completes,
+/// so a level beside it counts.
 #[inline]
 pub fn mode_of(flags: u64) -> SendMode {
     if flags & FI_MATCH_COMPLETE != 0 {

@@ -1,4 +1,5 @@
-//! Endpoints: one engine each; opening, binding, options, names. The data transfer calls are in `msg`, `tagged`, `rma` and `atomic`.
+//! Endpoints: one engine each; opening, binding, options, names. The data transfer calls are in
+//! `msg`, `tagged`, `rma` and `atomic`.
 
 use crate::abi::*;
 use crate::addr::{self, Name};
@@ -17,7 +18,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use weir_engine::{Endpoint, EngineError, Queue};
 
-/// The first endpoint of a process takes the port from the settings; further ones cannot, unless it is a range.
+/// The first endpoint of a process takes the port from the settings; further ones cannot, unless it
+/// is a range.
 fn open_engine(source: Option<Name>) -> Result<Arc<Endpoint>, i32> {
     let attempt = || -> Result<Arc<Endpoint>, EngineError> {
         let mut config = params::engine_config()?;
@@ -59,7 +61,8 @@ fn start(config: weir_engine::EngineConfig) -> Result<Arc<Endpoint>, EngineError
     Endpoint::open_told(weir_engine::EngineConfig { linger, watchdog_us, ..config }, [7; 32], crate::news::sink())
 }
 
-/// Tells `weir run`, which names this file, that its program uses Weir. Without the file it only says so in vain.
+/// Tells `weir run`, which names this file, that its program uses Weir. Without the file it only
+/// says so in vain.
 fn leave_mark(file: Option<std::ffi::OsString>) {
     if let Some(file) = file.filter(|file| !file.is_empty()) {
         let _ = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(file);
@@ -161,7 +164,8 @@ static CM_OPS: FiOpsCm = FiOpsCm {
 };
 static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective { size: size_of::<FiOpsCollective>(), ops: [refused; 11] };
 
-/// Closes: what was sent still arrives (the engine lingers for that); completions already made stay readable; memory of operations under way is free afterwards.
+/// Closes: what was sent still arrives (the engine lingers for that); completions already made stay
+/// readable; memory of operations under way is free afterwards.
 unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
         fid.object::<FidEp>()?;
@@ -181,7 +185,8 @@ unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     })
 }
 
-/// The object for a call that builds it up (binding, enabling): no other call may be made on it meanwhile, for it cannot be used yet.
+/// The object for a call that builds it up (binding, enabling): no other call may be made on it
+/// meanwhile, for it cannot be used yet.
 unsafe fn exclusive<'a>(fid: Handle<Fid>) -> Result<&'a mut EpObj, i32> {
     // SAFETY: null or a handle of ours (callers of the functions below).
     unsafe { fid.raw().cast::<EpObj>().as_mut() }.ok_or(FI_EINVAL)
@@ -209,7 +214,8 @@ unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c
                 cntr.attach(&ep.core, flags)?;
                 ep.cntrs.push(cntr);
             }
-            // Nothing of an endpoint of this kind is reported to event queues; binding one does no harm.
+            // Nothing of an endpoint of this kind is reported to event queues; binding one does no
+            // harm.
             FI_CLASS_EQ => {}
             _ => return Err(FI_EINVAL),
         }
@@ -223,7 +229,8 @@ fn countable(flags: u64) -> Result<(), i32> {
     if flags & !KINDS != 0 {
         return Err(FI_EBADFLAGS);
     }
-    // The target of a remote operation is not told of it (`FI_RMA_EVENT` is not offered): only a write with immediate data shows there.
+    // The target of a remote operation is not told of it (`FI_RMA_EVENT` is not offered): only a
+    // write with immediate data shows there.
     if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 { Err(FI_ENOSYS) } else { Ok(()) }
 }
 

@@ -1,4 +1,5 @@
-//! What an endpoint shares with its queues, counters, address vector and domain, which lie between it and the object that the application has.
+//! What an endpoint shares with its queues, counters, address vector and domain, which lie between
+//! it and the object that the application has.
 
 use crate::abi::FI_ADDR_NOTAVAIL;
 use crate::table::{NONE, Table};
@@ -26,6 +27,7 @@ impl EpCore {
 
 const _: () = assert!(NONE == FI_ADDR_NOTAVAIL);
 
-/// The endpoints of the process, of whatever fabric (each of Open MPI's two has its own): a program that polls a queue of one, waiting for what another is to do, does not know that the other
-/// needs it too.
+/// The endpoints of the process, of whatever fabric (each of Open MPI's two has its own): a program
+/// that polls a queue of one, waiting for what another is to do, does not know that the other needs
+/// it too.
 pub static ENDPOINTS: LazyLock<weir_engine::Group> = LazyLock::new(weir_engine::Group::new);

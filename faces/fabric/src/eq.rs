@@ -1,4 +1,5 @@
-//! Event queues: insertion of addresses may report here, and applications write events of their own.
+//! Event queues: insertion of addresses may report here, and applications write events of their
+//! own.
 
 use crate::abi::*;
 use crate::fabric::Fabric;
@@ -141,7 +142,8 @@ pub unsafe extern "C" fn open(
         if out.is_null() {
             return Err(FI_EINVAL);
         }
-        // Applications may always write; which processor an event is signalled to is not chosen here, as with completion queues.
+        // Applications may always write; which processor an event is signalled to is not chosen
+        // here, as with completion queues.
         if flags & !(FI_WRITE | FI_AFFINITY) != 0 {
             return Err(FI_EBADFLAGS);
         }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 /// What all objects of a fabric share.
 pub struct Fabric {
-    /// The interface version the application speaks; it decides how long some structures of his are.
+    /// The interface version the application speaks; it decides how long some structures of his
+    /// are.
     pub api_version: u32,
 }
 

@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard};
 use weir_engine::{EngineError, OpError};
 
-/// Runs the body of an entry point; a panic (a bug of ours) becomes `on_panic` instead of unwinding into C code. What it left half changed knows it by its lock, and is used no more:
-/// the engine's state, a queue, a counter, a vector, a domain each answer `FI_EOPBADSTATE` from then on.
+/// Runs the body of an entry point; a panic (a bug of ours) becomes `on_panic` instead of unwinding
+/// into C code. What it left half changed knows it by its lock, and is used no more: the engine's
+/// state, a queue, a counter, a vector, a domain each answer `FI_EOPBADSTATE` from then on.
 #[inline]
 pub fn guard<T>(on_panic: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
@@ -86,7 +87,8 @@ pub fn text_of(prov_errno: i32) -> String {
     }
 }
 
-/// Copies a text into a C buffer, cut to fit and always terminated. Returns the buffer, or null when there is no room at all.
+/// Copies a text into a C buffer, cut to fit and always terminated. Returns the buffer, or null
+/// when there is no room at all.
 ///
 /// # Safety
 /// `buf` is null or writable for `len` bytes.
@@ -103,7 +105,8 @@ pub unsafe fn put_text(text: &str, buf: *mut std::ffi::c_char, len: usize) -> *c
     buf
 }
 
-/// Writes the text for a code of ours to the caller's buffer, or returns a static one without a buffer.
+/// Writes the text for a code of ours to the caller's buffer, or returns a static one without a
+/// buffer.
 ///
 /// # Safety
 /// `buf` is null or writable for `len` bytes.

@@ -5,7 +5,8 @@ use crate::abi::{FI_EINVAL, Fid};
 /// The structure that an object of this provider begins with, and by which C names the object.
 ///
 /// # Safety
-/// `Object` is `repr(C)` and begins with this structure, which begins with a [`Fid`] whose class is `CLASS`; no other structure has that class.
+/// `Object` is `repr(C)` and begins with this structure, which begins with a [`Fid`] whose class is
+/// `CLASS`; no other structure has that class.
 pub unsafe trait Begins {
     /// What it is the beginning of.
     type Object;
@@ -13,10 +14,12 @@ pub unsafe trait Begins {
     const CLASS: usize;
 }
 
-/// What an application gave as an object: null, or what one of this provider's functions made, not yet closed.
+/// What an application gave as an object: null, or what one of this provider's functions made, not
+/// yet closed.
 ///
-/// That is what libfabric asks of its callers in every function, and a handle comes from nowhere but such a call. So who has one need not say it again: it is said here,
-/// where the object is looked at.
+/// That is what libfabric asks of its callers in every function, and a handle comes from nowhere
+/// but such a call. So who has one need not say it again: it is said here, where the object is
+/// looked at.
 #[repr(transparent)]
 pub struct Handle<F>(*mut F);
 
@@ -51,7 +54,8 @@ impl<F: Begins> Handle<F> {
     /// `FI_EINVAL` for null.
     #[inline]
     pub fn get(&self) -> Result<&F::Object, i32> {
-        // SAFETY: null or not closed during the call that this handle came with; the object begins with what it points to (`Begins`).
+        // SAFETY: null or not closed during the call that this handle came with; the object begins
+        // with what it points to (`Begins`).
         unsafe { self.0.cast::<F::Object>().as_ref() }.ok_or(FI_EINVAL)
     }
 }
@@ -62,7 +66,8 @@ impl Handle<Fid> {
     /// # Errors
     /// `FI_EINVAL` for null.
     pub fn class(&self) -> Result<usize, i32> {
-        // SAFETY: null or not closed during the call that this handle came with; every object begins with a `Fid`.
+        // SAFETY: null or not closed during the call that this handle came with; every object
+        // begins with a `Fid`.
         unsafe { self.0.as_ref() }.map(|fid| fid.fclass).ok_or(FI_EINVAL)
     }
 

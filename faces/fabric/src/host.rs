@@ -1,7 +1,8 @@
 //! The libfabric that loaded us: its log and its parameters, found at run time.
 //!
-//! Linking with libfabric would tie the provider to one release's symbol versions, so the four functions are looked up in the libfabric already in the process. Without them
-//! (an embedding that hides its symbols) nothing is logged and parameters come from the environment alone.
+//! Linking with libfabric would tie the provider to one release's symbol versions, so the four
+//! functions are looked up in the libfabric already in the process. Without them (an embedding that
+//! hides its symbols) nothing is logged and parameters come from the environment alone.
 
 use crate::abi::*;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -21,7 +22,8 @@ pub struct Host {
     param_get: Option<ParamGet>,
 }
 
-// SAFETY: plain addresses of functions that libfabric documents as callable from any thread, and of our own static provider structure.
+// SAFETY: plain addresses of functions that libfabric documents as callable from any thread, and of
+// our own static provider structure.
 unsafe impl Send for Host {}
 // SAFETY: as above.
 unsafe impl Sync for Host {}
@@ -37,7 +39,8 @@ fn host() -> Option<&'static Host> {
 pub fn init(provider: *const FiProvider) {
     HOST.get_or_init(|| {
         let handle = loaded_libfabric();
-        // SAFETY: the names are those of libfabric's public functions, whose types are as declared above in all releases since 1.0.
+        // SAFETY: the names are those of libfabric's public functions, whose types are as declared
+        // above in all releases since 1.0.
         unsafe {
             Host {
                 provider,
@@ -53,12 +56,14 @@ pub fn init(provider: *const FiProvider) {
 }
 
 fn symbol(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the handle is RTLD_DEFAULT or came from dlopen and is never closed; the name is a C string.
+    // SAFETY: the handle is RTLD_DEFAULT or came from dlopen and is never closed; the name is a C
+    // string.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
     (!address.is_null()).then_some(address)
 }
 
-/// A handle in which libfabric's symbols can be found: the global scope, or (a Python module or an MPI loads its libfabric privately) the loaded object that has them.
+/// A handle in which libfabric's symbols can be found: the global scope, or (a Python module or an
+/// MPI loads its libfabric privately) the loaded object that has them.
 fn loaded_libfabric() -> *mut c_void {
     if symbol(libc::RTLD_DEFAULT, c"fi_param_define").is_some() {
         return libc::RTLD_DEFAULT;
@@ -113,7 +118,8 @@ pub fn info(text: impl FnOnce() -> String) {
 /// Declares a parameter, so that `fi_info -g weir` shows it.
 pub fn define_param(name: &CStr, kind: c_int, help: &CStr) {
     let Some(Host { provider, param_define: Some(define), .. }) = host() else { return };
-    // SAFETY: the help text is passed as the only argument of a "%s" format; libfabric copies all strings.
+    // SAFETY: the help text is passed as the only argument of a "%s" format; libfabric copies all
+    // strings.
     unsafe { define(*provider, name.as_ptr(), kind, c"%s".as_ptr(), help.as_ptr()) };
 }
 
@@ -121,7 +127,8 @@ pub fn define_param(name: &CStr, kind: c_int, help: &CStr) {
 pub fn text_param(name: &CStr) -> Option<String> {
     let Some(Host { provider, param_get: Some(get), .. }) = host() else { return None };
     let mut value: *mut c_char = std::ptr::null_mut();
-    // SAFETY: parameters are declared as strings, for which libfabric stores a pointer that stays valid.
+    // SAFETY: parameters are declared as strings, for which libfabric stores a pointer that stays
+    // valid.
     if unsafe { get(*provider, name.as_ptr(), (&raw mut value).cast()) } != 0 || value.is_null() {
         return None;
     }

@@ -1,7 +1,9 @@
 //! `fi_getinfo`: what the provider offers, checked against what the caller asks for.
 //!
-//! Everything offered is in the constants below. Each part of the hints is checked by one function that names the field it refuses, so that `FI_LOG_LEVEL=info` tells why.
-//! The structures returned belong to libfabric, which frees each part with `free` and may be newer than this file: each is allocated with zeroed room to spare behind the part known here.
+//! Everything offered is in the constants below. Each part of the hints is checked by one function
+//! that names the field it refuses, so that `FI_LOG_LEVEL=info` tells why. The structures returned
+//! belong to libfabric, which frees each part with `free` and may be newer than this file: each is
+//! allocated with zeroed room to spare behind the part known here.
 
 use crate::abi::*;
 use crate::addr::{self, Name};
@@ -21,7 +23,8 @@ pub const IOV_LIMIT: usize = if weir_engine::MAX_IOV < 32 { weir_engine::MAX_IOV
 pub const RMA_IOV_LIMIT: usize = 1;
 /// Pieces of memory per registered region.
 pub const MR_IOV_LIMIT: usize = IOV_LIMIT;
-/// Operations worth having under way at once, per direction. Nothing breaks beyond: calls say to try again.
+/// Operations worth having under way at once, per direction. Nothing breaks beyond: calls say to
+/// try again.
 pub const QUEUE_SIZE: usize = 4096;
 /// Bytes of immediate data.
 pub const CQ_DATA_SIZE: usize = 8;
@@ -37,7 +40,8 @@ const FREE_CAPS: u64 = FI_MULTI_RECV | DOMAIN_CAPS;
 const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 /// What is given to who asks for nothing.
 const CAPS: u64 = PRIMARY_CAPS | FREE_CAPS | FI_SOURCE;
-/// All there is. Atomic operations are for who names them: MPICH takes what is given without hints, and would then send each element of an accumulate by itself.
+/// All there is. Atomic operations are for who names them: MPICH takes what is given without hints,
+/// and would then send each element of an accumulate by itself.
 const OFFERED: u64 = CAPS | FI_ATOMIC;
 const TX_CAPS: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE;
 const RX_CAPS: u64 = FI_MSG
@@ -127,7 +131,8 @@ impl<'a> Hints<'a> {
     /// # Safety
     /// `info` is a complete `fi_info` tree.
     unsafe fn new(info: &'a FiInfo) -> Self {
-        // SAFETY: each part is null or valid (caller). Fields behind those of the oldest library are not read, see `check_domain`.
+        // SAFETY: each part is null or valid (caller). Fields behind those of the oldest library
+        // are not read, see `check_domain`.
         unsafe {
             Hints {
                 info,
@@ -255,7 +260,8 @@ fn refuse(call: &str, check: Check) -> Result<(), i32> {
     })
 }
 
-/// Checks what a domain is opened with as hints are checked, for an application may change what it got.
+/// Checks what a domain is opened with as hints are checked, for an application may change what it
+/// got.
 ///
 /// # Errors
 /// `FI_EINVAL`.
@@ -301,7 +307,8 @@ fn check_rx(rx: &FiRxAttr) -> Check {
     at_most("rx iov_limit", rx.iov_limit, IOV_LIMIT)
 }
 
-/// The capabilities given for those asked: what was asked, the free ones, and where a kind of operation was named without a direction, all its directions.
+/// The capabilities given for those asked: what was asked, the free ones, and where a kind of
+/// operation was named without a direction, all its directions.
 fn granted(asked: u64) -> u64 {
     if asked == 0 {
         return CAPS;
@@ -392,8 +399,8 @@ fn domain_attr(version: u32, hints: Option<&Hints>) -> FiDomainAttr {
         control_progress: nonzero_or(d.map(|d| d.control_progress), FI_PROGRESS_MANUAL),
         data_progress: nonzero_or(d.map(|d| d.data_progress), FI_PROGRESS_MANUAL),
         resource_mgmt: FI_RM_ENABLED,
-        // Both kinds are the same here. Asked for none, say so, as other providers do: fabtests takes FI_AV_TABLE for the
-        // promise that whom it talks to has address 0.
+        // Both kinds are the same here. Asked for none, say so, as other providers do: fabtests
+        // takes FI_AV_TABLE for the promise that whom it talks to has address 0.
         av_type: d.map_or(FI_AV_UNSPEC, |d| d.av_type),
         mr_mode: mr_mode(version, d.map_or(0, |d| d.mr_mode)),
         mr_key_size: 8,
@@ -422,7 +429,8 @@ fn domain_attr(version: u32, hints: Option<&Hints>) -> FiDomainAttr {
     }
 }
 
-/// Room behind each structure for fields a newer libfabric appends; it copies and reads them, finding zeros.
+/// Room behind each structure for fields a newer libfabric appends; it copies and reads them,
+/// finding zeros.
 const SPARE_BYTES: usize = 128;
 
 /// Copies `value` to memory that `free` can release. Null when there is none.
@@ -489,7 +497,8 @@ fn build(version: u32, hints: Option<&Hints>, source: Option<Name>, dest: Option
         domain_attr: c_copy(FiDomainAttr { name: name(), ..domain_attr(version, hints) }),
         // libfabric itself fills in the provider's name and version.
         fabric_attr: c_copy(FiFabricAttr {
-            // One that is open already: who shares it between its parts (Open MPI) would else open a second.
+            // One that is open already: who shares it between its parts (Open MPI) would else open
+            // a second.
             fabric: hints.and_then(|h| h.fabric).map_or(ptr::null_mut(), |f| f.fabric),
             name: name(),
             prov_name: ptr::null_mut(),
@@ -526,7 +535,8 @@ fn build(version: u32, hints: Option<&Hints>, source: Option<Name>, dest: Option
 /// `fi_provider.getinfo`.
 ///
 /// # Safety
-/// As libfabric calls it: texts are null or C strings, hints are null or a complete tree, `out` is writable.
+/// As libfabric calls it: texts are null or C strings, hints are null or a complete tree, `out` is
+/// writable.
 pub unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,

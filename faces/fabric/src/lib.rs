@@ -1,7 +1,9 @@
 //! `libweir-fi.so`: the libfabric provider named `weir`.
 //!
-//! libfabric loads the library (`FI_PROVIDER_PATH`), calls [`fi_prov_ini`] and from then on goes through tables of functions. This face translates: libfabric's objects, addresses, flags
-//! and completion formats on one side, one engine per endpoint on the other. It owns no protocol and no matching.
+//! libfabric loads the library (`FI_PROVIDER_PATH`), calls [`fi_prov_ini`] and from then on goes
+//! through tables of functions. This face translates: libfabric's objects, addresses, flags and
+//! completion formats on one side, one engine per endpoint on the other. It owns no protocol and no
+//! matching.
 //!
 //! | file | subject |
 //! |---|---|

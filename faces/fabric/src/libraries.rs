@@ -1,14 +1,19 @@
-//! What the libraries above ask of the engine that libfabric's interface does not say: which bits of a tag name a message, in which order multi-receives are reported, and how many
-//! processes their launcher has put on this host.
+//! What the libraries above ask of the engine that libfabric's interface does not say: which bits
+//! of a tag name a message, in which order multi-receives are reported, and how many processes
+//! their launcher has put on this host.
 
 use weir_engine::{EngineConfig, MultiOrder, StreamBits};
 
-/// The bits of a tag that decide over its stream (`spec/envelopes.md` 3): all of MPI's tag (bits 0 to 31) and the low bits of the communicator (MPICH has it in bits 31 to 50, Open MPI
-/// from bit 34 on), so that messages with one tag in several communicators are independent; but none of the protocol bits that MPI libraries have in between or above and that their
-/// receives ignore: MPICH bits 54 and 55, Open MPI bit 32. With those in it, hardly any receive of an MPI program would be on one stream, and streams would be worth nothing.
+/// The bits of a tag that decide over its stream (`spec/envelopes.md` 3): all of MPI's tag (bits 0
+/// to 31) and the low bits of the communicator (MPICH has it in bits 31 to 50, Open MPI from bit 34
+/// on), so that messages with one tag in several communicators are independent; but none of the
+/// protocol bits that MPI libraries have in between or above and that their receives ignore: MPICH
+/// bits 54 and 55, Open MPI bit 32. With those in it, hardly any receive of an MPI program would be
+/// on one stream, and streams would be worth nothing.
 pub const STREAM_BITS: StreamBits = StreamBits(0x0007_fffc_ffff_ffff);
 
-/// How many processes a launcher has started on this host, by the variables that launchers set: Hydra, Open MPI, Slurm, PALS.
+/// How many processes a launcher has started on this host, by the variables that launchers set:
+/// Hydra, Open MPI, Slurm, PALS.
 const PROCESSES_HERE: [&str; 4] =
     ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE", "PALS_LOCAL_SIZE"];
 
@@ -17,8 +22,10 @@ const PROCESSES_HERE: [&str; 4] =
 pub fn served(config: EngineConfig, get: &dyn Fn(&str) -> Option<String>) -> EngineConfig {
     EngineConfig {
         stream_bits: STREAM_BITS,
-        // libfabric does not promise it (`comp_order` of fi_endpoint(3)), but MPICH's active messages do not survive another one: it keeps those that come early without what it needs to
-        // fetch their payload (`payload_sz` of `MPIDI_OFI_am_isend_long` is 0, and `MPIDI_OFI_am_enqueue_unordered_msg` copies so much).
+        // libfabric does not promise it (`comp_order` of fi_endpoint(3)), but MPICH's active
+        // messages do not survive another one: it keeps those that come early without what it needs
+        // to fetch their payload (`payload_sz` of `MPIDI_OFI_am_isend_long` is 0, and
+        // `MPIDI_OFI_am_enqueue_unordered_msg` copies so much).
         multi_order: MultiOrder::AsSent,
         processes_here: PROCESSES_HERE.iter().find_map(|name| get(name)?.parse().ok()),
         ..config

@@ -1,6 +1,7 @@
 //! Lines for people, on standard error.
 
-/// One line for the user, whatever the log level: something he has to put right. The same line is not repeated.
+/// One line for the user, whatever the log level: something he has to put right. The same line is
+/// not repeated.
 pub fn complain(line: &str) {
     static SAID: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
     let mut said = SAID.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -16,7 +17,8 @@ pub fn write_out(text: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
 }
 
-/// In one write, lest lines of ranks mix. Not `eprintln`, which panics when nobody reads standard error any more.
+/// In one write, lest lines of ranks mix. Not `eprintln`, which panics when nobody reads standard
+/// error any more.
 fn say(to: &mut impl std::io::Write, line: &str) {
     let _ = to.write_all(format!("weir: {line}\n").as_bytes());
 }

@@ -1,4 +1,5 @@
-//! A lock that is left out when the application has promised to serialise its calls (`FI_THREAD_DOMAIN`, `FI_THREAD_COMPLETION`).
+//! A lock that is left out when the application has promised to serialise its calls
+//! (`FI_THREAD_DOMAIN`, `FI_THREAD_COMPLETION`).
 
 use crate::abi::FI_EOPBADSTATE;
 use weir_engine::{Guard, Lock};
@@ -11,7 +12,8 @@ pub struct MaybeLock<T> {
 
 impl<T> MaybeLock<T> {
     /// # Safety
-    /// With `needed == false` nobody calls [`MaybeLock::lock`] from two threads at once, nor twice from one.
+    /// With `needed == false` nobody calls [`MaybeLock::lock`] from two threads at once, nor twice
+    /// from one.
     pub unsafe fn new(value: T, needed: bool) -> Self {
         MaybeLock { needed, lock: Lock::new(value) }
     }

@@ -24,7 +24,8 @@ static OPS: FiOps =
 
 /// What `fi_mr(3)` lists as access to a region. Only the two remote ones let a peer at it.
 const ACCESS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_COLLECTIVE;
-/// Capabilities that programs add to these (LCI adds `FI_RMA`). libfabric's own providers do not look at them, and they grant nothing.
+/// Capabilities that programs add to these (LCI adds `FI_RMA`). libfabric's own providers do not
+/// look at them, and they grant nothing.
 const CAPABILITIES: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 
 /// What a registration asks for.
@@ -40,8 +41,10 @@ fn domain_of(fid: &Handle<Fid>) -> Result<&Arc<Domain>, i32> {
     Ok(&fid.object::<FidDomain>()?.domain)
 }
 
-/// Refuses what no registration may say here. There is no flag to offer: they ask for events of remote access, for persistence, for keys that are used once, for memory of a device, or
-/// (`FI_MR_DMABUF`) say that the memory list is none. An offset is reserved by the interface and must be 0.
+/// Refuses what no registration may say here. There is no flag to offer: they ask for events of
+/// remote access, for persistence, for keys that are used once, for memory of a device, or
+/// (`FI_MR_DMABUF`) say that the memory list is none. An offset is reserved by the interface and
+/// must be 0.
 fn plain(flags: u64, offset: u64) -> Result<(), i32> {
     match (flags, offset) {
         (0, 0) => Ok(()),
@@ -78,7 +81,9 @@ unsafe fn register(domain: &Arc<Domain>, request: Request, out: *mut *mut FidMr)
     Ok(0)
 }
 
-/// The pieces of a region. A null address with a length, or a length beyond the end of the address space, would be memory that is not there, at which a peer's write would end the process: refused.
+/// The pieces of a region. A null address with a length, or a length beyond the end of the address
+/// space, would be memory that is not there, at which a peer's write would end the process:
+/// refused.
 ///
 /// # Safety
 /// `iov` is null or has `count` entries.
@@ -135,7 +140,9 @@ unsafe extern "C" fn regattr(fid: Handle<Fid>, attr: *const FiMrAttr, flags: u64
         if attr.is_null() {
             return Err(FI_EINVAL);
         }
-        // SAFETY: every version has the fields up to `context`, and the others are looked at as the version allows; before the list is read, the flags have said that it is one, of `iov_count` entries.
+        // SAFETY: every version has the fields up to `context`, and the others are looked at as the
+        // version allows; before the list is read, the flags have said that it is one, of
+        // `iov_count` entries.
         unsafe {
             plain(flags, (*attr).offset)?;
             ordinary(attr, domain.fabric.api_version)?;
@@ -146,13 +153,14 @@ unsafe extern "C" fn regattr(fid: Handle<Fid>, attr: *const FiMrAttr, flags: u64
     })
 }
 
-/// Refuses what attributes ask for in the fields that an application of this version has behind `context`. Hints among them (`page_size`, `sub_mr_cnt`) may be ignored.
+/// Refuses what attributes ask for in the fields that an application of this version has behind
+/// `context`. Hints among them (`page_size`, `sub_mr_cnt`) may be ignored.
 ///
 /// # Safety
 /// The attributes are as long as they are in this version.
 unsafe fn ordinary(attr: *const FiMrAttr, version: u32) -> Result<(), i32> {
-    // A key would keep out peers that have another one. Nothing here does that; a domain has no such keys either.
-    // SAFETY: there since 1.5 (caller).
+    // A key would keep out peers that have another one. Nothing here does that; a domain has no
+    // such keys either. SAFETY: there since 1.5 (caller).
     if version >= fi_version(1, 5) && unsafe { (*attr).auth_key_size } != 0 {
         return Err(FI_EINVAL);
     }

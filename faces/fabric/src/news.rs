@@ -1,4 +1,5 @@
-//! Where the engine's lines for people go: to standard error, as those of this face; of peers that died only when the program is told that an operation failed by it.
+//! Where the engine's lines for people go: to standard error, as those of this face; of peers that
+//! died only when the program is told that an operation failed by it.
 
 use crate::{lines, params};
 use std::sync::Mutex;
@@ -40,7 +41,8 @@ pub fn explain(error: &OpError) {
     }
 }
 
-/// Tells the user once why operations fail that only say "no route to host" to the application. A peer that closed in good order, or that we closed, is no news.
+/// Tells the user once why operations fail that only say "no route to host" to the application. A
+/// peer that closed in good order, or that we closed, is no news.
 fn explain_death(reason: DownReason) {
     if !matches!(reason, DownReason::Closed | DownReason::LocalClose | DownReason::Aborted) {
         let told = std::mem::take(&mut *deaths());

@@ -1,4 +1,5 @@
-//! The provider's parameters: one table for `fi_info -g weir`, for reading them and for the manual page's test.
+//! The provider's parameters: one table for `fi_info -g weir`, for reading them and for the manual
+//! page's test.
 //!
 //! Each is `FI_WEIR_X` to libfabric and `WEIR_X` to the rest of Weir; the former wins.
 
@@ -111,7 +112,7 @@ pub const PARAMS: &[Param] = &[
         "What may carry messages: auto, shm (shared memory also where packets are captured or lost on purpose), network (no shared memory), udp (packets only), tcp (packets, and TCP for large messages always) (default: auto)",
     ),
     param(
-        "lanes",
+        "bulk",
         "When large payload goes by TCP: auto (where nothing is lost, the round trip is short and the link fast), always or off (default: auto)",
     ),
     param("offload", "Segmentation offload of UDP: on or off (default: on, tested at start)"),
@@ -136,13 +137,14 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "capture",
-        "File for a pcapng capture of all packets; what goes by TCP (lanes) is not in it; %p is the process id, and one process alone writes a file (default: none)",
+        "File for a pcapng capture of all packets; what goes by TCP (bulk connections) is not in it; %p is the process id, and one process alone writes a file (default: none)",
     ),
     param("faults", "Faults to inject, for tests, for example loss=1%,dup=0.1% (default: none)"),
     param("inject_size", "Largest message of fi_inject, bytes; not above 16384 (default: 16384)"),
 ];
 
-/// Declares all parameters to libfabric, and one that nobody sets: libfabric keeps two numbers of a version, and this is where `fi_info -g weir` shows the rest.
+/// Declares all parameters to libfabric, and one that nobody sets: libfabric keeps two numbers of a
+/// version, and this is where `fi_info -g weir` shows the rest.
 pub fn define_all() {
     for p in PARAMS {
         if let (Ok(name), Ok(help)) = (CString::new(p.name), CString::new(p.help)) {
@@ -179,13 +181,15 @@ pub fn by_its_name(error: EngineError) -> EngineError {
     error.with_variable(name_as_set)
 }
 
-/// The name by which this process's environment has a setting: libfabric's own, `FI_WEIR_X`, where that is set, else `WEIR_X`.
+/// The name by which this process's environment has a setting: libfabric's own, `FI_WEIR_X`, where
+/// that is set, else `WEIR_X`.
 fn name_as_set(name: &str) -> String {
     let full = format!("FI_{name}");
     if std::env::var_os(&full).is_some() { full } else { name.to_owned() }
 }
 
-/// A line of the engine, which knows its own names only, with each setting under the name it was set by.
+/// A line of the engine, which knows its own names only, with each setting under the name it was
+/// set by.
 pub fn as_set(line: &str) -> String {
     let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let named = |piece: &str| {
@@ -195,7 +199,8 @@ pub fn as_set(line: &str) -> String {
     line.split_inclusive(|c| !in_name(c)).map(named).collect()
 }
 
-/// What to say of settings in the environment that nobody reads: a misspelt one would otherwise be ignored silently.
+/// What to say of settings in the environment that nobody reads: a misspelt one would otherwise be
+/// ignored silently.
 pub fn unknown_names() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     SettingNames { prefix: "FI_", listed_by: "fi_info -g weir or man fi_weir" }.unknown(names)

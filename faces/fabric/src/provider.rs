@@ -17,7 +17,8 @@ unsafe impl Sync for Provider {}
 
 static PROVIDER: Provider = Provider(std::cell::UnsafeCell::new(FiProvider {
     version: fi_version(number(env!("CARGO_PKG_VERSION_MAJOR")), number(env!("CARGO_PKG_VERSION_MINOR"))),
-    // The newest interface the structures here were checked against. A library skips a provider that declares less than the application asks for.
+    // The newest interface the structures here were checked against. A library skips a provider
+    // that declares less than the application asks for.
     fi_version: fi_version(2, 6),
     context: FiContext { internal: [ptr::null_mut(); 4] },
     name: info::NAME.as_ptr(),
@@ -34,13 +35,15 @@ const fn number(text: &str) -> u32 {
     }
 }
 
-/// The version, and the commit where whoever built it said so (`WEIR_COMMIT`); a C string for whoever loads this library, `weir info` above all.
+/// The version, and the commit where whoever built it said so (`WEIR_COMMIT`); a C string for
+/// whoever loads this library, `weir info` above all.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// What this process's endpoints have carried so far ([`weir_engine::Traffic::numbers`]), for who measures: writes at most `count` numbers to `out`, and returns how many there are.
+/// What this process's endpoints have carried so far ([`weir_engine::Traffic::numbers`]), for who
+/// measures: writes at most `count` numbers to `out`, and returns how many there are.
 ///
 /// # Safety
 /// `out` is null (then nothing is written), or `count` numbers may be written there.
@@ -63,7 +66,8 @@ pub extern "C" fn fi_prov_ini() -> *mut c_void {
     guard::guard(ptr::null_mut(), || {
         #[cfg(not(test))]
         {
-            // This library's panics are no concern of the program it is in, but for the one line that is said of them.
+            // This library's panics are no concern of the program it is in, but for the one line
+            // that is said of them.
             static ONCE: std::sync::Once = std::sync::Once::new();
             ONCE.call_once(weir_engine::keep_panics);
         }

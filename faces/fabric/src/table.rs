@@ -1,7 +1,8 @@
 //! A growing table of numbers that is read without a lock.
 //!
-//! The hot path turns a libfabric address into the engine's peer index with it, and a completion's peer back. Entries live in chunks that double in size and never move, so a reader needs
-//! two loads and no lock even while another thread inserts.
+//! The hot path turns a libfabric address into the engine's peer index with it, and a completion's
+//! peer back. Entries live in chunks that double in size and never move, so a reader needs two
+//! loads and no lock even while another thread inserts.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -40,7 +41,8 @@ impl Table {
         let Some(first) = self.chunks.get(chunk).map(|c| c.load(Ordering::Acquire)).filter(|p| !p.is_null()) else {
             return NONE;
         };
-        // SAFETY: a chunk that is set has `FIRST << chunk` entries and lives as long as the table; `place` gives an index below that.
+        // SAFETY: a chunk that is set has `FIRST << chunk` entries and lives as long as the table;
+        // `place` gives an index below that.
         unsafe { (*first.add(at)).load(Ordering::Relaxed) }
     }
 
@@ -72,7 +74,8 @@ impl Drop for Table {
         for (chunk, slot) in self.chunks.iter().enumerate() {
             let first = slot.load(Ordering::Acquire);
             if !first.is_null() {
-                // SAFETY: chunks come from boxes of this length and nobody reads any more (`&mut self`).
+                // SAFETY: chunks come from boxes of this length and nobody reads any more
+                // (`&mut self`).
                 drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(first, (FIRST << chunk) as usize)) });
             }
         }

@@ -1,4 +1,5 @@
-//! What the message, tagged and remote memory calls share: memory lists, flags, and the way into the engine.
+//! What the message, tagged and remote memory calls share: memory lists, flags, and the way into
+//! the engine.
 
 use crate::abi::*;
 use crate::ep::{EpObj, mode_of};

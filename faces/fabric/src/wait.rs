@@ -38,7 +38,8 @@ impl FdSet {
     /// Sleeps until a member is readable or the time is over.
     pub fn wait(&self, timeout: Option<Duration>) {
         let mut p = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // Rounded up, so that a caller who waits out a deadline does not spin through its last millisecond.
+        // Rounded up, so that a caller who waits out a deadline does not spin through its last
+        // millisecond.
         let ms = timeout.map_or(-1, |t| t.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32);
         // SAFETY: one valid pollfd. An interrupted sleep is a short one.
         unsafe { libc::poll(&raw mut p, 1, ms) };

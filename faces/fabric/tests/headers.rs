@@ -1,6 +1,8 @@
-//! The record of libfabric's layouts (`src/abi/recorded.txt`), with which a unit test compares the hand-written types, against the headers installed: they may be newer than it.
+//! The record of libfabric's layouts (`src/abi/recorded.txt`), with which a unit test compares the
+//! hand-written types, against the headers installed: they may be newer than it.
 //!
-//! Without headers this is reported as ignored, which the suite counts as skipped: hence a harness of its own.
+//! Without headers this is reported as ignored, which the suite counts as skipped: hence a harness
+//! of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -11,7 +13,8 @@ const RECORDED: &str = include_str!("../src/abi/recorded.txt");
 /// The directory that holds `rdma/fabric.h`: the one named by `LIBFABRIC_INCLUDE`, or a usual one.
 fn headers() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("LIBFABRIC_INCLUDE") {
-        // Whoever names a directory wants it looked at: the compiler complains if there is nothing in it.
+        // Whoever names a directory wants it looked at: the compiler complains if there is nothing
+        // in it.
         return Some(named.into());
     }
     ["/usr/include", "/usr/local/include"].map(PathBuf::from).into_iter().find(|d| d.join("rdma/fabric.h").exists())

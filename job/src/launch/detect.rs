@@ -1,4 +1,5 @@
-//! Which launcher started this process, and how it is spoken to, by the variables it left and the names of the parents.
+//! Which launcher started this process, and how it is spoken to, by the variables it left and the
+//! names of the parents.
 
 use std::fs;
 use std::path::PathBuf;
@@ -45,8 +46,9 @@ impl std::fmt::Display for Launcher {
     }
 }
 
-/// Launchers that start several processes and say so, whether or not they leave a way to be spoken to: a variable they always set,
-/// the one that has the number of processes, their name, what to do.
+/// Launchers that start several processes and say so, whether or not they leave a way to be spoken
+/// to: a variable they always set, the one that has the number of processes, their name, what to
+/// do.
 const TELLTALES: [(&str, &str, &str, &str); 6] = [
     (
         "SLURM_STEP_ID",
@@ -71,7 +73,8 @@ const TELLTALES: [(&str, &str, &str, &str); 6] = [
     ("JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun", "start it by a launcher with PMI or PMIx, or by weir run"),
 ];
 
-/// How many ranks of the job are on this host, as far as the launcher's variables tell: Hydra's, Open MPI's, Slurm's.
+/// How many ranks of the job are on this host, as far as the launcher's variables tell: Hydra's,
+/// Open MPI's, Slurm's.
 pub fn ranks_here(env: &Env) -> Option<u32> {
     let text = |name: &str| env.get(name).map(|value| value.to_string_lossy().into_owned());
     let number = |name: &str| text(name)?.trim().parse::<u32>().ok();
@@ -99,8 +102,8 @@ const PARENTS_MAX: usize = 64;
 /// Chooses the launcher; `parents` are the names of this process's parents, nearest first.
 ///
 /// # Errors
-/// If a launcher started several processes and left no way to be spoken to, if it is unclear which of two it was, or if
-/// `WEIR_LAUNCHER` is no name of one.
+/// If a launcher started several processes and left no way to be spoken to, if it is unclear which
+/// of two it was, or if `WEIR_LAUNCHER` is no name of one.
 pub fn detect(env: &Env, parents: &[String]) -> Result<Launcher, LaunchError> {
     if let Some(value) = env.get("WEIR_LAUNCHER") {
         let name = value.to_string_lossy();
@@ -112,7 +115,8 @@ pub fn detect(env: &Env, parents: &[String]) -> Result<Launcher, LaunchError> {
         });
     }
     let has = |name: &str| env.get(name).is_some();
-    // It takes other launchers' variables away from its ranks: whoever sees them beside this one's was started by a rank.
+    // It takes other launchers' variables away from its ranks: whoever sees them beside this one's
+    // was started by a rank.
     if has(SOCKET_VARIABLE) && !has("PMI_FD") && !has("PMIX_RANK") {
         return Ok(Launcher::Local);
     }
@@ -160,7 +164,8 @@ pub fn parents() -> Vec<String> {
     ancestors().into_iter().map(|(_, name)| name).collect()
 }
 
-/// The program files of this process's parents, nearest first, as far as they may be read: not those of other users.
+/// The program files of this process's parents, nearest first, as far as they may be read: not
+/// those of other users.
 pub fn parent_programs() -> Vec<PathBuf> {
     ancestors().iter().filter_map(|(pid, _)| fs::read_link(format!("/proc/{pid}/exe")).ok()).collect()
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::KeyError;
 use crate::launch::Launcher;
 
-/// Why a process could not join its job, or the job not go on. Each message is one line that says what to do where that is known.
+/// Why a process could not join its job, or the job not go on. Each message is one line that says
+/// what to do where that is known.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// A variable has a value that nobody can use.

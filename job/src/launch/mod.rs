@@ -1,4 +1,5 @@
-//! Who this process is in its job, and what the ranks tell each other before they can send messages: `spec/launch.md`.
+//! Who this process is in its job, and what the ranks tell each other before they can send
+//! messages: `spec/launch.md`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), weir_job::launch::LaunchError> {
@@ -33,8 +34,9 @@ pub use local::frame::BLOB_MAX_BYTES;
 
 use crate::{Env, JobKey};
 
-/// What a rank prints last needs so long to reach its launcher: Hydra and Slurm end a job, and drop what they have not read yet, as
-/// soon as a rank aborts or ends with an error. Who fails without [`Job::abort`] waits so long between its last line and its end.
+/// What a rank prints last needs so long to reach its launcher: Hydra and Slurm end a job, and drop
+/// what they have not read yet, as soon as a rank aborts or ends with an error. Who fails without
+/// [`Job::abort`] waits so long between its last line and its end.
 pub const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// How long is waited.
@@ -100,8 +102,9 @@ struct Joined {
 /// This process's place in its job.
 pub struct Job {
     launcher: Launcher,
-    /// None for a process that nobody launched. What does not finish stays connected until its process ends: launchers take the end of
-    /// a connection for the end of the rank, and do not wait for what it says of why.
+    /// None for a process that nobody launched. What does not finish stays connected until its
+    /// process ends: launchers take the end of a connection for the end of the rank, and do not
+    /// wait for what it says of why.
     backend: Option<ManuallyDrop<Box<dyn Backend>>>,
     rank: u32,
     size: u32,
@@ -123,14 +126,16 @@ impl std::fmt::Debug for Job {
 }
 
 impl Job {
-    /// Finds the launcher by its variables, greets it, and agrees with the other ranks on the job's key. A process that nobody
-    /// launched is rank 0 of 1.
+    /// Finds the launcher by its variables, greets it, and agrees with the other ranks on the job's
+    /// key. A process that nobody launched is rank 0 of 1.
     ///
-    /// To be called once in a process, by all ranks: the first call waits for the others, at most [`Limits::others`].
+    /// To be called once in a process, by all ranks: the first call waits for the others, at most
+    /// [`Limits::others`].
     ///
     /// # Errors
-    /// If a launcher is present but cannot be spoken to, does not answer in time, or does not keep its protocol; if the ranks
-    /// have different keys. A process never runs alone because its launcher was not understood.
+    /// If a launcher is present but cannot be spoken to, does not answer in time, or does not keep
+    /// its protocol; if the ranks have different keys. A process never runs alone because its
+    /// launcher was not understood.
     pub fn from_env(env: &Env) -> Result<Self, LaunchError> {
         let limits = Limits::from_env(env)?;
         let launcher = detect::detect(env, &detect::parents())?;
@@ -194,12 +199,12 @@ impl Job {
         &self.key
     }
 
-    /// Gives `own` to all ranks and returns what each gave, by rank. All ranks call it equally often and in the same order with
-    /// [`Job::fence`].
+    /// Gives `own` to all ranks and returns what each gave, by rank. All ranks call it equally
+    /// often and in the same order with [`Job::fence`].
     ///
     /// # Errors
-    /// If `own` is longer than [`BLOB_MAX_BYTES`], a rank does not come in time or ends, or the launcher fails. After an error
-    /// only [`Job::abort`] is of use.
+    /// If `own` is longer than [`BLOB_MAX_BYTES`], a rank does not come in time or ends, or the
+    /// launcher fails. After an error only [`Job::abort`] is of use.
     pub fn exchange(&mut self, own: &[u8]) -> Result<Vec<Vec<u8>>, LaunchError> {
         if own.len() > BLOB_MAX_BYTES {
             return Err(LaunchError::TooLong { bytes: own.len() });
@@ -221,14 +226,16 @@ impl Job {
         self.ask(|backend| backend.fence(), || ())
     }
 
-    /// Whether the launcher shows people what [`Job::abort`] is told. If not, the caller should, and before: a launcher may end this
-    /// process before that call returns. [`Job::abort`] waits [`LAST_WORDS`] then.
+    /// Whether the launcher shows people what [`Job::abort`] is told. If not, the caller should,
+    /// and before: a launcher may end this process before that call returns. [`Job::abort`] waits
+    /// [`LAST_WORDS`] then.
     pub fn shows_abort(&self) -> bool {
         self.launcher.shows_abort()
     }
 
-    /// Asks the launcher to end all ranks, this one too, with exit code `code` where it can; returns without waiting for it, and
-    /// the caller ends its process. Returns [`Job::shows_abort`].
+    /// Asks the launcher to end all ranks, this one too, with exit code `code` where it can;
+    /// returns without waiting for it, and the caller ends its process. Returns
+    /// [`Job::shows_abort`].
     ///
     /// # Errors
     /// If the launcher cannot be told; it will see this process end.
@@ -241,7 +248,8 @@ impl Job {
         backend.abort(code, message).map(|()| shows)
     }
 
-    /// Says that this rank is done: it may end from now on, and the launcher takes that for success. Does not wait for others.
+    /// Says that this rank is done: it may end from now on, and the launcher takes that for
+    /// success. Does not wait for others.
     ///
     /// # Errors
     /// If the launcher does not answer.

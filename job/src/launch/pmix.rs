@@ -1,4 +1,5 @@
-//! PMIx: a launcher's library, called in a thread of its own, because its calls wait as long as they like.
+//! PMIx: a launcher's library, called in a thread of its own, because its calls wait as long as
+//! they like.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -13,7 +14,8 @@ use crate::Env;
 const GREETING: &str = "the greeting";
 /// Beyond the limit that the library is told, so that its own words come first.
 const BEYOND: Duration = Duration::from_secs(5);
-/// PMIx has no limit of its own for what is put; a piece is kept below what launchers send in one message.
+/// PMIx has no limit of its own for what is put; a piece is kept below what launchers send in one
+/// message.
 const VALUE_MAX: usize = 16 * 1024;
 const KEY_MAX: usize = 511;
 /// The library's name since version 2 of the standard.
@@ -42,8 +44,8 @@ struct Rank {
 }
 
 impl Rank {
-    /// Has the library called, and waits for it at most that long. A call that does not return keeps its thread; the process
-    /// is of no use to its job any more, but can say so.
+    /// Has the library called, and waits for it at most that long. A call that does not return
+    /// keeps its thread; the process is of no use to its job any more, but can say so.
     fn ask<T: Send + 'static>(
         &mut self,
         limit: Duration,
@@ -138,8 +140,8 @@ fn load(candidates: &[PathBuf]) -> Result<Pmix, String> {
     Err(format!("a launcher with PMIx started this process, but its library cannot be loaded: {problem}"))
 }
 
-/// Where the library may be: the file that the user names and no other; else beside the launcher's programs, the nearest first; else where
-/// the dynamic linker finds it.
+/// Where the library may be: the file that the user names and no other; else beside the launcher's
+/// programs, the nearest first; else where the dynamic linker finds it.
 fn candidates(env: &Env) -> Vec<PathBuf> {
     if let Some(named) = env.get("WEIR_PMIX_LIBRARY") {
         return vec![named.into()];

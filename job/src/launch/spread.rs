@@ -1,8 +1,10 @@
-//! An exchange by way of a launcher that keeps names and values: every rank puts its data, all wait, every rank gets all.
+//! An exchange by way of a launcher that keeps names and values: every rank puts its data, all
+//! wait, every rank gets all.
 
 use super::{Backend, LaunchError, Launcher};
 
-/// A launcher that keeps names and values. Values are words of hexadecimal digits and a few letters.
+/// A launcher that keeps names and values. Values are words of hexadecimal digits and a few
+/// letters.
 pub trait Kvs: Send {
     /// In errors.
     fn launcher(&self) -> Launcher;
@@ -12,7 +14,8 @@ pub trait Kvs: Send {
     fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError>;
     /// Returns when all ranks have called it, unless [`Kvs::fence_waits`] says otherwise.
     fn fence(&mut self) -> Result<(), LaunchError>;
-    /// Whether all launchers of this kind let nobody through a fence before all have come. Where not, [`Kvs::get`] waits.
+    /// Whether all launchers of this kind let nobody through a fence before all have come. Where
+    /// not, [`Kvs::get`] waits.
     fn fence_waits(&self) -> bool {
         true
     }

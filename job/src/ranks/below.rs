@@ -9,7 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
-/// What processes get to be gone after SIGKILL; one may be in the kernel on a device that does not answer.
+/// What processes get to be gone after SIGKILL; one may be in the kernel on a device that does not
+/// answer.
 const GONE_LIMIT: Duration = Duration::from_secs(10);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(2);
@@ -19,7 +20,8 @@ pub fn adopt_orphans() -> nix::Result<()> {
     nix::sys::prctl::set_child_subreaper(true)
 }
 
-/// Sends a signal to all below this process. Those that end meanwhile, or are another's, are left out.
+/// Sends a signal to all below this process. Those that end meanwhile, or are another's, are left
+/// out.
 pub fn signal_all(signal: Signal) {
     for pid in all() {
         let _ = kill(pid, signal);

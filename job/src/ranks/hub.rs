@@ -1,4 +1,5 @@
-//! What the ranks of a job ask their launcher and what it answers: a state machine without processes or sockets.
+//! What the ranks of a job ask their launcher and what it answers: a state machine without
+//! processes or sockets.
 
 use crate::KEY_BYTES;
 use crate::launch::local::frame::{Reply, Request, VERSION};

@@ -1,7 +1,9 @@
-//! Starting the ranks of a job on this machine, for programs that have their place from [`crate::launch`]: `weir run` on a laptop.
+//! Starting the ranks of a job on this machine, for programs that have their place from
+//! [`crate::launch`]: `weir run` on a laptop.
 //!
-//! [`run`] starts them, answers them, hands on what they print and ends them all when one fails. [`guard`] is the process above it, which
-//! leaves nothing behind when [`run`]'s own process is killed. What ranks ask is answered by [`Hub`], which knows no process.
+//! [`run`] starts them, answers them, hands on what they print and ends them all when one fails.
+//! [`guard`] is the process above it, which leaves nothing behind when [`run`]'s own process is
+//! killed. What ranks ask is answered by [`Hub`], which knows no process.
 
 mod below;
 mod hub;

@@ -8,7 +8,8 @@ const LINE_MAX_BYTES: usize = 64 * 1024;
 
 /// Prints a line on standard error, which the ranks of a job share, in one write.
 ///
-/// `eprintln!` writes each part of its format by itself: what another process prints meanwhile would stand in the middle of the line.
+/// `eprintln!` writes each part of its format by itself: what another process prints meanwhile
+/// would stand in the middle of the line.
 pub fn say(line: impl std::fmt::Display) {
     // Nobody is left to be told that nobody reads.
     let _ = say_to(&mut io::stderr().lock(), line);

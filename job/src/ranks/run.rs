@@ -1,4 +1,5 @@
-//! The processes of a job on this machine: started, answered, their output handed on, and ended together.
+//! The processes of a job on this machine: started, answered, their output handed on, and ended
+//! together.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -65,8 +66,9 @@ pub struct Start {
     pub limit: Duration,
 }
 
-/// Starts the process that calls [`run`], and waits for it. Signals to this process go on to it; when it is killed, or this process
-/// is, all ranks and what they started end. Returns its exit code, or 128 plus the signal that ended it.
+/// Starts the process that calls [`run`], and waits for it. Signals to this process go on to it;
+/// when it is killed, or this process is, all ranks and what they started end. Returns its exit
+/// code, or 128 plus the signal that ended it.
 ///
 /// To be called by a process of one thread, once.
 ///
@@ -102,8 +104,8 @@ pub fn guard(command: &mut Command) -> io::Result<u8> {
     Ok(code)
 }
 
-/// Starts the ranks and serves them until all have ended; `say` is given lines for people. Returns the job's exit code: that of the rank
-/// that failed first, of an abort, or 128 plus the signal.
+/// Starts the ranks and serves them until all have ended; `say` is given lines for people. Returns
+/// the job's exit code: that of the rank that failed first, of an abort, or 128 plus the signal.
 ///
 /// To be called by a process of one thread that has no other children, once.
 ///
@@ -265,7 +267,8 @@ impl Running<'_> {
                 }
             }
             signal => {
-                // Of the guard's death nobody waits for results any more; a second signal is impatience.
+                // Of the guard's death nobody waits for results any more; a second signal is
+                // impatience.
                 let at_once = getppid() != self.parent || self.ending.is_some();
                 if !sent.by_terminal {
                     below::signal_all(signal);
@@ -288,7 +291,8 @@ impl Running<'_> {
             Err(cause) if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
             Err(_) => rank.socket = None,
         }
-        // After a failure nothing is answered: whoever waits is about to be ended, and would complain as well.
+        // After a failure nothing is answered: whoever waits is about to be ended, and would
+        // complain as well.
         while self.code.is_none() {
             let (request, used) = match split(&self.ranks[at].inbox, REQUEST_MAX_BYTES) {
                 Ok(None) => break,

@@ -8,8 +8,9 @@ use std::process::Command;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal};
 
-/// Arranges for the process of `command` to have `socket` open, under the number that is returned, and to get `signal` when the thread
-/// that starts it ends, SIGKILL of this process included, and to have no signal blocked. To be called by the thread that then starts the command and waits.
+/// Arranges for the process of `command` to have `socket` open, under the number that is returned,
+/// and to get `signal` when the thread that starts it ends, SIGKILL of this process included, and
+/// to have no signal blocked. To be called by the thread that then starts the command and waits.
 /// The socket is closed here with the command.
 pub fn bind(command: &mut Command, socket: Option<OwnedFd>, signal: Signal) -> Option<i32> {
     let number = socket.as_ref().map(AsRawFd::as_raw_fd);
@@ -25,7 +26,8 @@ pub fn bind(command: &mut Command, socket: Option<OwnedFd>, signal: Signal) -> O
         // If the parent ended before that call, no signal will come.
         if nix::unistd::getppid() == us { Ok(()) } else { Err(nix::Error::ESRCH.into()) }
     };
-    // SAFETY: between fork and exec the closure makes four system calls, allocates nothing and takes no lock.
+    // SAFETY: between fork and exec the closure makes four system calls, allocates nothing and
+    // takes no lock.
     unsafe { command.pre_exec(in_child) };
     number
 }

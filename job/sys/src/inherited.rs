@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
-/// A copy, closed on exec, of the socket that this process inherited under the number `fd`. The number itself stays open: who
-/// else in this process may speak to the same launcher by it is not known here.
+/// A copy, closed on exec, of the socket that this process inherited under the number `fd`. The
+/// number itself stays open: who else in this process may speak to the same launcher by it is not
+/// known here.
 ///
 /// # Errors
 /// No such descriptor is open, or it is no socket: the variable is another process's.
@@ -12,8 +13,9 @@ pub fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: the number is only looked at and copied, by calls that check it; should another thread close it meanwhile, the copy
-    // fails or is of what that thread opened, which the next check turns away unless it is a socket, too.
+    // SAFETY: the number is only looked at and copied, by calls that check it; should another
+    // thread close it meanwhile, the copy fails or is of what that thread opened, which the next
+    // check turns away unless it is a socket, too.
     let inherited = unsafe { BorrowedFd::borrow_raw(fd) };
     let own = inherited.try_clone_to_owned()?;
     let kind = nix::sys::stat::fstat(&own)?.st_mode & libc::S_IFMT;

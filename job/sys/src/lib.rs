@@ -1,5 +1,5 @@
-//! What a launched process and a launcher need of the system beyond safe calls: a descriptor that was inherited, a
-//! child bound to its parent, and the PMIx library, found when the program runs.
+//! What a launched process and a launcher need of the system beyond safe calls: a descriptor that
+//! was inherited, a child bound to its parent, and the PMIx library, found when the program runs.
 
 mod child;
 mod inherited;

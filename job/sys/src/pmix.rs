@@ -1,7 +1,9 @@
-//! PMIx, the interface of launchers such as PRRTE and Slurm, from a library that is loaded when the program runs.
+//! PMIx, the interface of launchers such as PRRTE and Slurm, from a library that is loaded when the
+//! program runs.
 //!
-//! Layouts and constants are those of the PMIx standard 4.1, chapters 3 and 11 to 13, as `pmix_common.h` of OpenPMIx 4.2.2 and 5.0 has
-//! them; `tests/layout.rs` holds them against the header that is installed. Only what a start needs is here.
+//! Layouts and constants are those of the PMIx standard 4.1, chapters 3 and 11 to 13, as
+//! `pmix_common.h` of OpenPMIx 4.2.2 and 5.0 has them; `tests/layout.rs` holds them against the
+//! header that is installed. Only what a start needs is here.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -57,7 +59,8 @@ pub struct ByteObject {
     pub size: usize,
 }
 
-/// The union in `pmix_value_t`, of those members that are used, and as large as its largest, `pmix_envar_t`.
+/// The union in `pmix_value_t`, of those members that are used, and as large as its largest,
+/// `pmix_envar_t`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union Data {
@@ -144,8 +147,8 @@ impl Pmix {
     /// # Errors
     /// What the dynamic linker says, or the function that is missing.
     pub fn load(file: &Path) -> Result<Self, String> {
-        // SAFETY: the library is the one that the launcher or the user names for this purpose; its constructors are PMIx's own.
-        // Its plug-ins look for its symbols, hence RTLD_GLOBAL.
+        // SAFETY: the library is the one that the launcher or the user names for this purpose; its
+        // constructors are PMIx's own. Its plug-ins look for its symbols, hence RTLD_GLOBAL.
         let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL) }.map_err(|error| words(&error))?;
         // SAFETY: the types are those of the functions' declarations in pmix.h.
         let calls = unsafe {
@@ -170,7 +173,8 @@ impl Pmix {
     /// # Errors
     /// If there is none, or it is of another version.
     pub fn init(&mut self) -> Result<(String, u32), Failed> {
-        // SAFETY: the structure is filled by the library and outlives the call; no attributes are given.
+        // SAFETY: the structure is filled by the library and outlives the call; no attributes are
+        // given.
         let status = unsafe { (self.calls.init)(&raw mut self.me, ptr::null_mut(), 0) };
         self.check("PMIx_Init", status)?;
         let name: Vec<u8> = self.me.namespace.iter().take_while(|c| **c != 0).map(|c| c.cast_unsigned()).collect();
@@ -186,7 +190,8 @@ impl Pmix {
         // The library copies what it is given; it does not write to it.
         let object = ByteObject { bytes: bytes.as_ptr().cast_mut().cast(), size: bytes.len() };
         let mut value = Value { kind: TYPE_BYTE_OBJECT, data: Data { object } };
-        // SAFETY: key and value outlive the call, the key has its full length, the value's type names the member that is set.
+        // SAFETY: key and value outlive the call, the key has its full length, the value's type
+        // names the member that is set.
         let status = unsafe { (self.calls.put)(SCOPE_GLOBAL, key.as_ptr(), &raw mut value) };
         self.check("PMIx_Put", status)?;
         // SAFETY: no arguments.
@@ -194,7 +199,8 @@ impl Pmix {
         self.check("PMIx_Commit", status)
     }
 
-    /// Returns when all ranks have called it, or after so many seconds where the launcher heeds that.
+    /// Returns when all ranks have called it, or after so many seconds where the launcher heeds
+    /// that.
     ///
     /// # Errors
     /// If not all came.
@@ -251,7 +257,8 @@ impl Pmix {
         let mut of = self.me;
         of.rank = from;
         let mut found = MaybeUninit::<*mut Value>::new(ptr::null_mut());
-        // SAFETY: process and key outlive the call; the result is a pointer that the library sets where it returns success.
+        // SAFETY: process and key outlive the call; the result is a pointer that the library sets
+        // where it returns success.
         let status = unsafe { (self.calls.get)(&raw const of, key.as_ptr(), ptr::null(), 0, found.as_mut_ptr()) };
         self.check("PMIx_Get", status)?;
         // SAFETY: it was initialised above.
@@ -259,7 +266,8 @@ impl Pmix {
         if found.is_null() {
             return Err(Failed { call: "PMIx_Get", status, text: "no value".into() });
         }
-        // SAFETY: the library returned a value of its own making and left it to us; what it points to is freed by who takes it.
+        // SAFETY: the library returned a value of its own making and left it to us; what it points
+        // to is freed by who takes it.
         let value = unsafe { *found };
         // SAFETY: PMIX_VALUE_RELEASE frees it by free(3).
         unsafe { libc::free(found.cast::<c_void>()) };

@@ -1,4 +1,5 @@
-//! Whether the layouts and constants of `pmix.rs` are those of the PMIx headers that are installed: a C program asserts each.
+//! Whether the layouts and constants of `pmix.rs` are those of the PMIx headers that are installed:
+//! a C program asserts each.
 
 use std::mem::{align_of, offset_of, size_of};
 use std::path::{Path, PathBuf};

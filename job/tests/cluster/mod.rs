@@ -1,4 +1,5 @@
-//! Slurm on this machine: a controller and two node daemons of a cluster that nobody else sees, with a munge daemon of its own. Its nodes are on a site: this host, or two hosts that are
+//! Slurm on this machine: a controller and two node daemons of a cluster that nobody else sees,
+//! with a munge daemon of its own. Its nodes are on a site: this host, or two hosts that are
 //! emulated (`xtask/src/slurm.rs`).
 
 use std::fs;
@@ -118,8 +119,9 @@ impl<S: Site> Cluster<S> {
         munged.args([format!("--log-file={at}/munged.log"), format!("--seed-file={at}/munged.seed")]);
         let mut controller = self.site.command(0, "slurmctld");
         controller.args(["-D", "-c", "-L"]).arg(folder.join("ctld.log"));
-        // Two nodes of one host would fall over each other's PMIx folders: each has its own. An emulated host sees a fresh /sys, without the control groups that the daemon wants: below it
-        // is the machine's.
+        // Two nodes of one host would fall over each other's PMIx folders: each has its own. An
+        // emulated host sees a fresh /sys, without the control groups that the daemon wants: below
+        // it is the machine's.
         let nodes = nodes.iter().enumerate().map(|(index, Node { name, .. })| {
             let mut command = self.site.command(index, "unshare");
             let line = format!(

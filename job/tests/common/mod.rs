@@ -40,7 +40,8 @@ impl Launch {
         Self { mark, command }
     }
 
-    /// Runs it to its end, after which nothing of it may run: at once, since the launcher is Weir's.
+    /// Runs it to its end, after which nothing of it may run: at once, since the launcher is
+    /// Weir's.
     pub fn output(mut self) -> Output {
         let output = self.command.stdin(Stdio::null()).output().unwrap();
         assert_eq!(self.left(), Vec::<i32>::new(), "processes are left behind");
@@ -55,7 +56,8 @@ impl Launch {
         output
     }
 
-    /// The processes of this launch that run, except those that have ended and wait for their parent.
+    /// The processes of this launch that run, except those that have ended and wait for their
+    /// parent.
     pub fn left(&self) -> Vec<i32> {
         let wanted = format!("{MARK}={}", self.mark);
         let mut found = Vec::new();

@@ -1,6 +1,8 @@
-//! What a C file says, read with tree-sitter: its functions, constants, types, and what is assigned where.
+//! What a C file says, read with tree-sitter: its functions, constants, types, and what is assigned
+//! where.
 //!
-//! The tree may be of any text: what cannot be parsed stands in it as errors, and nothing here recurses along it.
+//! The tree may be of any text: what cannot be parsed stands in it as errors, and nothing here
+//! recurses along it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,7 +15,8 @@ use crate::types::Ty;
 /// Sources longer than this are refused: no file that people write is.
 pub const MOST_BYTES: usize = 4 << 20;
 
-/// The text with each plain `#define NAME value` once more as a variable at its end, so that the parser reads the value.
+/// The text with each plain `#define NAME value` once more as a variable at its end, so that the
+/// parser reads the value.
 #[must_use]
 pub fn with_defines(text: &str) -> String {
     const MOST_DEFINES: usize = 2000;
@@ -114,7 +117,8 @@ pub struct Variable<'t> {
     pub ty: Option<Ty>,
     /// Its type's words, without stars.
     pub words: &'t str,
-    /// How many there are of each, outermost first, of a plain array; none of a plain variable. Else it is not known.
+    /// How many there are of each, outermost first, of a plain array; none of a plain variable.
+    /// Else it is not known.
     pub extents: Option<Vec<Node<'t>>>,
     /// Whether no other file knows it.
     pub own: bool,
@@ -125,7 +129,8 @@ pub struct Variable<'t> {
 pub struct Write<'t> {
     /// The value, where it is plainly that of an expression.
     pub value: Option<Node<'t>>,
-    /// What writes: `=`, `+=`, `++`, `&` where its address is taken, or the name of the function that is given its address.
+    /// What writes: `=`, `+=`, `++`, `&` where its address is taken, or the name of the function
+    /// that is given its address.
     pub by: &'t str,
     /// The assignment, or the call.
     pub node: Node<'t>,
@@ -212,7 +217,8 @@ pub fn children<'t>(node: Node<'t>) -> Vec<Node<'t>> {
     node.named_children(&mut cursor).filter(|child| child.kind() != "comment").collect()
 }
 
-/// How many there are of each, outermost first, of a name that is declared as a variable or an array and nothing else.
+/// How many there are of each, outermost first, of a name that is declared as a variable or an
+/// array and nothing else.
 fn extents(declarator: Node<'_>) -> Option<Vec<Node<'_>>> {
     let mut at = match declarator.kind() {
         "init_declarator" => declarator.child_by_field_name("declarator"),
@@ -300,7 +306,8 @@ impl<'t> Unit<'t> {
             self.damaged = Some(line(node));
         }
         match node.kind() {
-            // Constants and errors may stand in bodies too: on it goes. A function within a function is no C.
+            // Constants and errors may stand in bodies too: on it goes. A function within a
+            // function is no C.
             "function_definition" if !self.is_inside(node) => {
                 self.inside_until = node.end_byte();
                 self.defined(node);
@@ -515,7 +522,8 @@ impl<'t> Unit<'t> {
             "update_expression" => write(self, node.child_by_field_name("argument"), None, "++"),
             "init_declarator" => self.initialised(node, Some(number)),
             "pointer_expression" => {
-                // The address in a list of arguments is the callee's to write to; anywhere else, anybody's.
+                // The address in a list of arguments is the callee's to write to; anywhere else,
+                // anybody's.
                 let address = node.child_by_field_name("operator").is_some_and(|o| self.text_of(o) == "&");
                 let call = node.parent().filter(|p| p.kind() == "argument_list").and_then(|p| p.parent());
                 let by = match call.and_then(|c| c.child_by_field_name("function")) {
@@ -544,7 +552,8 @@ impl<'t> Unit<'t> {
         }
     }
 
-    /// The name of a variable, or of a field of one as it is written: `n`, `grid.columns`, `g->columns`.
+    /// The name of a variable, or of a field of one as it is written: `n`, `grid.columns`,
+    /// `g->columns`.
     #[must_use]
     pub fn variable(&self, node: Node<'t>) -> Option<&'t str> {
         let node = unwrapped(node);

@@ -1,5 +1,5 @@
-//! The calls within a statement: in which order and under which conditions C makes them, what the functions that they call are
-//! given.
+//! The calls within a statement: in which order and under which conditions C makes them, what the
+//! functions that they call are given.
 
 use tree_sitter::Node;
 
@@ -13,7 +13,8 @@ use crate::types::Typed;
 use crate::walk::{Frame, Walker, is_message};
 
 impl<'t> Walker<'t> {
-    /// The calls of a statement one after the other, as C makes them: arguments before the call that they are for.
+    /// The calls of a statement one after the other, as C makes them: arguments before the call
+    /// that they are for.
     pub fn straight(&mut self, node: Node<'t>, frame: &Frame, out: &mut Vec<Step>) -> Result<(), Error> {
         let mut before = None;
         let mut calls = self.calls_in(node, frame.function);
@@ -176,7 +177,8 @@ fn around_call<'t>(call: Node<'t>, statement: Node<'t>) -> Vec<(Node<'t>, bool)>
     out
 }
 
-/// Where a directive for a call may stand: before its statement, unless other calls begin between there and here.
+/// Where a directive for a call may stand: before its statement, unless other calls begin between
+/// there and here.
 pub fn place_of(call: Node<'_>, before: Option<usize>) -> usize {
     let kinds = [
         "expression_statement",

@@ -1,5 +1,5 @@
-//! The calls of MPI: which are messages, where in their arguments size, peer, tag, communicator and request stand, and which
-//! cost nothing.
+//! The calls of MPI: which are messages, where in their arguments size, peer, tag, communicator and
+//! request stand, and which cost nothing.
 
 /// A number of an argument, from 0.
 type At = usize;
@@ -119,7 +119,8 @@ const MESSAGES: [(&str, Kind); 47] = [
     ("MPI_Finalize", Kind::Local),
 ];
 
-/// Calls and families of calls in which nothing travels whose time counts: questions, and what is done once at the start.
+/// Calls and families of calls in which nothing travels whose time counts: questions, and what is
+/// done once at the start.
 const LOCAL: [&str; 25] = [
     "MPI_Init",
     "MPI_Init_thread",
@@ -160,7 +161,8 @@ const NOT_LOCAL: [&str; 7] = [
 /// Calls that move data within a process; their time is that of computing.
 const PACKING: [&str; 3] = ["MPI_Pack", "MPI_Pack_size", "MPI_Unpack"];
 
-/// What a function of this name is, if it is MPI's; `Err` if it is MPI's and no directive can say it.
+/// What a function of this name is, if it is MPI's; `Err` if it is MPI's and no directive can say
+/// it.
 #[must_use]
 pub fn kind(name: &str) -> Option<Result<Kind, ()>> {
     if name.starts_with("PMPI_") {
@@ -190,7 +192,8 @@ pub fn only_reads_first(name: &str) -> bool {
     }
 }
 
-/// Calls without a directive that the directive language counts as communication, so that a `Skip` must stand in their place.
+/// Calls without a directive that the directive language counts as communication, so that a `Skip`
+/// must stand in their place.
 const SKIPPED: [&str; 20] = [
     "MPI_Mprobe",
     "MPI_Improbe",
@@ -214,7 +217,8 @@ const SKIPPED: [&str; 20] = [
     "MPI_Ireduce_scatter_block",
 ];
 
-/// Whether a call that is left out has a `Skip` in its place. The language passes over those that only make requests.
+/// Whether a call that is left out has a `Skip` in its place. The language passes over those that
+/// only make requests.
 #[must_use]
 pub fn wants_skip(name: &str) -> bool {
     let may = name.ends_with("_init") || name == "MPI_Request_free";
@@ -310,7 +314,8 @@ pub const CHEAP: [&str; 30] = [
     "time",
 ];
 
-/// Functions of C's library, POSIX and OpenMP that do not call the program's MPI: nothing is said of them. They may take time.
+/// Functions of C's library, POSIX and OpenMP that do not call the program's MPI: nothing is said
+/// of them. They may take time.
 pub const LIBRARY: [&str; 191] = [
     "MAX",
     "MIN",

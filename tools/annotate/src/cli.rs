@@ -37,7 +37,8 @@ pub struct AnnotateArgs {
     /// The function that the model begins with
     #[arg(long, default_value = "main", value_name = "NAME")]
     pub function: String,
-    /// Only what lies between the first and the last call of MPI_Wtime in that function's own statements
+    /// Only what lies between the first and the last call of MPI_Wtime in that function's own
+    /// statements
     #[arg(long)]
     pub timed: bool,
     /// Compile and run the program with its segments timed, and write their medians

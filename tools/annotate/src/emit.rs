@@ -143,7 +143,8 @@ impl Inserts {
         self.put(Place::Behind(arm.end, owner), "}".into());
     }
 
-    /// The source with all lines in it. A directive has a line of its own, whatever stands around it.
+    /// The source with all lines in it. A directive has a line of its own, whatever stands around
+    /// it.
     fn into(self, text: &str) -> String {
         let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let mut all: Vec<(usize, bool, String, String)> = Vec::with_capacity(self.all.len());
@@ -175,7 +176,8 @@ impl Inserts {
     }
 }
 
-/// Where a place's lines go: the byte, whether that is the start of a line, and how far its line is indented.
+/// Where a place's lines go: the byte, whether that is the start of a line, and how far its line is
+/// indented.
 fn settle(text: &str, place: Place) -> (usize, bool, String) {
     let (at, owner) = match place {
         Place::Before(at) => (at, at),

@@ -1,9 +1,10 @@
-//! Expressions of a model while they are put together from C: small trees that print as the directive language has them.
+//! Expressions of a model while they are put together from C: small trees that print as the
+//! directive language has them.
 
 use std::fmt;
 
-/// How many parts an expression may have before it becomes a parameter: what people can read, and what no chain of
-/// definitions can blow up.
+/// How many parts an expression may have before it becomes a parameter: what people can read, and
+/// what no chain of definitions can blow up.
 pub const MOST_PARTS: usize = 200;
 
 /// An expression of a model.

@@ -1,5 +1,6 @@
-//! Neighbours on a grid of processes: what `MPI_Cart_shift` gives on a communicator that `MPI_Cart_create` makes of
-//! `MPI_COMM_WORLD`. Ranks go row by row (MPI 4.1, 8.2), so that a neighbour is an expression of `procnum`.
+//! Neighbours on a grid of processes: what `MPI_Cart_shift` gives on a communicator that
+//! `MPI_Cart_create` makes of `MPI_COMM_WORLD`. Ranks go row by row (MPI 4.1, 8.2), so that a
+//! neighbour is an expression of `procnum`.
 
 use tree_sitter::Node;
 
@@ -19,7 +20,8 @@ struct Grid {
 }
 
 impl<'t> Walker<'t> {
-    /// The neighbour that a variable is given by `MPI_Cart_shift`. None: it is not given by that alone, or the grid is not known.
+    /// The neighbour that a variable is given by `MPI_Cart_shift`. None: it is not given by that
+    /// alone, or the grid is not known.
     pub fn neighbour(&mut self, name: &str, writes: &[Write<'t>], frame: &Frame) -> Option<Typed> {
         let [Write { by: "MPI_Cart_shift", node: call, .. }] = writes else { return None };
         let [comm, direction, shift, source, destination] = arguments(*call)[..] else { return None };
@@ -37,7 +39,8 @@ impl<'t> Walker<'t> {
         Some(Typed::within(expr, INT, -1, (1 << 31) - 1))
     }
 
-    /// Whether the ranks of a communicator are those of `MPI_COMM_WORLD`: it is a copy of that, or a grid made of it.
+    /// Whether the ranks of a communicator are those of `MPI_COMM_WORLD`: it is a copy of that, or
+    /// a grid made of it.
     pub fn has_ranks_of_world(&self, comm: Node<'t>) -> bool {
         let Some((by, call)) = self.maker(comm) else { return false };
         let given = arguments(call);
@@ -92,8 +95,9 @@ impl<'t> Walker<'t> {
         Some(Grid { sides: out, periodic: periods.iter().map(|p| *p != 0).collect() })
     }
 
-    /// The elements of an array of whole numbers where a call is given it, and whether `MPI_Dims_create` has filled those in that
-    /// are 0. None: something else may have changed them.
+    /// The elements of an array of whole numbers where a call is given it, and whether
+    /// `MPI_Dims_create` has filled those in that are 0. None: something else may have changed
+    /// them.
     fn elements(&self, array: Node<'t>, count: usize, call: Node<'t>) -> Option<(Vec<i64>, bool)> {
         let array = unwrapped(array);
         let name = self.unit.text_of(array);
@@ -140,8 +144,8 @@ impl<'t> Walker<'t> {
         Some((numbers.into_iter().collect::<Option<Vec<i64>>>()?, chosen))
     }
 
-    /// What a place gives an element: nothing, where it is only read; `element = number` among the function's own statements
-    /// before a call. None: something else.
+    /// What a place gives an element: nothing, where it is only read; `element = number` among the
+    /// function's own statements before a call. None: something else.
     fn put_into(&self, element: Node<'t>, body: Node<'t>, call: Node<'t>) -> Option<Option<(usize, i64)>> {
         let parent = element.parent()?;
         match parent.kind() {

@@ -1,5 +1,5 @@
-//! Communication that does not stand in the file as a call of MPI by name: macros, pointers to functions, other files. The model
-//! does not have it, and it is said.
+//! Communication that does not stand in the file as a call of MPI by name: macros, pointers to
+//! functions, other files. The model does not have it, and it is said.
 
 use std::collections::BTreeSet;
 

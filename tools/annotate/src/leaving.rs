@@ -1,7 +1,8 @@
 //! What leaves a loop, an iteration, a function or the program before its end.
 //!
-//! Where the conditions around it are known to the model, it is followed: a mark is set, and what would have come is done only
-//! where the mark is not set. Elsewhere it is told, but for ways out of a program that fails: a model is one of runs that do not.
+//! Where the conditions around it are known to the model, it is followed: a mark is set, and what
+//! would have come is done only where the mark is not set. Elsewhere it is told, but for ways out
+//! of a program that fails: a model is one of runs that do not.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,11 @@
-//! Writes the directives of a performance model (`spec/annotations.md`) into C source with MPI calls.
+//! Writes the directives of a performance model (`spec/annotations.md`) into C source with MPI
+//! calls.
 //!
-//! [`annotate`] reads C as text, without a compiler: messages, loops, branches by rank, sizes, peers, tags, communicators and
-//! requests become directives before the statements they are about. What cannot be known from the text becomes a parameter,
-//! and is listed with its line and the reason ([`Annotated::unknown`]). What is computed between two calls is a `Serial`
-//! whose time is a parameter, or was measured ([`measure`]).
+//! [`annotate`] reads C as text, without a compiler: messages, loops, branches by rank, sizes,
+//! peers, tags, communicators and requests become directives before the statements they are about.
+//! What cannot be known from the text becomes a parameter, and is listed with its line and the
+//! reason ([`Annotated::unknown`]). What is computed between two calls is a `Serial` whose time is
+//! a parameter, or was measured ([`measure`]).
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +40,8 @@ use steps::Step;
 pub struct Options {
     /// The function that the model begins with.
     pub function: String,
-    /// Only what lies between the first and the last call of `MPI_Wtime` in that function's own statements.
+    /// Only what lies between the first and the last call of `MPI_Wtime` in that function's own
+    /// statements.
     pub timed: bool,
 }
 
@@ -63,8 +66,8 @@ pub struct Annotated {
 /// Reads C and works out its model. `file` is its name for messages.
 ///
 /// # Errors
-/// If there is nothing to model, it has directives already, it recurses, or it is beyond bounds. Text that is no C is no error as
-/// long as a function that communicates can be found in it.
+/// If there is nothing to model, it has directives already, it recurses, or it is beyond bounds.
+/// Text that is no C is no error as long as a function that communicates can be found in it.
 pub fn annotate(source: &str, file: &str, options: &Options) -> Result<Annotated, Error> {
     if let Some(line) = source.lines().position(|l| l.split_whitespace().take(3).any(|w| w == "PEVPM")) {
         return Err(Error::Annotated { file: file.to_owned(), line: u32::try_from(line).unwrap_or(u32::MAX - 1) + 1 });

@@ -1,8 +1,8 @@
-//! Loops: a count where C's `for` tells one; else a condition that the model can follow, with the variables it asks about; else a
-//! parameter.
+//! Loops: a count where C's `for` tells one; else a condition that the model can follow, with the
+//! variables it asks about; else a parameter.
 //!
-//! Leaving a loop early is followed by marks (`leaving.rs`): `left_N` is 1 when the loop of line N has been left, `next_N` when
-//! the rest of an iteration is left out, `going_N` while it goes on.
+//! Leaving a loop early is followed by marks (`leaving.rs`): `left_N` is 1 when the loop of line N
+//! has been left, `next_N` when the rest of an iteration is left out, `going_N` while it goes on.
 
 use tree_sitter::Node;
 
@@ -138,7 +138,8 @@ impl<'t> Walker<'t> {
         let head = match known {
             Some(value) => {
                 let asks_bound = value.any(&mut |e| matches!(e, Expr::Name(n) if self.bound.contains(n)));
-                // Where a message gives what the condition asks, the language leaves the loop there, C at its end.
+                // Where a message gives what the condition asks, the language leaves the loop
+                // there, C at its end.
                 let at_end = asks_bound && (left || next || !updates.is_empty() || !ends_with_message(&steps));
                 steps.extend(updates.into_iter().map(update));
                 let value = if left { both(not(&around.left), value) } else { value };
@@ -272,7 +273,8 @@ fn breaks(body: Node<'_>) -> Vec<Node<'_>> {
     found
 }
 
-/// A `for` whose variable starts somewhere, goes on evenly, and ends at a bound, none of which change on the way.
+/// A `for` whose variable starts somewhere, goes on evenly, and ends at a bound, none of which
+/// change on the way.
 fn counted<'t>(walker: &mut Walker<'t>, node: Node<'t>, body: Node<'t>, frame: &Frame) -> Option<Counted<'t>> {
     let field = |name: &str| node.child_by_field_name(name);
     let (variable, from) = started(walker, field("initializer")?)?;
@@ -395,7 +397,8 @@ fn times(walker: &Walker<'_>, from: &Typed, bound: &Typed, op: &str, step: i64) 
     Some(if known { rounds } else { Expr::Call("max", vec![Expr::int(0), rounds]) })
 }
 
-/// Whether an expression is at least 0 where parameters are; for one below, the language has an error.
+/// Whether an expression is at least 0 where parameters are; for one below, the language has an
+/// error.
 fn never_negative(walker: &Walker<'_>, value: &Expr) -> bool {
     match value {
         Expr::Number(_) | Expr::Sizeof(_) => true,

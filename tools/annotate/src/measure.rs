@@ -1,4 +1,5 @@
-//! `weir annotate --measure`: the program with its segments timed, compiled, run, and the medians as times of the model.
+//! `weir annotate --measure`: the program with its segments timed, compiled, run, and the medians
+//! as times of the model.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -172,8 +173,8 @@ fn median(samples: &mut [f64]) -> Option<f64> {
 /// How far a law may be from what was measured before it is told.
 const CLOSE: f64 = 0.25;
 
-/// A segment's time from its medians by number of processes: the same with any, or shared by all. With a doubt, where neither
-/// fits or only one number was tried.
+/// A segment's time from its medians by number of processes: the same with any, or shared by all.
+/// With a doubt, where neither fits or only one number was tried.
 fn law(by_count: &BTreeMap<u32, f64>) -> Option<(String, Option<String>)> {
     let (&count, &only) = by_count.first_key_value()?;
     if by_count.len() == 1 {

@@ -1,4 +1,5 @@
-//! A call of MPI as a `Message`: sizes from counts and datatypes, peers, tags, communicators, requests, what is bound.
+//! A call of MPI as a `Message`: sizes from counts and datatypes, peers, tags, communicators,
+//! requests, what is bound.
 
 use tree_sitter::Node;
 
@@ -134,7 +135,8 @@ impl<'t> Writer<'_, 't> {
         self.request(request);
     }
 
-    /// Where count and datatype of a collective stand, if a process that has its part in place gives none for sending.
+    /// Where count and datatype of a collective stand, if a process that has its part in place
+    /// gives none for sending.
     fn significant(&self, count: usize, datatype: usize) -> (usize, usize) {
         let text = |at: usize| self.arguments.get(at).map_or("", |n| self.walker.unit.text_of(*n));
         let both = matches!(
@@ -239,7 +241,8 @@ impl<'t> Writer<'_, 't> {
         self.put("req", text);
     }
 
-    /// The array of a request, and which element; that is none where the array itself is named, or it cannot be told.
+    /// The array of a request, and which element; that is none where the array itself is named, or
+    /// it cannot be told.
     fn element(&mut self, node: Node<'t>) -> (String, Option<Expr>) {
         let node = unwrapped(node);
         let field = |name: &str| node.child_by_field_name(name);
@@ -265,7 +268,8 @@ impl<'t> Writer<'_, 't> {
     fn indexed(&mut self, array: Option<Node<'t>>, index: Option<Node<'t>>, whole: Node<'t>) -> (String, Option<Expr>) {
         let name = self.request_name(array.unwrap_or(whole));
         match index.map(|i| self.walker.value(i, self.frame)) {
-            // An index that changes, `[n++]`, or that only a parameter could say: all of the name are meant.
+            // An index that changes, `[n++]`, or that only a parameter could say: all of the name
+            // are meant.
             Some(Ok(value))
                 if !value.any(&mut |e| matches!(e, Expr::Name(n) if self.walker.parameters.contains(n))) =>
             {

@@ -124,7 +124,8 @@ impl<'t> Walker<'t> {
         name
     }
 
-    /// The name of the index of a loop: that of its variable, if the index has the variable's value.
+    /// The name of the index of a loop: that of its variable, if the index has the variable's
+    /// value.
     pub fn index_name(&mut self, variable: &str, same: bool, around: &[String], at: Node<'t>) -> String {
         let wish = if same { variable.to_owned() } else { format!("{variable}_round") };
         let free = |name: &String, names: &Names| {
@@ -151,7 +152,8 @@ impl<'t> Walker<'t> {
         name
     }
 
-    /// A parameter that stands for a variable, with its reason; `here`: for what it holds at this place.
+    /// A parameter that stands for a variable, with its reason; `here`: for what it holds at this
+    /// place.
     pub fn parameter_of(&mut self, written: &str, var: Var, here: bool, at: Node<'t>, why: &str) -> Expr {
         let clean = cleaned(written);
         let lined = format!("{clean}_{}", line(at));

@@ -1,4 +1,5 @@
-//! Leaves out what no directive asks for: variables that nothing mentions, branches and loops without content.
+//! Leaves out what no directive asks for: variables that nothing mentions, branches and loops
+//! without content.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +62,8 @@ fn has_content(step: &Step) -> bool {
     }
 }
 
-/// The steps without what is not needed. What decides whether something needed is set, is needed too.
+/// The steps without what is not needed. What decides whether something needed is set, is needed
+/// too.
 #[must_use]
 pub fn pruned(mut steps: Vec<Step>) -> Vec<Step> {
     let mut wanted = needed(&steps);

@@ -1,5 +1,5 @@
-//! From expressions of C to expressions of the model, with C's types; what a variable holds is looked up (`vars.rs`), what
-//! cannot be known becomes a parameter with a reason.
+//! From expressions of C to expressions of the model, with C's types; what a variable holds is
+//! looked up (`vars.rs`), what cannot be known becomes a parameter with a reason.
 
 use tree_sitter::Node;
 
@@ -14,8 +14,8 @@ const MOST_DEPTH: usize = 60;
 /// Why an expression has no value in a model.
 pub type Reason = String;
 
-/// Functions that C and the directive language have both, and what C makes of them: of `double` by rule, else of the type of
-/// its arguments.
+/// Functions that C and the directive language have both, and what C makes of them: of `double` by
+/// rule, else of the type of its arguments.
 const FUNCTIONS: [(&str, &str, bool); 18] = [
     ("min", "min", false),
     ("max", "max", false),
@@ -46,7 +46,8 @@ impl<'t> Walker<'t> {
         Ok(self.typed(node, frame)?.settled().expr)
     }
 
-    /// The same as a count or rank, which C makes an `int`. What does not fit one is no message, so that nothing is cut.
+    /// The same as a count or rank, which C makes an `int`. What does not fit one is no message, so
+    /// that nothing is cut.
     pub fn whole(&mut self, node: Node<'t>, frame: &Frame) -> Result<Expr, Reason> {
         let value = self.typed(node, frame)?;
         Ok(if value.ty.floats() { value.converted(INT).settled().expr } else { value.expr })
@@ -194,7 +195,8 @@ impl<'t> Walker<'t> {
         let mut count = None;
         let text = match (node.child_by_field_name("type"), node.child_by_field_name("value").map(unwrapped)) {
             (Some(of), _) => self.unit.text_of(of),
-            // `sizeof(x)` of a variable is that of its type; of a type, the parser may take it for one.
+            // `sizeof(x)` of a variable is that of its type; of a type, the parser may take it for
+            // one.
             (None, Some(value)) => match self.unit.resolve(self.unit.text_of(value), node.start_byte()) {
                 Some(var) if self.unit.variables[var].ty.is_some() => self.unit.variables[var].words,
                 Some(var) => {

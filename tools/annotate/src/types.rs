@@ -1,8 +1,9 @@
-//! C's number types, and values that have one: what conversions and operators do to them, as C says and a 64-bit Linux has it.
+//! C's number types, and values that have one: what conversions and operators do to them, as C says
+//! and a 64-bit Linux has it.
 //!
-//! The directive language knows 64-bit whole numbers and doubles. A value of a smaller type, or of one without sign, is kept as
-//! a whole number that is the same but for what wraps ([`Typed::low`], [`Typed::high`] say how far it may be off), and is cast
-//! where that would show.
+//! The directive language knows 64-bit whole numbers and doubles. A value of a smaller type, or of
+//! one without sign, is kept as a whole number that is the same but for what wraps ([`Typed::low`],
+//! [`Typed::high`] say how far it may be off), and is cast where that would show.
 
 use crate::expr::Expr;
 use crate::translate::Reason;
@@ -53,7 +54,8 @@ const NAMED: [(&str, Ty); 16] = [
 ];
 
 impl Ty {
-    /// The type of these words; none if it is no number, or one whose arithmetic is not followed (`long double`, complex).
+    /// The type of these words; none if it is no number, or one whose arithmetic is not followed
+    /// (`long double`, complex).
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
         const KNOWN: [&str; 10] =

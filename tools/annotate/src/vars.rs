@@ -1,8 +1,9 @@
 //! What a variable of the program holds where it is used.
 //!
-//! One of four answers. Where one assignment alone reaches the place and what it says cannot change on the way: its value. Where
-//! all assignments can be followed: a variable of the model, set where the program sets it. Where a value comes from outside,
-//! from data, or by ways that are not followed (pointers, calls of other files): a parameter, with the reason.
+//! One of four answers. Where one assignment alone reaches the place and what it says cannot change
+//! on the way: its value. Where all assignments can be followed: a variable of the model, set where
+//! the program sets it. Where a value comes from outside, from data, or by ways that are not
+//! followed (pointers, calls of other files): a parameter, with the reason.
 
 use tree_sitter::Node;
 
@@ -155,7 +156,8 @@ impl<'t> Walker<'t> {
         Ok(Typed::of(Expr::Name(self.name_of(var)), ty))
     }
 
-    /// A parameter with the variable's type. What changes is none that could decide how long a loop goes on.
+    /// A parameter with the variable's type. What changes is none that could decide how long a loop
+    /// goes on.
     fn asked_for(&mut self, name: &str, var: Var, ty: Ty, changes: bool, at: Node<'t>, why: &str) -> Typed {
         let parameter = self.parameter_of(name, var, changes, at, why);
         if let (true, Expr::Name(name)) = (changes, &parameter) {
@@ -215,7 +217,8 @@ impl<'t> Walker<'t> {
         }
     }
 
-    /// What a declaration gives is looked up once: wherever its variable is known, it has been reached.
+    /// What a declaration gives is looked up once: wherever its variable is known, it has been
+    /// reached.
     fn remembered(&mut self, var: Var, writes: &[Write<'t>], value: Typed) -> Typed {
         if let [Write { node, .. }] = writes
             && node.kind() == "init_declarator"
@@ -242,7 +245,8 @@ impl<'t> Walker<'t> {
         None
     }
 
-    /// Says so where a rank or number of processes is that of another communicator than `MPI_COMM_WORLD`.
+    /// Says so where a rank or number of processes is that of another communicator than
+    /// `MPI_COMM_WORLD`.
     fn other_communicator(&mut self, writes: &[Write<'t>], at: Node<'t>) {
         let calls = writes.iter().filter(|w| w.by.starts_with("MPI_Comm_"));
         let mut comms = calls.filter_map(|w| c::arguments(w.node).first().copied());
@@ -317,7 +321,8 @@ impl<'t> Walker<'t> {
         }
     }
 
-    /// `int v = a; if (c) v = b; if (d) v = e;` one after the other, before the place: one expression.
+    /// `int v = a; if (c) v = b; if (d) v = e;` one after the other, before the place: one
+    /// expression.
     fn chained(
         &mut self,
         var: Var,
@@ -391,7 +396,8 @@ impl<'t> Walker<'t> {
         })())
     }
 
-    /// A value that is fixed unless the program's arguments say otherwise: a parameter with that value.
+    /// A value that is fixed unless the program's arguments say otherwise: a parameter with that
+    /// value.
     #[expect(clippy::too_many_arguments, reason = "a variable, its assignments, where it is used, and why")]
     fn argument(
         &mut self,
@@ -421,7 +427,8 @@ impl<'t> Walker<'t> {
         Some(parameter)
     }
 
-    /// Whether an assignment has been made whenever a place is reached, and by nothing later that is not another assignment.
+    /// Whether an assignment has been made whenever a place is reached, and by nothing later that
+    /// is not another assignment.
     fn dominates(&self, write: &Write<'t>, at: usize) -> bool {
         if write.function.is_none() {
             return true;
@@ -443,8 +450,8 @@ impl<'t> Walker<'t> {
         !value.any(&mut |e| matches!(e, Expr::Name(n) if self.guesses.contains(n) || n.starts_with("argc")))
     }
 
-    /// The model's name for a variable, if the model can have it itself: each assignment can be said, and stands where the
-    /// model goes along.
+    /// The model's name for a variable, if the model can have it itself: each assignment can be
+    /// said, and stands where the model goes along.
     fn keeps(&mut self, var: Var, writes: &[Write<'t>]) -> Option<String> {
         if let Some(known) = self.kept.get(&var) {
             return known.clone();

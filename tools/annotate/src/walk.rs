@@ -1,4 +1,5 @@
-//! Goes through the functions that communicate, statement by statement, and puts down what the model must say at each.
+//! Goes through the functions that communicate, statement by statement, and puts down what the
+//! model must say at each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -48,7 +49,8 @@ pub struct Around {
     pub counted: bool,
 }
 
-/// Where the walk is: in which function, which variables have a known value there, which loops are around.
+/// Where the walk is: in which function, which variables have a known value there, which loops are
+/// around.
 #[derive(Debug, Clone)]
 pub struct Frame {
     /// The function.
@@ -57,8 +59,8 @@ pub struct Frame {
     pub given: Vec<Given>,
     /// The loops around, innermost last.
     pub loops: Vec<Around>,
-    /// How many loops are around the innermost condition that a model does not know: what leaves more than that cannot be
-    /// followed.
+    /// How many loops are around the innermost condition that a model does not know: what leaves
+    /// more than that cannot be followed.
     pub unsure: Option<usize>,
 }
 
@@ -169,7 +171,8 @@ impl<'t> Walker<'t> {
         Err(Error::Nothing { file: walker.file, function: function.to_owned(), hidden })
     }
 
-    /// Only what lies between the first and the last call of `MPI_Wtime` among the first function's own statements counts.
+    /// Only what lies between the first and the last call of `MPI_Wtime` among the first function's
+    /// own statements counts.
     ///
     /// # Errors
     /// If there are no two such calls.
@@ -198,7 +201,8 @@ impl<'t> Walker<'t> {
     pub fn walk(&mut self) -> Result<Vec<Step>, Error> {
         let order = self.callees_first()?;
         self.walked = order.iter().copied().collect();
-        // A variable that turns out to be one of the model's must be set in what was walked before, too.
+        // A variable that turns out to be one of the model's must be set in what was walked before,
+        // too.
         for _ in 0..MOST_PASSES {
             let known = (self.kept.len(), self.formals.len(), self.general.len(), self.changing.len());
             let steps = self.pass(&order)?;
@@ -373,7 +377,8 @@ impl<'t> Walker<'t> {
             self.nested(statement, frame, &mut steps)?;
         } else if sets || self.may_leave(statement) {
             self.nested(statement, frame, &mut steps)?;
-            // What is only looked at, and leaves nothing that is followed, is computing as any other.
+            // What is only looked at, and leaves nothing that is followed, is computing as any
+            // other.
             around = is_compound(statement) && (sets || !self.cleared.is_empty());
             if !around {
                 steps.retain(|step| matches!(step, Step::Set { .. }));
@@ -596,7 +601,8 @@ impl<'t> Walker<'t> {
         }
     }
 
-    /// Whether a statement computes enough to be a segment: it loops, or calls what is not known to be cheap.
+    /// Whether a statement computes enough to be a segment: it loops, or calls what is not known to
+    /// be cheap.
     fn heavy(&self, node: Node<'t>, frame: &Frame) -> bool {
         let mut found = false;
         c::each(node, |inner| {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use weir_annotate::{Options, annotate};
 use weir_annotations::{Source, parse};
 
-/// Calls between two processes and collectives of MPI 1.3, but for those that a program cannot meet in C.
+/// Calls between two processes and collectives of MPI 1.3, but for those that a program cannot meet
+/// in C.
 const MPI_1: [&str; 51] = [
     "MPI_Allgather",
     "MPI_Allgatherv",

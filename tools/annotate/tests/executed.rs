@@ -1,8 +1,10 @@
-//! The model of a program has each process do what the program does: random programs are compiled against an MPI that only
-//! writes down what is called, run once for each process, and compared with what their models do, call by call.
+//! The model of a program has each process do what the program does: random programs are compiled
+//! against an MPI that only writes down what is called, run once for each process, and compared
+//! with what their models do, call by call.
 //!
-//! `WEIR_ANNOTATE_PROGRAMS=FIRST..LAST` looks at other programs than the first 60 and those that were wrong once. A program that the annotator says it does not
-//! follow, or whose numbers the language refuses, is not compared; most must be.
+//! `WEIR_ANNOTATE_PROGRAMS=FIRST..LAST` looks at other programs than the first 60 and those that
+//! were wrong once. A program that the annotator says it does not follow, or whose numbers the
+//! language refuses, is not compared; most must be.
 
 #[path = "executed/program.rs"]
 mod program;
@@ -152,7 +154,8 @@ fn executed(program: &Path, rank: u32, numprocs: u32) -> Result<Option<Log>, Str
     Ok((done.status.success() && log.last().is_none_or(|l| l != "too long")).then_some(log))
 }
 
-/// A process of a model, on its own: what a receive or a test finds follows the rule of `executed/mpi.h`.
+/// A process of a model, on its own: what a receive or a test finds follows the rule of
+/// `executed/mpi.h`.
 struct Process<'a> {
     model: &'a Model,
     slots: Vec<Value>,

@@ -1,5 +1,6 @@
-//! Programs as people write them: the model sends what the program sends, counted by hand, or what it does not follow is told
-//! with its line. `cargo xtask predictions` holds these models against recorded runs of the same programs.
+//! Programs as people write them: the model sends what the program sends, counted by hand, or what
+//! it does not follow is told with its line. `cargo xtask predictions` holds these models against
+//! recorded runs of the same programs.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ fn told(name: &str) -> (String, Vec<String>) {
     (found.text(), found.unknown.iter().filter(asked).map(ToString::to_string).collect())
 }
 
-/// Messages between two and their bytes, and how many parts collectives had, of a run of the model with what is given.
+/// Messages between two and their bytes, and how many parts collectives had, of a run of the model
+/// with what is given.
 fn run(name: &str, numprocs: u32, given: &[(&str, i64)]) -> (u64, u64) {
     let (text, _) = told(name);
     let parsed = parse(&[Source { name, text: &text }]).unwrap_or_else(|f| panic!("{name}: {f:?}\n{text}"));
@@ -117,7 +119,8 @@ fn a_master_and_whoever_asks() {
 
 #[test]
 fn polling_beside_computing() {
-    // What is computed between two looks takes no time here: a look waits for what can change its answer.
+    // What is computed between two looks takes no time here: a look waits for what can change its
+    // answer.
     follows("overlap", &[], |n| (8 * n, 8 * 4096 * n));
 }
 

@@ -1,4 +1,5 @@
-//! What the harness adds to a sample on top of two readings of the clock, and what rank 0 does with ten million samples.
+//! What the harness adds to a sample on top of two readings of the clock, and what rank 0 does with
+//! ten million samples.
 //!
 //! `cargo bench -p weir-bench`
 
@@ -275,7 +276,8 @@ fn ten_million(c: &mut Criterion) {
 /// Most memory that is asked for with ten million samples, bytes.
 const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 
-/// Prints the most memory that this process, with ten million samples in it, held during `work`. Linux alone tells, and only if its high-water mark can be set back (proc(5): `clear_refs`).
+/// Prints the most memory that this process, with ten million samples in it, held during `work`.
+/// Linux alone tells, and only if its high-water mark can be set back (proc(5): `clear_refs`).
 fn peak_memory(work: impl FnOnce() -> bool) {
     if let Err(error) = std::fs::write("/proc/self/clear_refs", "5") {
         println!("collect: peak memory is not known: /proc/self/clear_refs: {error}");

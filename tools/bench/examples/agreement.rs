@@ -1,9 +1,15 @@
-//! Whether the harness agrees with the mean that other benchmarks take: many round trips between two readings of the clock, divided by their number (checklist row 39 of the seed).
+//! Whether the harness agrees with the mean that other benchmarks take: many round trips between
+//! two readings of the clock, divided by their number (checklist row 39 of the seed).
 //!
-//! Both are measured in turns in the same process, in blocks of about a millisecond over the same buffers, each begun by an exchange that is not timed. What is judged is the median over rounds of the
-//! ratio of two neighbouring blocks: whatever else the machine does for longer than that happens to both. Rounds are added until the interval of that median is narrow enough to judge by.
+//! Both are measured in turns in the same process, in blocks of about a millisecond over the same
+//! buffers, each begun by an exchange that is not timed. What is judged is the median over rounds
+//! of the ratio of two neighbouring blocks: whatever else the machine does for longer than that
+//! happens to both. Rounds are added until the interval of that median is narrow enough to judge
+//! by.
 //!
-//! `mpiexec -n 2 agreement [seconds]`: prints a line for each size, and ends with 1 if small messages differ by more than 15 % or large ones by more than 2 %, or if the machine is too busy to tell.
+//! `mpiexec -n 2 agreement [seconds]`: prints a line for each size, and ends with 1 if small
+//! messages differ by more than 15 % or large ones by more than 2 %, or if the machine is too busy
+//! to tell.
 
 use std::time::{Duration, Instant};
 
@@ -90,7 +96,8 @@ impl Work<'_> {
     }
 }
 
-/// Median and its 95 % interval by order statistics (normal approximation of the binomial, as there are 100 and more).
+/// Median and its 95 % interval by order statistics (normal approximation of the binomial, as there
+/// are 100 and more).
 fn median(ratios: &mut [f64]) -> (f64, f64, f64) {
     ratios.sort_by(f64::total_cmp);
     let n = ratios.len() as f64;

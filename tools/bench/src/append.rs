@@ -1,5 +1,6 @@
-//! Another launch in a run that is there: of the same machine, set up in the same way, its repetitions begun in the same way. Else
-//! the launches are no repetitions of each other, and medians over them mean nothing.
+//! Another launch in a run that is there: of the same machine, set up in the same way, its
+//! repetitions begun in the same way. Else the launches are no repetitions of each other, and
+//! medians over them mean nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +17,8 @@ use crate::plan::Spec;
 pub struct Begun {
     /// The way.
     pub start: StartSync,
-    /// Whether somebody asked for it, or an earlier launch had it, so that a barrier must not take its place.
+    /// Whether somebody asked for it, or an earlier launch had it, so that a barrier must not take
+    /// its place.
     pub fixed: bool,
 }
 
@@ -40,8 +42,8 @@ pub fn is_run(dir: &Path) -> bool {
     dir.join("run.json").exists()
 }
 
-/// How each cell's repetitions are begun: as asked, or as in the run whose like is measured; else as in the launches before, else as
-/// `fresh` says, what this launch found best.
+/// How each cell's repetitions are begun: as asked, or as in the run whose like is measured; else
+/// as in the launches before, else as `fresh` says, what this launch found best.
 ///
 /// # Errors
 /// [`BenchError::Usage`] if what is asked is not what the run has.
@@ -56,7 +58,8 @@ pub fn starts(settings: &Settings, cells: &[Spec], earlier: Option<&Run>, fresh:
     let there = earlier.map_or(&[][..], |run| run.cells.as_slice());
     let usual = usual(there);
     let begun = |spec: &Spec| {
-        // Between pairs there is nothing to begin together, and kernels take long: neither is a matter of choice.
+        // Between pairs there is nothing to begin together, and kernels take long: neither is a
+        // matter of choice.
         if spec.operation.kind.class() != Class::Collective {
             return Ok(Begun { start: spec.start, fixed: true });
         }
@@ -76,7 +79,8 @@ pub fn starts(settings: &Settings, cells: &[Spec], earlier: Option<&Run>, fresh:
             }
             (Some(start), _) => Ok(Begun { start, fixed: true }),
             (None, Some(&start)) => Ok(Begun { start, fixed: true }),
-            // A size that is new to the run, of an operation that is not: one operation is begun in one way.
+            // A size that is new to the run, of an operation that is not: one operation is begun in
+            // one way.
             (None, None) => Ok(match of_operation(there, &spec.configuration()) {
                 Some(start) => Begun { start, fixed: true },
                 None => Begun { start: usual.unwrap_or(fresh), fixed: false },
@@ -102,7 +106,8 @@ fn of_operation(there: &[Cell], configuration: &Configuration) -> Option<StartSy
     there.iter().find(is_it).map(|cell| cell.configuration.start)
 }
 
-/// What a run's collectives were begun by: by windows if any was, as single cells in which they did not work were begun by barriers.
+/// What a run's collectives were begun by: by windows if any was, as single cells in which they did
+/// not work were begun by barriers.
 fn usual(there: &[Cell]) -> Option<StartSync> {
     let kernel = |cell: &Cell| cell.configuration.parameters.contains_key("iterations");
     let collectives = there.iter().filter(|cell| cell.configuration.pairs == 0 && !kernel(cell));
@@ -172,7 +177,8 @@ pub fn same_machine(dir: &Path, there: &Run, here: &Run, launch: &Launch) -> Res
     pinned.map_or(Ok(()), |(a, b)| differs(&format!("rank {}", a.rank), words(a.pinned), words(b.pinned)))
 }
 
-/// The state of a run from those of its launches: complete only if all are. One that was killed is `running` for ever.
+/// The state of a run from those of its launches: complete only if all are. One that was killed is
+/// `running` for ever.
 #[must_use]
 pub fn state_of(launches: &[Launch]) -> State {
     let complete = launches.iter().all(|launch| launch.state == State::Complete);
@@ -235,7 +241,8 @@ mod tests {
         assert_eq!(asked(&["--start", "window"]).unwrap(), (StartSync::Window, true));
         let text = asked(&["--start", "barrier"]).unwrap_err().to_string();
         assert!(text.contains("--start barrier: earlier launches of this run began bcast by window"), "{text}");
-        // The cells of a run whose like is measured say themselves how they begin: by a barrier, here.
+        // The cells of a run whose like is measured say themselves how they begin: by a barrier,
+        // here.
         let text = asked(&["--like", "run1"]).unwrap_err().to_string();
         assert!(text.contains("--like, which begins by barrier: earlier launches"), "{text}");
         let fresh = starts(&args(&[]).settings().unwrap(), &cells, None, StartSync::Window).unwrap();

@@ -50,8 +50,8 @@ impl Book {
         &mut self.run.launches[at]
     }
 
-    /// Says that the launch was stopped, or takes it back if there is no finished cell of it. That it may not be saved does not matter: a launch that
-    /// never ended says nothing else.
+    /// Says that the launch was stopped, or takes it back if there is no finished cell of it. That
+    /// it may not be saved does not matter: a launch that never ended says nothing else.
     pub(crate) fn stop(&mut self) {
         self.run.state = State::Stopped;
         self.launch().state = State::Stopped;
@@ -159,7 +159,8 @@ pub(crate) fn open(output: Option<&Path>, append: bool, run: Run, mut launch: La
     Ok(book(run, number, Some(writer)))
 }
 
-/// Fits distributions to what was measured, and writes them; nobody but rank 0 is needed for it. Returns whether none is missing because of a wish to stop.
+/// Fits distributions to what was measured, and writes them; nobody but rank 0 is needed for it.
+/// Returns whether none is missing because of a wish to stop.
 ///
 /// # Errors
 /// The folder's.

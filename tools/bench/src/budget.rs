@@ -1,9 +1,13 @@
-//! When a cell has been measured enough, how many repetitions come next, and which share of a launch's time is a cell's.
+//! When a cell has been measured enough, how many repetitions come next, and which share of a
+//! launch's time is a cell's.
 //!
-//! A launch's time is shared equally among its cells. What a cell leaves, those after it may use. Time for which the machine stands still
-//! does not count in the cell that it hits, which goes on for its share; nor does what was spent on agreed starts that did not work. What a cell takes beyond its share, be it such a stall or ten
-//! repetitions of something slow, is not taken from the others as long as it is a quarter of the launch's time in all, by which the
-//! launch then takes longer; beyond that the others give it up evenly, but each keeps half of its share whatever comes.
+//! A launch's time is shared equally among its cells. What a cell leaves, those after it may use.
+//! Time for which the machine stands still does not count in the cell that it hits, which goes on
+//! for its share; nor does what was spent on agreed starts that did not work. What a cell takes
+//! beyond its share, be it such a stall or ten repetitions of something slow, is not taken from the
+//! others as long as it is a quarter of the launch's time in all, by which the launch then takes
+//! longer; beyond that the others give it up evenly, but each keeps half of its share whatever
+//! comes.
 
 /// The limits of one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +37,8 @@ pub struct Progress {
     pub last_ns: f64,
     /// The same without a stall in it.
     pub usual_ns: f64,
-    /// Relative width of the interval of the median at the rank where it is widest, if it was looked at after the last batch.
+    /// Relative width of the interval of the median at the rank where it is widest, if it was
+    /// looked at after the last batch.
     pub relative_width: Option<f64>,
     /// Part of the time spent for which the machine stood still, ns.
     pub lost_ns: f64,
@@ -56,7 +61,8 @@ const LEAST: u64 = 10;
 const GROWTH: u64 = 8;
 /// Batches a cell is cut into: between them ranks agree on going on.
 const BATCHES: f64 = 8.0;
-/// Longest batch: an interrupted run ends after it, and some launchers kill a second after they asked, ns.
+/// Longest batch: an interrupted run ends after it, and some launchers kill a second after they
+/// asked, ns.
 const LONGEST_NS: f64 = 0.25e9;
 /// The interval is believed from so many repetitions on.
 pub const BELIEVED: u64 = 100;
@@ -74,7 +80,8 @@ impl Budget {
             return Next::Batch(PILOT.min(wanted));
         }
         let each_ns = (p.usual_ns / p.last_count.max(1) as f64).max(1.0);
-        // Whether what stalled the last batch has gone, the next one shows, which must not last much longer than it may if not.
+        // Whether what stalled the last batch has gone, the next one shows, which must not last
+        // much longer than it may if not.
         let longest = LONGEST_NS / (p.last_ns / p.last_count.max(1) as f64).max(each_ns);
         if self.repetitions.is_some() {
             return Next::Batch(fitted(longest, p, wanted));
@@ -103,7 +110,8 @@ fn fitted(count: f64, p: &Progress, wanted: u64) -> u64 {
 const STALL_FACTOR: f64 = 4.0;
 /// Less than this is no stall: a scheduler's turn, a retransmission, ns.
 const STALL_LEAST_NS: f64 = 20e6;
-/// So many stalls of a cell are forgiven, the longest: where there are more, this is how fast the machine is.
+/// So many stalls of a cell are forgiven, the longest: where there are more, this is how fast the
+/// machine is.
 const STALLS: usize = 2;
 /// From so many batches on, what is usual is not found anew after each.
 const FEW_BATCHES: usize = 16;
@@ -174,17 +182,20 @@ impl Pace {
         self.batches.iter().map(|&(count, took_ns)| self.excess_ns(count, took_ns)).sum()
     }
 
-    /// The cell is begun anew in another way: what was usual is not any more, and the time spent so far, ns, is lost.
+    /// The cell is begun anew in another way: what was usual is not any more, and the time spent so
+    /// far, ns, is lost.
     pub fn begin_anew(&mut self, spent_ns: f64) {
         *self = Pace { before_ns: spent_ns, ..Pace::default() };
     }
 }
 
-/// By this part of its time a launch may take longer, so that what a cell takes beyond its share is not the others' loss.
+/// By this part of its time a launch may take longer, so that what a cell takes beyond its share is
+/// not the others' loss.
 const ALLOWANCE: f64 = 0.25;
 /// This part of its share a cell has whatever others took.
 const SURE: f64 = 0.5;
-/// A cell's end takes some time more than was meant, which is made up for by those after it; beyond this part it is more than that.
+/// A cell's end takes some time more than was meant, which is made up for by those after it; beyond
+/// this part it is more than that.
 const SLACK: f64 = 0.1;
 /// The least that a cell gets, ns.
 const LEAST_NS: f64 = 1e6;
@@ -200,7 +211,8 @@ pub struct Lost {
     pub anew_ns: f64,
     /// Repetitions so slow that the fewest of them are longer than their cell's share.
     pub slow_ns: f64,
-    /// Before and after a cell's repetitions: clocks are brought together, samples gathered and written.
+    /// Before and after a cell's repetitions: clocks are brought together, samples gathered and
+    /// written.
     pub between_ns: f64,
 }
 
@@ -214,7 +226,8 @@ impl Lost {
         self.between_ns += other.between_ns;
     }
 
-    /// The same of a cell that was given so much and took so much in all, ns, of which `elapsed_ns` went to repetitions.
+    /// The same of a cell that was given so much and took so much in all, ns, of which `elapsed_ns`
+    /// went to repetitions.
     #[must_use]
     pub fn of_cell(self, given_ns: f64, elapsed_ns: f64, took_ns: f64) -> Lost {
         let told_ns = self.stalls_ns + self.missed_ns + self.anew_ns;
@@ -271,7 +284,8 @@ mod tests {
 
     const BUDGET: Budget = Budget { repetitions: None, time_ns: 1e9, relative_width: None, most: 1_000_000 };
 
-    /// Measures with repetitions of so many ns; returns repetitions, time, the longest batch, and why it ended.
+    /// Measures with repetitions of so many ns; returns repetitions, time, the longest batch, and
+    /// why it ended.
     fn play(
         budget: &Budget,
         each_ns: impl Fn(u64) -> f64,
@@ -322,7 +336,8 @@ mod tests {
     #[test]
     fn a_cell_that_a_stall_hit_has_its_share_all_the_same() {
         let plain = play(&BUDGET, |_| 1e5, |_| 1.0).0;
-        // At the very beginning, in the second batch, in the middle, at the end: ten times the cell's time.
+        // At the very beginning, in the second batch, in the middle, at the end: ten times the
+        // cell's time.
         for at in [0, 1, 5, 100, 5000, plain - 10] {
             let (done, elapsed, _, why) = play(&BUDGET, |i| if i == at { 1e10 } else { 1e5 }, |_| 1.0);
             assert_eq!(why, "time");
@@ -404,7 +419,8 @@ mod tests {
 
     #[test]
     fn a_machine_that_becomes_slow_holds_no_more_than_one_batch_up() {
-        // Others want the processors from the 100 000th repetition on: each takes a thousand times as long.
+        // Others want the processors from the 100 000th repetition on: each takes a thousand times
+        // as long.
         let budget = Budget { time_ns: 100e9, ..BUDGET };
         let (mut p, mut pace, mut long) = (Progress::default(), Pace::default(), 0);
         while let Next::Batch(count) = budget.next(&p) {

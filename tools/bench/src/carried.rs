@@ -1,4 +1,5 @@
-//! What carries a cell's messages, counted at each rank around its batches (`spec/distribution-format.md` 3.8).
+//! What carries a cell's messages, counted at each rank around its batches
+//! (`spec/distribution-format.md` 3.8).
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -12,7 +13,8 @@ use crate::sys::carried::acknowledged_bytes;
 #[derive(Debug, Default)]
 pub struct Tally {
     sum: Option<Carried>,
-    /// TCP sockets known before the next batch: they are looked for after a batch, where time does not matter.
+    /// TCP sockets known before the next batch: they are looked for after a batch, where time does
+    /// not matter.
     known: Vec<RawFd>,
 }
 
@@ -77,12 +79,14 @@ fn sockets() -> BTreeMap<RawFd, u64> {
     folder.flatten().filter_map(number).filter_map(|fd| Some((fd, acknowledged_bytes(fd)?))).collect()
 }
 
-/// Bytes that the interfaces of this network namespace have sent, but for the loopback; nothing where the kernel does not say.
+/// Bytes that the interfaces of this network namespace have sent, but for the loopback; nothing
+/// where the kernel does not say.
 fn sent_by_interfaces() -> Option<u64> {
     sent_of(&std::fs::read_to_string("/proc/self/net/dev").ok()?)
 }
 
-/// The same of the kernel's table: two lines of heads, then each interface with what it received, eight numbers, and what it sent.
+/// The same of the kernel's table: two lines of heads, then each interface with what it received,
+/// eight numbers, and what it sent.
 fn sent_of(table: &str) -> Option<u64> {
     const SENT: usize = 8;
     let mut sum = 0u64;
@@ -132,7 +136,8 @@ pub fn of_numbers(n: &[u64; NUMBERS]) -> Option<Carried> {
     })
 }
 
-/// That cells between hosts which are one machine's namespaces did not go by its network: no emulated link has shaped them.
+/// That cells between hosts which are one machine's namespaces did not go by its network: no
+/// emulated link has shaped them.
 #[must_use]
 pub fn past_the_network(run: &weir_distribution::Run, launch: u32) -> Option<weir_distribution::Warning> {
     let between = || run.cells.iter().filter(|c| c.launch == launch && c.configuration.nodes > 1);

@@ -1,4 +1,5 @@
-//! Measuring one cell, at every rank: batches until rank 0 says that it is enough, then all that was noted goes to rank 0.
+//! Measuring one cell, at every rank: batches until rank 0 says that it is enough, then all that
+//! was noted goes to rank 0.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,15 +22,18 @@ use crate::plan::Spec;
 use crate::talk::Talk;
 use crate::threads;
 
-/// A start counts as missed when a rank began so much later than agreed, ns: longer than a reading of the clock takes, shorter than any message.
+/// A start counts as missed when a rank began so much later than agreed, ns: longer than a reading
+/// of the clock takes, shorter than any message.
 const LATE_NS: i64 = 500;
-/// Of the repetitions of a plan, those that a window must hold, per cent: the others may cost the next start. Windows that hold the whole of a heavy tail would be so wide that hardly any fit into the
-/// time.
+/// Of the repetitions of a plan, those that a window must hold, per cent: the others may cost the
+/// next start. Windows that hold the whole of a heavy tail would be so wide that hardly any fit
+/// into the time.
 const HELD_PERCENT: usize = 95;
-/// Repetitions by which a rank judges how wide windows have to be: of the few of one plan of wide windows, the longest would be the one in twenty.
+/// Repetitions by which a rank judges how wide windows have to be: of the few of one plan of wide
+/// windows, the longest would be the one in twenty.
 const REMEMBERED: usize = 256;
-/// The interval of the median is looked at when there are so many times as many repetitions as the last time: to look takes a while, and
-/// who looks often ends by chance.
+/// The interval of the median is looked at when there are so many times as many repetitions as the
+/// last time: to look takes a while, and who looks often ends by chance.
 const LOOK_AGAIN: f64 = 1.25;
 
 /// What one rank measured in a cell, on the global clock.
@@ -47,7 +51,8 @@ pub struct Noted {
     pub least_ns: f32,
     /// Repetitions whose agreed start this rank missed.
     pub missed: Vec<u32>,
-    /// Batches in which this rank changed its processor: the first repetition of each, and how many it has.
+    /// Batches in which this rank changed its processor: the first repetition of each, and how many
+    /// it has.
     pub moved: Vec<(u32, u32)>,
     /// What carried its messages, if it could be counted.
     pub carried: Option<Carried>,
@@ -83,7 +88,8 @@ pub struct Measured {
     pub start: StartSync,
     /// Why agreed starts did not work, if they did not.
     pub windows_failed: Option<Failure>,
-    /// The agreed starts since the origin, ns, by repetition; nothing for those begun otherwise. Empty without windows.
+    /// The agreed starts since the origin, ns, by repetition; nothing for those begun otherwise.
+    /// Empty without windows.
     pub agreed_ns: Vec<Option<i64>>,
     /// Time from the first repetition to the end of the last one, what was begun anew included, ns.
     pub elapsed_ns: f64,
@@ -130,7 +136,8 @@ pub struct Bench<'a, M: Machine> {
     pub clock: &'a mut Clock,
     /// Set when this process was asked to stop.
     pub stop: &'a AtomicBool,
-    /// Whether a barrier may take the place of windows that do not work; else the cell keeps them, and says so.
+    /// Whether a barrier may take the place of windows that do not work; else the cell keeps them,
+    /// and says so.
     pub may_fall_back: bool,
     /// How samples are judged: what does not count is made up for.
     pub rules: &'a Rules,
@@ -234,7 +241,8 @@ impl<M: Machine> Bench<'_, M> {
         Word { stopped: self.stop.load(Ordering::Relaxed), error_ns, ..word }
     }
 
-    /// Rank 0's order, at every rank that takes part; the others hear of the last one only, and wait for it without keeping a processor, or rank 0, busy.
+    /// Rank 0's order, at every rank that takes part; the others hear of the last one only, and
+    /// wait for it without keeping a processor, or rank 0, busy.
     fn order(&self, order: Option<Order>, active: &[usize]) -> Result<Order> {
         let Some(order) = order else {
             if !active.contains(&self.m.rank()) {
@@ -308,7 +316,8 @@ impl<M: Machine> Bench<'_, M> {
         })
     }
 
-    /// This rank's memory that others reach, the lengths of all blocks, and how many sums it keeps, if not all.
+    /// This rank's memory that others reach, the lengths of all blocks, and how many sums it keeps,
+    /// if not all.
     #[allow(clippy::type_complexity)]
     fn own(&self, spec: &Spec, group: Option<&M::Group>) -> Result<(Option<M::Window>, M::Blocks, Option<usize>)> {
         let (kind, active) = (spec.operation.kind, spec.active());
@@ -322,7 +331,8 @@ impl<M: Machine> Bench<'_, M> {
         Ok((window, self.m.blocks(&lengths)?, kept))
     }
 
-    /// Measures `count` repetitions; returns whether another thread of this rank than its own changed its processor.
+    /// Measures `count` repetitions; returns whether another thread of this rank than its own
+    /// changed its processor.
     fn batch(
         &self,
         spec: &Spec,
@@ -408,11 +418,13 @@ impl<M: Machine> Bench<'_, M> {
         word
     }
 
-    /// Relative width of the interval of the median of what this rank sees: with as many independent samples as its samples are worth.
+    /// Relative width of the interval of the median of what this rank sees: with as many
+    /// independent samples as its samples are worth.
     fn width(&self, spec: &Spec, slots: &Slots) -> Option<f64> {
         let first = slots.begin.len().min(PILOT as usize);
         let (begin, end) = (&slots.begin[first..], &slots.end[first..]);
-        // A message that goes one way begins here and ends elsewhere; from one to the next it is a message and an answer.
+        // A message that goes one way begins here and ends elsewhere; from one to the next it is a
+        // message and an answer.
         let end = if spec.operation.kind.is_seen_elsewhere() { begin.get(1..).unwrap_or_default() } else { end };
         let both = begin.iter().zip(end).filter(|(b, e)| **b != u64::MAX && **e != u64::MAX && e >= b);
         let lengths: Vec<f64> = both.map(|(&b, &e)| self.clock.length_ns(b, e)).collect();
@@ -463,14 +475,17 @@ fn is_time_to_look(count: usize, looked_at: usize) -> bool {
     count as u64 >= crate::budget::BELIEVED && count as f64 >= LOOK_AGAIN * looked_at as f64
 }
 
-/// Makes room for `count` more and has the kernel give it, without filling it: what has grown to megabytes must not be moved between the agreement on a start and that start.
+/// Makes room for `count` more and has the kernel give it, without filling it: what has grown to
+/// megabytes must not be moved between the agreement on a start and that start.
 fn make_room(slots: &mut Slots, count: usize) {
     let len = slots.grow(count);
     slots.begin.truncate(len);
     slots.end.truncate(len);
 }
 
-/// Lets go of a group and its memory unless something failed. To free them is a call of all its ranks: who failed alone would wait for the others in it, and they for it, instead of ending the job.
+/// Lets go of a group and its memory unless something failed. To free them is a call of all its
+/// ranks: who failed alone would wait for the others in it, and they for it, instead of ending the
+/// job.
 fn kept_on_failure<G, T>(shared: G, outcome: Result<T>) -> Result<T> {
     if outcome.is_err() {
         std::mem::forget(shared);
@@ -478,8 +493,9 @@ fn kept_on_failure<G, T>(shared: G, outcome: Result<T>) -> Result<T> {
     outcome
 }
 
-/// Whether the starts that a rank missed in a plan, by repetition, were one run of which it recovered before the plan's end at `end`: then something kept it from its processor, which has nothing to do
-/// with how wide windows are.
+/// Whether the starts that a rank missed in a plan, by repetition, were one run of which it
+/// recovered before the plan's end at `end`: then something kept it from its processor, which has
+/// nothing to do with how wide windows are.
 fn is_stall(missed: &[u32], end: usize) -> bool {
     let one_run = missed.windows(2).all(|pair| pair[1] == pair[0] + 1);
     one_run && missed.last().is_some_and(|last| (*last as usize) + 1 < end)

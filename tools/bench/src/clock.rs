@@ -1,4 +1,5 @@
-//! One rank's global clock: its counter, calibrated, and its place among the others', by `weir-clock` over a [`Machine`].
+//! One rank's global clock: its counter, calibrated, and its place among the others', by
+//! `weir-clock` over a [`Machine`].
 
 use serde::{Deserialize, Serialize};
 use weir_clock::{Effort, Exchange, MODEL_BYTES, Probe, Reading, Schedule, TickPair, Ticks, Timeline};
@@ -8,7 +9,8 @@ use crate::machine::{Control, Machine, TAG_CLOCK};
 
 /// Pairs of readings by which a counter is calibrated.
 const PAIRS: usize = 64;
-/// From one to the next, ns: together a tenth of a second, in which 30 ns of a reading are less than a millionth.
+/// From one to the next, ns: together a tenth of a second, in which 30 ns of a reading are less
+/// than a millionth.
 const SPACING_NS: u64 = 1_600_000;
 
 /// The first synchronisation measures drift.
@@ -22,8 +24,9 @@ fn later() -> Effort {
 }
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// Clocks are brought together at least so often, ns. Between two synchronisations a drift that wanders by 2e-9 a second moves a clock by 6 ns from
-/// the line between them; over an hour it would be milliseconds.
+/// Clocks are brought together at least so often, ns. Between two synchronisations a drift that
+/// wanders by 2e-9 a second moves a clock by 6 ns from the line between them; over an hour it would
+/// be milliseconds.
 const RESYNC_NS: i64 = 5 * SECOND_NS;
 /// Readings by which it is found how long one takes.
 const READINGS: usize = 1000;
@@ -58,7 +61,8 @@ pub struct Clock {
     rank: usize,
     /// Rank 0's clock at the origin of the launch, ns.
     origin_ns: i64,
-    /// When clocks were brought together, since the origin, and the largest error bound then: at rank 0 only.
+    /// When clocks were brought together, since the origin, and the largest error bound then: at
+    /// rank 0 only.
     resyncs: Vec<(i64, f64)>,
     /// When they were brought together last, on this rank's clock, ns.
     synced_ns: i64,
@@ -82,8 +86,8 @@ pub struct Quality {
 }
 
 impl Clock {
-    /// Calibrates this rank's counter and brings it together with all others'. `node` names what runs one kernel clock; all its ranks read one
-    /// counter if `shared`.
+    /// Calibrates this rank's counter and brings it together with all others'. `node` names what
+    /// runs one kernel clock; all its ranks read one counter if `shared`.
     ///
     /// # Errors
     /// A counter that no steady rate explains, or the machine's.
@@ -117,7 +121,8 @@ impl Clock {
         self.domains.iter().any(|d| *d != self.domains[0])
     }
 
-    /// Brings the clocks together anew; what was read since the last time can then be converted better.
+    /// Brings the clocks together anew; what was read since the last time can then be converted
+    /// better.
     ///
     /// # Errors
     /// The machine's.
@@ -155,19 +160,22 @@ impl Clock {
         Ok(())
     }
 
-    /// Whether it is time to bring the clocks together again, also within a cell: the bound grows as the square of the time between.
+    /// Whether it is time to bring the clocks together again, also within a cell: the bound grows
+    /// as the square of the time between.
     pub fn is_due<M: Machine>(&self, m: &M) -> bool {
         self.is_distributed() && self.ticks.to_ns(m.ticks()) - self.synced_ns > RESYNC_NS
     }
 
-    /// Bound on this rank's error in `ahead_ns` from now, if clocks are not brought together before: it grows since the last time that they were.
+    /// Bound on this rank's error in `ahead_ns` from now, if clocks are not brought together
+    /// before: it grows since the last time that they were.
     pub fn bound_after<M: Machine>(&self, m: &M, ahead_ns: i64) -> f64 {
         let then_ns = self.ticks.to_ns(m.ticks()).saturating_add(ahead_ns);
         self.timeline.at(then_ns).error_ns + self.least_ns()
     }
 
-    /// What no bound is below, ns: a tick, and the time of a reading. Also ranks that read one counter do not read it at one instant, and the kernel
-    /// that compares processors' counters cannot see a difference that is less.
+    /// What no bound is below, ns: a tick, and the time of a reading. Also ranks that read one
+    /// counter do not read it at one instant, and the kernel that compares processors' counters
+    /// cannot see a difference that is less.
     #[must_use]
     pub fn least_ns(&self) -> f64 {
         self.ticks.ns_per_tick() + self.step_ns
@@ -203,7 +211,8 @@ impl Clock {
         Reading { global_ns: reading.global_ns - self.origin_ns, error_ns: reading.error_ns + self.least_ns() }
     }
 
-    /// Global times of readings, and the largest of their error bounds: between two synchronisations it is larger than at either.
+    /// Global times of readings, and the largest of their error bounds: between two
+    /// synchronisations it is larger than at either.
     #[must_use]
     pub fn convert(&self, ticks: &[u64]) -> (Vec<i64>, f64) {
         let mut worst_ns = 0.0f64;
@@ -226,8 +235,9 @@ impl Clock {
     #[must_use]
     pub fn ticks_at(&self, global_ns: i64) -> u64 {
         let wanted = global_ns.saturating_add(self.origin_ns);
-        // The timeline knows the drift better than the last synchronisation alone, which is short. The clocks' rates differ by far less than
-        // a thousandth, so that each step is that much nearer.
+        // The timeline knows the drift better than the last synchronisation alone, which is short.
+        // The clocks' rates differ by far less than a thousandth, so that each step is that much
+        // nearer.
         let mut local = wanted;
         for _ in 0..4 {
             local = local.saturating_add(wanted - self.timeline.at(local).global_ns);
@@ -258,14 +268,16 @@ impl Clock {
     }
 }
 
-/// Counters that go at a steady rate, and which ranks read one: cycle counters where all of them do, else the kernels' clocks.
+/// Counters that go at a steady rate, and which ranks read one: cycle counters where all of them
+/// do, else the kernels' clocks.
 fn steady<M: Machine>(m: &M, node: &str, shared: bool) -> Result<(Ticks, Vec<u64>)> {
     loop {
         let domains = domains(m, node, shared)?;
         match m.agree(calibrated(m, &domains)) {
             Ok(ticks) => return Ok((ticks, domains)),
-            // A counter that is not steady after all: no rank reads one then. Every rank has come here, also those that have no other clock to change
-            // to, and must go on with the others.
+            // A counter that is not steady after all: no rank reads one then. Every rank has come
+            // here, also those that have no other clock to change to, and must go on with the
+            // others.
             Err(error @ (BenchError::Told(_) | BenchError::Elsewhere { .. })) => {
                 let changed = m.distrust_counter();
                 if !m.everybody(&changed)?.contains(&true) {
@@ -298,7 +310,8 @@ fn least_step<M: Machine>(m: &M) -> u64 {
     steps.min().unwrap_or(1)
 }
 
-/// Ranks that read one counter must know it by the same numbers: the first of them calibrates, the others take over.
+/// Ranks that read one counter must know it by the same numbers: the first of them calibrates, the
+/// others take over.
 fn calibrated<M: Machine>(m: &M, domains: &[u64]) -> Result<Ticks> {
     let rank = m.rank();
     let leader_of = |rank: usize| domains.iter().position(|d| *d == domains[rank]).unwrap_or(rank);

@@ -21,7 +21,8 @@ use crate::plan::Spec;
 /// How samples are judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Samples kept of a cell; and at most as many outliers beside them, and as many that do not count.
+    /// Samples kept of a cell; and at most as many outliers beside them, and as many that do not
+    /// count.
     pub keep: usize,
     /// Repetitions to leave out at the beginning; found from the samples if not given.
     pub warm_up: Option<u32>,
@@ -31,7 +32,8 @@ pub struct Rules {
     pub multiplier: f64,
     /// Seed of what is kept by chance.
     pub seed: u64,
-    /// So many repetitions count and no more: those made beyond, as more of them seemed to be warm-up or late, are left out.
+    /// So many repetitions count and no more: those made beyond, as more of them seemed to be
+    /// warm-up or late, are left out.
     pub counted: Option<u64>,
 }
 
@@ -51,7 +53,8 @@ const LOOKED_AT: usize = 10_000;
 const ENOUGH: usize = 10;
 const SIGNIFICANCE: f64 = 0.01;
 
-/// What the time between two readings of the clock is divided by for a sample: there and back, or messages in a window.
+/// What the time between two readings of the clock is divided by for a sample: there and back, or
+/// messages in a window.
 #[must_use]
 pub fn divisor(configuration: &Configuration) -> f64 {
     match configuration.operation.as_str() {
@@ -63,7 +66,8 @@ pub fn divisor(configuration: &Configuration) -> f64 {
     }
 }
 
-/// A cell's samples, from the ranks' notes: made anew on each walk, as there may be tens of millions.
+/// A cell's samples, from the ranks' notes: made anew on each walk, as there may be tens of
+/// millions.
 struct Samples<'a, R> {
     spec: &'a Spec,
     measured: &'a Measured,
@@ -121,7 +125,8 @@ impl<'a, R: Relations> Samples<'a, R> {
                 let start = sender.begin_ns[k];
                 (start, (noted.end_ns[k] - start) as f64, error)
             }
-            // From the start that all agreed on: the rank's own reading of it says how late it was, which is part of the time.
+            // From the start that all agreed on: the rank's own reading of it says how late it was,
+            // which is part of the time.
             _ => match self.agreed_ns(k) {
                 Some(start) => (start, (noted.end_ns[k] - start) as f64, noted.error_ns),
                 None => (noted.begin_ns[k], noted.length_ns[k] / self.divisor, 0.0),
@@ -152,7 +157,8 @@ impl<'a, R: Relations> Samples<'a, R> {
         }
     }
 
-    /// The mean over ranks of the first repetitions from `from` on that have no flag, and which these are.
+    /// The mean over ranks of the first repetitions from `from` on that have no flag, and which
+    /// these are.
     fn series(&self, from: usize) -> (Vec<usize>, Vec<f64>) {
         let fair: Vec<usize> = (from..self.repetitions()).filter(|&k| self.flags[k] == 0).take(LOOKED_AT).collect();
         let mean = |k: usize| {
@@ -170,7 +176,8 @@ impl<'a, R: Relations> Samples<'a, R> {
         fair.map(|k| Tally { samples: self.active.len() as u32, below: below(k) as u32 }).collect()
     }
 
-    /// Repetitions of warm-up, from the mean over ranks of each of the first; and whether times had settled after it.
+    /// Repetitions of warm-up, from the mean over ranks of each of the first; and whether times had
+    /// settled after it.
     fn warm_up(&self, rules: &Rules) -> (usize, bool) {
         // Where starts are agreed, the first batch still begins by a barrier: it never counts.
         let least = if self.measured.start == StartSync::Window { self.measured.pilot } else { 0 };
@@ -183,7 +190,8 @@ impl<'a, R: Relations> Samples<'a, R> {
         // At most half of the series is cut, so that there is a repetition after it.
         let cut = if cut == 0 { 0 } else { fair.get(cut).copied().unwrap_or(0) };
         let pilot = if self.measured.repetitions >= ENOUGH { self.measured.pilot } else { least };
-        // Where it did not settle in what was looked at, but went on for longer, later repetitions may well have.
+        // Where it did not settle in what was looked at, but went on for longer, later repetitions
+        // may well have.
         (cut.max(pilot), settled || self.measured.repetitions > 2 * LOOKED_AT)
     }
 }
@@ -304,7 +312,8 @@ pub fn cell(
     Ok((cell, kept))
 }
 
-/// Walks over all samples: the recorder of those that count, a choice of these, some of the others, and the largest error bound.
+/// Walks over all samples: the recorder of those that count, a choice of these, some of the others,
+/// and the largest error bound.
 fn record<R: Relations>(samples: &Samples<'_, R>, rules: &Rules) -> Result<(Recorder, Vec<Sample>, Vec<Sample>, f32)> {
     let config = RecorderConfig { reservoir: rules.keep, digits: DIGITS, seed: rules.seed };
     let mut recorder = Recorder::new(config).map_err(|error| BenchError::Usage(error.to_string()))?;
@@ -317,7 +326,8 @@ fn record<R: Relations>(samples: &Samples<'_, R>, rules: &Rules) -> Result<(Reco
             }
             return;
         }
-        // Clocks may make a short message shorter than nothing; the sample says so, the histogram begins at 0.
+        // Clocks may make a short message shorter than nothing; the sample says so, the histogram
+        // begins at 0.
         match recorder.record(sample.duration_ns.max(0.0)) {
             Ok(Some(place)) if place < kept.len() => kept[place] = sample,
             Ok(Some(_)) => kept.push(sample),
@@ -357,8 +367,8 @@ fn boundary(recorder: &Recorder, rules: &Rules) -> Result<Option<Outliers>> {
     Ok(Some(Outliers { percentile: rules.percentile, multiplier: rules.multiplier, boundary_ns, count: 0 }))
 }
 
-/// How many outliers there are, and those that are not among `kept`: all of them, or a uniform choice where they are more than
-/// samples are to be kept.
+/// How many outliers there are, and those that are not among `kept`: all of them, or a uniform
+/// choice where they are more than samples are to be kept.
 fn outliers_beside<R: Relations>(
     samples: &Samples<'_, R>,
     kept: &[Sample],
@@ -389,7 +399,8 @@ fn outliers_beside<R: Relations>(
     (count, beside)
 }
 
-/// Of a repetition: the first start of all ranks, the last start, and the last end, on the global clock.
+/// Of a repetition: the first start of all ranks, the last start, and the last end, on the global
+/// clock.
 fn ends_of<R: Relations>(samples: &Samples<'_, R>, k: usize) -> (i64, i64, i64) {
     let all = samples.active.iter().map(|&rank| &samples.measured.ranks[rank]);
     all.fold((i64::MAX, i64::MIN, i64::MIN), |(first, last, end), noted| {
@@ -397,8 +408,9 @@ fn ends_of<R: Relations>(samples: &Samples<'_, R>, k: usize) -> (i64, i64, i64) 
     })
 }
 
-/// What lies between two instants of each repetition that counts, of an operation of all: how far apart its members began, or how
-/// long it took from the first start to the last end. A start that was missed is not one of the starts that were agreed.
+/// What lies between two instants of each repetition that counts, of an operation of all: how far
+/// apart its members began, or how long it took from the first start to the last end. A start that
+/// was missed is not one of the starts that were agreed.
 fn between<R: Relations>(
     spec: &Spec,
     samples: &Samples<'_, R>,
@@ -416,7 +428,8 @@ fn between<R: Relations>(
         (last - first) as f64
     };
     for &k in &fair {
-        // Both are in order but for what clocks are apart, so that nothing is refused that took any time.
+        // Both are in order but for what clocks are apart, so that nothing is refused that took any
+        // time.
         let _ = recorder.record(apart(k).max(0.0));
     }
     let Ok(summary) = recorder.summary() else { return Ok(None) };
@@ -426,7 +439,8 @@ fn between<R: Relations>(
     Ok(Some(Skew { summary, histogram: Some(histogram_of(&recorder)) }))
 }
 
-/// Bytes a second, of operations that are measured for it: of each pair, or of what comes to the first rank.
+/// Bytes a second, of operations that are measured for it: of each pair, or of what comes to the
+/// first rank.
 fn bandwidth<R: Relations>(
     spec: &Spec,
     samples: &Samples<'_, R>,
@@ -491,11 +505,13 @@ fn histogram_of(recorder: &Recorder) -> HistogramRecord {
     })
 }
 
-/// Durations by which families are fitted: twenty times as many as tests look at, so that these need no simulation.
+/// Durations by which families are fitted: twenty times as many as tests look at, so that these
+/// need no simulation.
 pub const FITTED: usize = 10_000;
 
-/// Those durations of a cell's kept samples by which families are fitted: [`FITTED`] at random, or all if there are no more. Not
-/// every n-th of them: they lie in the order of repetitions and ranks, so that the n-th may always be the same rank's.
+/// Those durations of a cell's kept samples by which families are fitted: [`FITTED`] at random, or
+/// all if there are no more. Not every n-th of them: they lie in the order of repetitions and
+/// ranks, so that the n-th may always be the same rank's.
 #[must_use]
 pub fn to_fit(samples: &[Sample], seed: u64) -> Vec<f64> {
     let fair: Vec<f64> = samples.iter().filter(|s| s.counts()).map(|s| s.duration_ns.max(0.0)).collect();

@@ -146,12 +146,14 @@ fn launches(settings: &Settings) -> Result<u8> {
     Ok(code)
 }
 
-/// What a launch of several is told besides: where one document is promised it has nothing to say. Said twice, it would not be understood.
+/// What a launch of several is told besides: where one document is promised it has nothing to say.
+/// Said twice, it would not be understood.
 fn quieter(args: &Args) -> Option<&'static str> {
     (args.telling.json && !args.telling.quiet).then_some("--quiet")
 }
 
-/// How many launches there are of the run in a folder; none if there is no run, or none that can be read.
+/// How many launches there are of the run in a folder; none if there is no run, or none that can be
+/// read.
 fn launches_in(dir: &Path) -> usize {
     Reader::open(dir).map_or(0, |reader| reader.run().launches.len())
 }
@@ -161,7 +163,8 @@ fn next(dir: &Path) -> String {
     format!("next: weir report {}", quoted(&dir.to_string_lossy()))
 }
 
-/// The last line where launches are missing: how many there are, what happened, and the command that adds the others.
+/// The last line where launches are missing: how many there are, what happened, and the command
+/// that adds the others.
 fn missing(complete: u32, count: u32, what: &str, dir: &Path, command: &str) -> String {
     let kept = if append::is_run(dir) { format!("; what was finished is in {}", dir.display()) } else { String::new() };
     let (are, missing) = (if complete == 1 || count == 1 { "is" } else { "are" }, count - complete);
@@ -232,7 +235,8 @@ fn over_mpi(settings: &Settings) -> Result<u8> {
         Ok((None, _)) if machine.rank() == 0 => Ok(taken_over()),
         // Every rank knows of these: MPI ends in good order.
         Err(error @ (BenchError::Usage(_) | BenchError::Told(_) | BenchError::Elsewhere { .. })) => {
-            // Said before the others may end: some launchers end rank 0 as soon as another has failed.
+            // Said before the others may end: some launchers end rank 0 as soon as another has
+            // failed.
             if machine.rank() == 0 {
                 eprintln!("weir bench: {error}");
             }
@@ -244,7 +248,8 @@ fn over_mpi(settings: &Settings) -> Result<u8> {
             machine.abort(i32::from(EXIT_FAILED));
             Ok(EXIT_FAILED)
         }
-        // Who passed the wish on may kill a second later, and MPI need not end in good order any more: people first.
+        // Who passed the wish on may kill a second later, and MPI need not end in good order any
+        // more: people first.
         Ok((Some(report), watcher)) if !report.complete => {
             let concluded = conclude(report, &(&settings.args).into(), &asked.stop, watcher);
             machine.finish()?;
@@ -259,7 +264,8 @@ fn over_mpi(settings: &Settings) -> Result<u8> {
     }
 }
 
-/// What ranks other than 0 end with: launchers make one code of all ranks' codes, some of them by the last.
+/// What ranks other than 0 end with: launchers make one code of all ranks' codes, some of them by
+/// the last.
 fn code_of_others(asked: &Asked) -> u8 {
     if asked.stop.load(Ordering::Relaxed) { EXIT_INTERRUPTED } else { EXIT_DONE }
 }
@@ -421,8 +427,8 @@ impl Manner {
     }
 }
 
-/// Shows what is finished although the launch does not come to its end, as a call hangs; false if there is nothing to show, or the launch shows
-/// it itself.
+/// Shows what is finished although the launch does not come to its end, as a call hangs; false if
+/// there is nothing to show, or the launch shows it itself.
 fn last_words(manner: Manner, desk: Desk) -> impl FnOnce() -> bool + Send {
     move || {
         let Some((run, launch)) = desk.take_over(stop::PATIENCE.saturating_sub(stop::SOON)) else { return false };

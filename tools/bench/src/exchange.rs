@@ -1,4 +1,5 @@
-//! What is exchanged where it is more than a message with a partner: words that machines, operations and patterns share.
+//! What is exchanged where it is more than a message with a partner: words that machines,
+//! operations and patterns share.
 
 /// How operations on the memory of others are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

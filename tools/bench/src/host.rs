@@ -13,12 +13,13 @@ use crate::sys::{affinity, counter};
 /// One rank's facts, told to rank 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Facts {
-    /// What tells nodes apart: host name, boot of the kernel (two machines may have one name), and network namespace, as hosts may be
-    /// emulated on one machine.
+    /// What tells nodes apart: host name, boot of the kernel (two machines may have one name), and
+    /// network namespace, as hosts may be emulated on one machine.
     pub identity: String,
     /// The boot of its kernel; nothing if it cannot be known.
     pub boot: String,
-    /// What tells apart whose clock the kernel keeps: ranks for which it is equal read the kernel's clock alike, on emulated hosts of one machine too.
+    /// What tells apart whose clock the kernel keeps: ranks for which it is equal read the kernel's
+    /// clock alike, on emulated hosts of one machine too.
     pub kernel: String,
     /// The node.
     pub node: Node,
@@ -87,7 +88,8 @@ pub fn are_of_one_machine(facts: &[Facts]) -> bool {
         && others.iter().any(|one| one.identity != first.identity)
 }
 
-/// What tells apart whose monotonic clock the kernel keeps: processes for which it is equal read the same one, in whatever network namespace.
+/// What tells apart whose monotonic clock the kernel keeps: processes for which it is equal read
+/// the same one, in whatever network namespace.
 #[must_use]
 pub fn clock_identity() -> String {
     let boot = text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -105,18 +107,21 @@ pub fn forget_peak_memory() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Network namespaces have the same few numbers on every machine, so that they tell nothing apart without the boot.
+/// Network namespaces have the same few numbers on every machine, so that they tell nothing apart
+/// without the boot.
 fn identity(name: &str, boot: &str, namespace: &str) -> String {
     format!("{name} {boot} {namespace}")
 }
 
-/// The number of this process's namespace of a kind, as the kernel writes it; nothing if it cannot be known.
+/// The number of this process's namespace of a kind, as the kernel writes it; nothing if it cannot
+/// be known.
 fn namespace(kind: &str) -> String {
     let link = fs::read_link(Path::new("/proc/self/ns").join(kind));
     link.map_or_else(|_| String::new(), |p| p.display().to_string())
 }
 
-/// The least share of processors that the control groups of a process leave it (version 2: `cpu.max`, quota and period in microseconds or `max`), in processors. `groups` is what
+/// The least share of processors that the control groups of a process leave it (version 2:
+/// `cpu.max`, quota and period in microseconds or `max`), in processors. `groups` is what
 /// `/proc/self/cgroup` says.
 fn quota(root: &Path, groups: &str) -> Option<f64> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;

@@ -1,4 +1,5 @@
-//! Rank 0's part in measuring a cell: it decides what comes after each batch, and learns from what all say of the last one.
+//! Rank 0's part in measuring a cell: it decides what comes after each batch, and learns from what
+//! all say of the last one.
 
 use std::collections::BTreeSet;
 
@@ -15,37 +16,47 @@ use crate::plan::Spec;
 const WIDEST_NS: f64 = 2e9;
 /// No cell needs less, ns.
 const LEAST_WIDEST_NS: f64 = 1e6;
-/// All windows together of a cell whose repetitions are counted, if each is missed no more than once, ns.
+/// All windows together of a cell whose repetitions are counted, if each is missed no more than
+/// once, ns.
 const COUNTED_NS: f64 = 10e9;
 /// When more than half of so many agreed starts were missed, windows do not work here.
 const JUDGED_WINDOWS: u64 = 200;
-/// The same when four of five of so many were missed, although windows have grown since the first of them.
+/// The same when four of five of so many were missed, although windows have grown since the first
+/// of them.
 const HOPELESS_WINDOWS: u64 = 30;
-/// All windows of a plan together, ns: who is kept from the processor for some milliseconds misses those of one plan only.
+/// All windows of a plan together, ns: who is kept from the processor for some milliseconds misses
+/// those of one plan only.
 const PLAN_NS: i64 = 20_000_000;
 /// Windows in a plan, if they last no longer than [`LONGEST_PLAN_NS`] together.
 const LEAST_WINDOWS: i64 = 16;
 /// Nobody looks whether to stop before a plan is over, ns.
 pub(crate) const LONGEST_PLAN_NS: i64 = 250_000_000;
-/// Windows in a plan however wide they are: from the second on it shows whether they are wide enough.
+/// Windows in a plan however wide they are: from the second on it shows whether they are wide
+/// enough.
 const FEWEST_WINDOWS: i64 = 2;
-/// How often what did not count is made up for: what is found to be warm-up may change with every repetition more.
+/// How often what did not count is made up for: what is found to be warm-up may change with every
+/// repetition more.
 const ROUNDS: u32 = 4;
-/// At most half of the repetitions is taken for warm-up, in whole batches of some: twice as many as asked for and so many more are enough.
+/// At most half of the repetitions is taken for warm-up, in whole batches of some: twice as many as
+/// asked for and so many more are enough.
 const ENOUGH_FOR_WARM_UP: u64 = 16;
 /// The most windows that a plan can have.
 pub(crate) const MOST_WINDOWS: usize = 400;
 /// Repetitions that must fit into a cell's time.
 const FEWEST: f64 = 100.0;
-/// The same where windows are used whatever comes: better few repetitions than none that began together.
+/// The same where windows are used whatever comes: better few repetitions than none that began
+/// together.
 const FEWEST_FIXED: f64 = 10.0;
 /// Fewer repetitions that began together are next to nothing.
 const HANDFUL: f64 = FEWEST / 2.0;
-/// When windows have had this part of a cell's time, most of them missed and hardly any left, barriers get the rest, and what was lost.
+/// When windows have had this part of a cell's time, most of them missed and hardly any left,
+/// barriers get the rest, and what was lost.
 const TRIAL: f64 = 0.25;
-/// Windows that take no more than this part of a cell's time together are planned in one go: fewer say little of how wide they must be.
+/// Windows that take no more than this part of a cell's time together are planned in one go: fewer
+/// say little of how wide they must be.
 const CHEAP: f64 = 1.0 / 16.0;
-/// Where windows must be used and have left next to nothing, a cell goes on by such parts of its time, for as long again.
+/// Where windows must be used and have left next to nothing, a cell goes on by such parts of its
+/// time, for as long again.
 const EXTENSION: f64 = 1.0 / 8.0;
 
 /// What rank 0 tells all at the end of each batch.
@@ -57,7 +68,8 @@ pub(crate) enum Order {
     },
     /// Clocks are brought together before the next batch.
     Resync,
-    /// Windows do not work: what was measured so far does not count, and repetitions are begun by a barrier from now on.
+    /// Windows do not work: what was measured so far does not count, and repetitions are begun by a
+    /// barrier from now on.
     Afresh,
     Enough {
         why: String,
@@ -112,7 +124,8 @@ pub(crate) struct Leader {
     kept_ns: i64,
     batch_ns: i64,
     pilot: usize,
-    /// Repetitions that shall count, if so many are asked for, and how often what does not may still be made up for.
+    /// Repetitions that shall count, if so many are asked for, and how often what does not may
+    /// still be made up for.
     asked: u64,
     rounds: u32,
 }
@@ -155,7 +168,8 @@ impl Leader {
         }
     }
 
-    /// Whether so many repetitions that count are too few of those asked for, and more are to be made.
+    /// Whether so many repetitions that count are too few of those asked for, and more are to be
+    /// made.
     pub fn again(&mut self, counted: u64) -> bool {
         let short = self.asked.saturating_sub(counted);
         let goes = short > 0 && self.rounds > 1 && self.progress.done < self.budget.most;
@@ -172,7 +186,8 @@ impl Leader {
         goes
     }
 
-    /// Decides what comes after a batch. `due`: the clocks are to be brought together before the next one.
+    /// Decides what comes after a batch. `due`: the clocks are to be brought together before the
+    /// next one.
     pub fn order(&mut self, words: &[Word], now_ns: i64, due: bool) -> Order {
         if words.iter().any(|word| word.stopped) {
             return Order::Drop;
@@ -205,7 +220,8 @@ impl Leader {
         self.planned - self.lost
     }
 
-    /// Whether windows left so little, now that the cell is over, that barriers would give far more.
+    /// Whether windows left so little, now that the cell is over, that barriers would give far
+    /// more.
     fn has_too_little(&self) -> bool {
         if self.planned == 0 {
             return false;
@@ -217,7 +233,8 @@ impl Leader {
         (self.together() as f64) < HANDFUL && (more_would_fit || 4 * self.lost > self.planned)
     }
 
-    /// Whether a cell that must use windows, and has next to nothing by them, goes on; gives it the time.
+    /// Whether a cell that must use windows, and has next to nothing by them, goes on; gives it the
+    /// time.
     fn goes_on(&mut self) -> bool {
         let goes = self.windows.is_some()
             && self.budget.repetitions.is_none()
@@ -258,7 +275,8 @@ impl Leader {
         Order::Batch { count, windows: plan.map(|plan| (plan.first_ns, plan.width_ns)) }
     }
 
-    /// Begins the cell anew, by barriers: repetitions that began in two ways are no one distribution. As with a stall, the time that was spent is not taken from those to come.
+    /// Begins the cell anew, by barriers: repetitions that began in two ways are no one
+    /// distribution. As with a stall, the time that was spent is not taken from those to come.
     fn fall_back(&mut self, now_ns: i64) {
         let elapsed_ns = self.progress.elapsed_ns;
         self.pace.begin_anew(elapsed_ns);
@@ -345,8 +363,10 @@ impl Leader {
     }
 }
 
-/// The widest windows of a cell, ns, if `fewest` are to fit into its time. Of a number of repetitions nobody said how long they may take; but where others keep the processors busy
-/// every start is missed however wide the windows are, and the widest would make a minute's measurement an hour's.
+/// The widest windows of a cell, ns, if `fewest` are to fit into its time. Of a number of
+/// repetitions nobody said how long they may take; but where others keep the processors busy every
+/// start is missed however wide the windows are, and the widest would make a minute's measurement
+/// an hour's.
 fn widest_ns(budget: &Budget, fewest: f64) -> i64 {
     let wanted = budget.repetitions.map_or(budget.time_ns / fewest, |n| COUNTED_NS / n.max(1) as f64);
     wanted.clamp(LEAST_WIDEST_NS, WIDEST_NS) as i64
@@ -398,7 +418,8 @@ mod tests {
                     planned += count;
                     last = 0..count;
                 }
-                // The first batch is begun by a barrier, and so are those after windows were given up.
+                // The first batch is begun by a barrier, and so are those after windows were given
+                // up.
                 Order::Batch { .. } if planned == 0 => last = 0..0,
                 _ => break,
             }

@@ -1,15 +1,21 @@
-//! The harness behind `weir bench`: every operation timed at every process on a global clock, under measured contention, all samples kept.
+//! The harness behind `weir bench`: every operation timed at every process on a global clock, under
+//! measured contention, all samples kept.
 //!
-//! * [`machine`]: what is measured, seen from one rank: MPI, Weir's own endpoint, or a simulation with planted times.
-//! * [`operation`], [`sizes`], [`pairing`], [`plan`]: what is measured, at which sizes, between whom, in which order.
+//! * [`machine`]: what is measured, seen from one rank: MPI, Weir's own endpoint, or a simulation
+//!   with planted times.
+//! * [`operation`], [`sizes`], [`pairing`], [`plan`]: what is measured, at which sizes, between
+//!   whom, in which order.
 //! * [`exchange`], [`pattern`]: several messages at once, and a user's own.
 //! * [`talk`]: exchanges of messages alone; [`threads`]: the same between single threads of ranks.
-//! * [`measure`]: the loops that are timed. [`cell`]: one cell, in batches. [`budget`]: when it is enough.
+//! * [`measure`]: the loops that are timed. [`cell`]: one cell, in batches. [`budget`]: when it is
+//!   enough.
 //! * [`clock`]: this rank's place on the global clock.
-//! * [`serverload`]: a server and its clients, over any BMI library or plain sockets, with processes of its own and the same books.
+//! * [`serverload`]: a server and its clients, over any BMI library or plain sockets, with
+//!   processes of its own and the same books.
 //!
-//! Source: Grove, "Performance modelling of message-passing parallel programs" (PhD thesis, Adelaide 2003), section 4.3 and appendix B (MPIBench); Hunold and Carpen-Amarie, "MPI benchmarking
-//! revisited" (2016) for launches as a factor and shuffled order.
+//! Source: Grove, "Performance modelling of message-passing parallel programs" (PhD thesis,
+//! Adelaide 2003), section 4.3 and appendix B (MPIBench); Hunold and Carpen-Amarie, "MPI
+//! benchmarking revisited" (2016) for launches as a factor and shuffled order.
 
 #![deny(unsafe_code)]
 

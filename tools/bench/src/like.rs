@@ -1,5 +1,6 @@
-//! Measuring what another run measured: cells with its configurations, so that each has a partner when the two are compared. What a run
-//! chooses for itself, how repetitions begin and where the partners are, is taken over as well.
+//! Measuring what another run measured: cells with its configurations, so that each has a partner
+//! when the two are compared. What a run chooses for itself, how repetitions begin and where the
+//! partners are, is taken over as well.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::pattern::Plan;
 use crate::plan::{self, Spec, room_for_samples};
 use crate::threads::Threads;
 
-/// The configurations of the run that is to be measured again, each once; nothing if none is named. Rank 0 reads it.
+/// The configurations of the run that is to be measured again, each once; nothing if none is named.
+/// Rank 0 reads it.
 ///
 /// # Errors
 /// The run cannot be read, or has no cells.

@@ -1,4 +1,5 @@
-//! The loops that are timed. Each holds two readings of the clock, the call between them and the storing into arrays made before: nothing else.
+//! The loops that are timed. Each holds two readings of the clock, the call between them and the
+//! storing into arrays made before: nothing else.
 
 use crate::error::Result;
 use crate::exchange::{Leg, Turn};
@@ -9,8 +10,9 @@ use crate::talk::{self, BothWays, MORE, NO_MORE, PingPong, Plain, Rate, Stream, 
 
 /// What one rank noted, in ticks of its own clock, by repetition.
 ///
-/// For [`crate::operation::Timing::Local`] both belong to one sample; for `OneWay` `begin` is where this rank's own message began and `end` where its partner's arrived, which for `send` and `isend` is
-/// in the other half of the batch.
+/// For [`crate::operation::Timing::Local`] both belong to one sample; for `OneWay` `begin` is where
+/// this rank's own message began and `end` where its partner's arrived, which for `send` and
+/// `isend` is in the other half of the batch.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     /// Where it began.
@@ -20,7 +22,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Makes room for `count` more and touches it, as the kernel must not give memory while something is timed; returns the first new place.
+    /// Makes room for `count` more and touches it, as the kernel must not give memory while
+    /// something is timed; returns the first new place.
     pub fn grow(&mut self, count: usize) -> usize {
         let first = self.begin.len();
         self.begin.resize(first + count, u64::MAX);
@@ -44,7 +47,8 @@ pub struct Buffer {
 const PAGE_BYTES: usize = 4096;
 
 impl Buffer {
-    /// Of `len` bytes. They are 1: as floats tiny and normal, as a message compressible by nobody we know.
+    /// Of `len` bytes. They are 1: as floats tiny and normal, as a message compressible by nobody
+    /// we know.
     #[must_use]
     pub fn new(len: usize) -> Buffer {
         let memory = vec![1; len + PAGE_BYTES];
@@ -83,7 +87,8 @@ pub struct Pair<'a, M: Machine> {
     pub pairs: &'a [(usize, usize)],
     /// What is added to the partner's memory.
     pub numbers: &'a [f64],
-    /// Memory of all ranks of the cell, for operations on that of others, and the partner's place among them.
+    /// Memory of all ranks of the cell, for operations on that of others, and the partner's place
+    /// among them.
     pub memory: Option<(&'a M::Window, usize)>,
     /// The exchange that is made again and again, once it is set up: it has the buffers then.
     pub again: Option<M::Persistent<'a>>,
@@ -100,9 +105,11 @@ impl<'a, M: Machine> Pair<'a, M> {
 
 /// Fills the places of `slots` from `first` on with an operation between pairs.
 ///
-/// Where a message goes one way or to and fro, one half of the machine begins all exchanges and the other answers, then the other way round, as in the seed: all messages that are timed go in the same
-/// direction, as many at once as there are pairs. `between` is called between the halves, and brings the pairs together. After its repetitions a pair goes on, untimed, until all pairs have theirs:
-/// every sample is of the contention that its cell states.
+/// Where a message goes one way or to and fro, one half of the machine begins all exchanges and the
+/// other answers, then the other way round, as in the seed: all messages that are timed go in the
+/// same direction, as many at once as there are pairs. `between` is called between the halves, and
+/// brings the pairs together. After its repetitions a pair goes on, untimed, until all pairs have
+/// theirs: every sample is of the contention that its cell states.
 ///
 /// # Errors
 /// The machine's.
@@ -211,7 +218,8 @@ impl<M: Machine, E: Plain> Exchange<M> for Ranks<E> {
     }
 }
 
-/// A message, timed from its sender's start to its receiver's end; an empty answer, not timed, lets the next one go: no more than one message of a pair is under way.
+/// A message, timed from its sender's start to its receiver's end; an empty answer, not timed, lets
+/// the next one go: no more than one message of a pair is under way.
 struct OneWay<const NON_BLOCKING: bool>;
 
 impl<M: Machine, const NON_BLOCKING: bool> Exchange<M> for OneWay<NON_BLOCKING> {
@@ -311,8 +319,9 @@ const GET: u8 = 1;
 const ADD: u8 = 2;
 const FETCH: u8 = 3;
 
-/// An operation on the partner's memory until it is complete there. Flushed, the partner knows nothing of it, and waits for the end of the half as it would for a barrier; with a fence all ranks end it
-/// together.
+/// An operation on the partner's memory until it is complete there. Flushed, the partner knows
+/// nothing of it, and waits for the end of the half as it would for a barrier; with a fence all
+/// ranks end it together.
 struct Remote<const OPERATION: u8, const FENCE: bool>;
 
 impl<M: Machine, const OPERATION: u8, const FENCE: bool> Exchange<M> for Remote<OPERATION, FENCE> {
@@ -370,7 +379,8 @@ fn go_on<M: Machine, E: Exchange<M>>(m: &M, p: &mut Pair<'_, M>, leads: bool) ->
     }
 }
 
-/// How those that begin learn that all pairs have their repetitions: word goes up a binary tree of the pairs, from each when it and those below it are done, and comes down again. While its own
+/// How those that begin learn that all pairs have their repetitions: word goes up a binary tree of
+/// the pairs, from each when it and those below it are done, and comes down again. While its own
 /// repetitions are timed, two empty messages at most come to a rank.
 pub(crate) struct Others {
     above: Option<usize>,
@@ -555,7 +565,8 @@ pub fn kernel<M: Machine>(
     together(m, group, starts, slots, first, || kernel.run(m, group))
 }
 
-/// Ticks between two readings with nothing between them, by the same loop: what the harness adds to each sample.
+/// Ticks between two readings with nothing between them, by the same loop: what the harness adds to
+/// each sample.
 pub fn nothing<M: Machine>(m: &M, count: usize) -> Slots {
     let mut slots = Slots::default();
     let first = slots.grow(count);

@@ -1,4 +1,5 @@
-//! How much memory this process may still take: what the node has, or what its control groups leave, whichever is less.
+//! How much memory this process may still take: what the node has, or what its control groups
+//! leave, whichever is less.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,8 @@ fn of_node(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the control groups of `/proc/self/cgroup`, mounted at `root`, leave (cgroups(7): version 2 has one hierarchy, version 1 one for memory). Every group up to the root may have a limit.
+/// What the control groups of `/proc/self/cgroup`, mounted at `root`, leave (cgroups(7): version 2
+/// has one hierarchy, version 1 one for memory). Every group up to the root may have a limit.
 fn of_groups(root: &Path, groups: &str) -> Option<u64> {
     let mut all = None;
     for line in groups.lines() {
@@ -35,7 +37,8 @@ fn of_groups(root: &Path, groups: &str) -> Option<u64> {
             }
             _ => continue,
         };
-        // In a container the path may be that of the host, and nothing be there: then the mount is the container's own group.
+        // In a container the path may be that of the host, and nothing be there: then the mount is
+        // the container's own group.
         let below = path.trim_start_matches('/');
         let mut folder = mount.join(below);
         if below.split('/').any(|part| part == "..") || !folder.is_dir() {

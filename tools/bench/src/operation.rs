@@ -84,7 +84,8 @@ pub enum Kind {
     Incast,
     /// A pattern of messages of the user's own.
     Pattern,
-    /// A server answers many clients at once: no operation of an MPI, but a benchmark of its own (`weir bench serverload`).
+    /// A server answers many clients at once: no operation of an MPI, but a benchmark of its own
+    /// (`weir bench serverload`).
     Serverload,
     /// Kernel: a task farm.
     Farm,
@@ -384,9 +385,11 @@ pub fn list() -> String {
 
 /// The same for programs, as one JSON document.
 ///
-/// * `operations`, each with `name`, as -t takes it, and `aliases`, which it takes as well; `operation` and `size_mode`, as the distribution format names it; `class`:
-///   `point-to-point`, `one-sided`, `collective` or `kernel`; `description`; `ends_at`: `same-rank` if both ends of a sample are read by one rank, else
-///   `other-rank`; and what of the command line it heeds: `sizes` (with `size_multiple_bytes`), `pairs`, `start`, `window`, `threads`, `pattern`, `iterations`
+/// * `operations`, each with `name`, as -t takes it, and `aliases`, which it takes as well;
+///   `operation` and `size_mode`, as the distribution format names it; `class`: `point-to-point`,
+///   `one-sided`, `collective` or `kernel`; `description`; `ends_at`: `same-rank` if both ends of a
+///   sample are read by one rank, else `other-rank`; and what of the command line it heeds: `sizes`
+///   (with `size_multiple_bytes`), `pairs`, `start`, `window`, `threads`, `pattern`, `iterations`
 /// * `sets`: the names in each set that -t takes as well
 #[must_use]
 pub fn list_json() -> serde_json::Value {
@@ -448,7 +451,8 @@ impl Operation {
             Kind::Barrier | Kind::Ibarrier | Kind::Bots | Kind::Fft | Kind::Jacobi | Kind::Farm | Kind::Pattern => {
                 (0, 0)
             }
-            // Messages that are under way at once lie in different places, as a program's do: one in the place of all would stay in a cache.
+            // Messages that are under way at once lie in different places, as a program's do: one
+            // in the place of all would stay in a cache.
             Kind::MessageRate | Kind::Stream => {
                 let all = size.saturating_mul(window as u64);
                 (all, all)

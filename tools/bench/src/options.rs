@@ -141,7 +141,8 @@ pub struct Args {
     /// Add another launch to the run in the folder
     #[arg(long, requires = "output")]
     pub append: bool,
-    /// What to measure: names (--list shows them) or sets (default, point-to-point, one-sided, collectives, kernels, all), separated by commas
+    /// What to measure: names (--list shows them) or sets (default, point-to-point, one-sided,
+    /// collectives, kernels, all), separated by commas
     #[arg(
         short = 't',
         long = "test",
@@ -151,7 +152,8 @@ pub struct Args {
         default_value_if("pattern", clap::builder::ArgPredicate::IsPresent, "pattern")
     )]
     pub operations: Vec<String>,
-    /// Measure the messages of this file: who sends what to whom, in steps; see below. Without -t nothing else is measured
+    /// Measure the messages of this file: who sends what to whom, in steps; see below. Without -t
+    /// nothing else is measured
     #[arg(long, value_name = "FILE")]
     pub pattern: Option<PathBuf>,
     /// Sizes in bytes, see below
@@ -169,11 +171,12 @@ pub struct Args {
     /// How repetitions of collectives begin
     #[arg(long, value_enum, default_value = "auto")]
     pub start: Start,
-    /// Measure what the run in this folder measured: same operations, sizes, placements, contention and starts, so that each cell has a
-    /// partner when the two are compared
+    /// Measure what the run in this folder measured: same operations, sizes, placements, contention
+    /// and starts, so that each cell has a partner when the two are compared
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["operations", "sizes", "pairs", "locality", "placement", "start", "window", "iterations"])]
     pub like: Option<PathBuf>,
-    /// Exactly so many repetitions of each cell count: warm-up and missed starts come on top; else as many as the time allows
+    /// Exactly so many repetitions of each cell count: warm-up and missed starts come on top; else
+    /// as many as the time allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000), allow_negative_numbers = true)]
     pub reps: Option<u32>,
     /// Time for all cells of a launch together, seconds; shared equally, see below
@@ -185,17 +188,20 @@ pub struct Args {
     /// Repetitions to leave out at the beginning of a cell; found from the samples if not given
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub warm_up: Option<u32>,
-    /// Samples kept of a cell; of more, a random choice is kept, while the histogram and the statistics count all
+    /// Samples kept of a cell; of more, a random choice is kept, while the histogram and the
+    /// statistics count all
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(100..), allow_negative_numbers = true)]
     pub keep: u32,
     /// Messages in a window of message-rate and stream
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub window: u32,
-    /// Between how many pairs of threads: each rank has so many, each with the same thread of the partner's; those of ping-pong, sendrecv, message-rate
-    /// and stream, see below. The MPI library is asked for MPI_THREAD_MULTIPLE
+    /// Between how many pairs of threads: each rank has so many, each with the same thread of the
+    /// partner's; those of ping-pong, sendrecv, message-rate and stream, see below. The MPI library
+    /// is asked for MPI_THREAD_MULTIPLE
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)), conflicts_with = "bind", allow_negative_numbers = true)]
     pub threads: Vec<u32>,
-    /// What tells the threads' messages apart: a communicator for each thread, or a tag for each in one communicator
+    /// What tells the threads' messages apart: a communicator for each thread, or a tag for each in
+    /// one communicator
     #[arg(long, value_enum, value_name = "WHAT", default_value = "communicator", requires = "threads")]
     pub threads_by: Apart,
     /// Iterations, transforms or tasks in a repetition of a kernel
@@ -210,7 +216,8 @@ pub struct Args {
     /// Seed of the order of cells; a new one for each launch if not given
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Fit no distributions to what was measured, which takes a second or so for each cell after the last
+    /// Fit no distributions to what was measured, which takes a second or so for each cell after
+    /// the last
     #[arg(long)]
     pub no_fits: bool,
     /// Keep each rank on one processor of those its launcher gave it
@@ -222,17 +229,21 @@ pub struct Args {
     /// Number of ranks, with --transport weir; over MPI the launcher says it
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub ranks: Option<u32>,
-    /// With --transport weir: hosts on which the ranks start in turn, one rank on each without -n. They share this machine's files, as those of weir emulate do
+    /// With --transport weir: hosts on which the ranks start in turn, one rank on each without -n.
+    /// They share this machine's files, as those of weir emulate do
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub hosts: Vec<String>,
-    /// With --transport weir: words before each rank's command, e.g. "ip netns exec %h"; %h stands for the rank's host, of --hosts, and %r for its number, from 0
+    /// With --transport weir: words before each rank's command, e.g. "ip netns exec %h"; %h stands
+    /// for the rank's host, of --hosts, and %r for its number, from 0
     /// [default with --hosts: "$WEIR_LAUNCH_AGENT %h", which weir emulate sets]
     #[arg(long, value_name = "WORDS")]
     pub agent: Option<String>,
-    /// The MPI library to load, a file or its name; else the one that WEIR_MPI_LIBRARY names, else the launcher's
+    /// The MPI library to load, a file or its name; else the one that WEIR_MPI_LIBRARY names, else
+    /// the launcher's
     #[arg(long, value_name = "FILE")]
     pub mpi_library: Option<PathBuf>,
-    /// Start so many launches of the command after --, or of the ranks themselves with --transport weir
+    /// Start so many launches of the command after --, or of the ranks themselves with --transport
+    /// weir
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub launches: Option<u32>,
     /// How the run is named and told.
@@ -275,7 +286,8 @@ pub enum Where {
 /// How repetitions of collectives are begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Start {
-    /// By a window where the clocks are good, every rank has a processor and starts are not missed, else by a barrier: each cell as suits it.
+    /// By a window where the clocks are good, every rank has a processor and starts are not missed,
+    /// else by a barrier: each cell as suits it.
     Auto,
     /// A barrier before each.
     Barrier,

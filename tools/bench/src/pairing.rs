@@ -1,4 +1,5 @@
-//! Who takes part and who talks to whom: n x p placements, complement pairs between nodes, pairs within nodes.
+//! Who takes part and who talks to whom: n x p placements, complement pairs between nodes, pairs
+//! within nodes.
 
 use std::collections::VecDeque;
 
@@ -73,7 +74,9 @@ impl Layout {
         (nodes.len() == n && p > 0 && n > 0).then_some(Placement { members, nodes: n, per_node: p })
     }
 
-    /// Each member of the first half, ordered by node, with its complement in the second: the whole machine's links carry messages, and partners share no node if nodes have equally many members.
+    /// Each member of the first half, ordered by node, with its complement in the second: the whole
+    /// machine's links carry messages, and partners share no node if nodes have equally many
+    /// members.
     #[must_use]
     pub fn complement(&self, members: &[usize]) -> Pairing {
         let mut order = members.to_vec();
@@ -82,8 +85,10 @@ impl Layout {
         self.judged((0..half).map(|i| (order[i], order[i + half])).collect())
     }
 
-    /// Partners on different nodes only: each step pairs a member of the node that has most left with one of the node that has most left but for it. Where nodes have equally many members these are
-    /// complements; else as many pairs as there can be, and who is left has nobody on another node.
+    /// Partners on different nodes only: each step pairs a member of the node that has most left
+    /// with one of the node that has most left but for it. Where nodes have equally many members
+    /// these are complements; else as many pairs as there can be, and who is left has nobody on
+    /// another node.
     #[must_use]
     pub fn between(&self, members: &[usize]) -> Pairing {
         let complement = self.complement(members);

@@ -547,7 +547,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// What one sends the other receives, in the same order; and every pattern that is accepted comes to its end.
+        /// What one sends the other receives, in the same order; and every pattern that is accepted
+        /// comes to its end.
         #[test]
         fn every_pattern_that_is_accepted_ends(ranks in 5usize..8, lines in proptest::collection::vec(lines(), 0..14), size in 0u64..5000) {
             let text = format!("weir-pattern 1\nranks 2..\nstep\n{}\n", lines.join("\n"));

@@ -93,7 +93,8 @@ impl Spec {
         }
     }
 
-    /// Lengths of the members' blocks: in bytes, all alike, or in the numbers of which each keeps its part.
+    /// Lengths of the members' blocks: in bytes, all alike, or in the numbers of which each keeps
+    /// its part.
     #[must_use]
     pub fn block_lengths(&self) -> Vec<usize> {
         let ranks = self.placement.members.len();
@@ -201,7 +202,8 @@ pub fn cells(settings: &Settings, layout: &Layout, start: StartSync) -> Result<V
     Ok(cells)
 }
 
-/// Samples of all ranks in a cell for which rank 0 has memory: 24 bytes each, and as much while they arrive.
+/// Samples of all ranks in a cell for which rank 0 has memory: 24 bytes each, and as much while
+/// they arrive.
 pub const MOST_SAMPLES: u64 = 10_000_000;
 
 /// Refuses more repetitions than rank 0 could hold the samples of.
@@ -245,7 +247,8 @@ fn pairings(settings: &Settings, layout: &Layout, placement: &Placement) -> Resu
         }
         found.push(between);
     } else if wanted.is_empty() && placement.nodes > 1 {
-        // Where nodes have unequally many ranks, complements may be of both kinds; they are filed as mixed.
+        // Where nodes have unequally many ranks, complements may be of both kinds; they are filed
+        // as mixed.
         found.push(layout.complement(&placement.members));
     }
     if wanted.contains(&Where::Intra) || wanted.is_empty() {
@@ -315,7 +318,8 @@ fn paired(
 
 /// Whether an operation over so many ranks can be of this size.
 fn can_have(operation: Operation, size: u64, ranks: u64) -> bool {
-    // A total that leaves less than a byte for each would measure the empty operation again and again.
+    // A total that leaves less than a byte for each would measure the empty operation again and
+    // again.
     let too_little = operation.mode == SizeMode::Total && size > 0 && size < ranks;
     // What is summed are 64-bit floats.
     let in_pieces = operation.kind.sums() && !size.is_multiple_of(8);
@@ -509,7 +513,8 @@ pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes:
     Ok(())
 }
 
-/// Shuffles the cells (Fisher and Yates): what changes slowly on a machine must not look like an effect of size.
+/// Shuffles the cells (Fisher and Yates): what changes slowly on a machine must not look like an
+/// effect of size.
 pub fn shuffle<T>(cells: &mut [T], seed: u64) {
     let mut random = Pcg64::seed_from_u64(seed);
     for i in (1..cells.len()).rev() {

@@ -99,7 +99,8 @@ impl Relations for Pairs<'_> {
 /// Empty samples by which the overhead is measured.
 const EMPTY: usize = 20_000;
 
-/// Rank 0's books while cells are measured, where also who ends the program in spite of a call that hangs finds them.
+/// Rank 0's books while cells are measured, where also who ends the program in spite of a call that
+/// hangs finds them.
 #[derive(Clone, Default)]
 pub struct Desk(Arc<Mutex<Option<Book>>>);
 
@@ -116,10 +117,11 @@ impl Desk {
         self.books().as_mut().map(work)
     }
 
-    /// Takes the books of a launch that does not come to its end: says in them that it was stopped, or takes it back if no cell is finished, and gives
-    /// up the run's folder. Returns the
-    /// run with all finished cells, and the launch's number; nothing if there are no books, as before the first cell and once the launch itself
-    /// closes them, or if somebody writes in them for longer than `patience`. The launch ends as soon as it can and has no report then.
+    /// Takes the books of a launch that does not come to its end: says in them that it was stopped,
+    /// or takes it back if no cell is finished, and gives up the run's folder. Returns the run with
+    /// all finished cells, and the launch's number; nothing if there are no books, as before the
+    /// first cell and once the launch itself closes them, or if somebody writes in them for longer
+    /// than `patience`. The launch ends as soon as it can and has no report then.
     #[must_use]
     pub fn take_over(&self, patience: Duration) -> Option<(Run, u32)> {
         let deadline = Instant::now() + patience;
@@ -151,7 +153,8 @@ pub fn launch<M: Machine>(
     launch_at(m, settings, about, own, stop, watcher, &Desk::default())
 }
 
-/// The same, with rank 0's books at a desk that others know, too; no report if somebody has taken them.
+/// The same, with rank 0's books at a desk that others know, too; no report if somebody has taken
+/// them.
 ///
 /// # Errors
 /// As [`launch`].
@@ -221,7 +224,8 @@ fn rooms(facts: &[Facts], layout: &Layout) -> Vec<Room> {
     nodes.map(|r| Room { name: facts[r].node.name.clone(), available_bytes: facts[r].available_bytes }).collect()
 }
 
-/// What suits this machine: who spins for an instant keeps others from a shared processor, and a bad clock starts worse than a barrier.
+/// What suits this machine: who spins for an instant keeps others from a shared processor, and a
+/// bad clock starts worse than a barrier.
 fn best_start(facts: &[Facts], layout: &Layout, worst_ns: f64) -> StartSync {
     match warnings::is_crowded(facts, layout) || worst_ns > warnings::CLOCK_LIMIT_NS {
         true => StartSync::Barrier,
@@ -229,7 +233,8 @@ fn best_start(facts: &[Facts], layout: &Layout, worst_ns: f64) -> StartSync {
     }
 }
 
-/// The settings with the pattern that rank 0 has read, and without what the machine has not; with a line for each of the latter. All ranks call it.
+/// The settings with the pattern that rank 0 has read, and without what the machine has not; with a
+/// line for each of the latter. All ranks call it.
 fn whole<M: Machine>(m: &M, settings: &Settings) -> Result<(Settings, Vec<String>)> {
     let mut settings = settings.clone();
     if let Some(file) = &settings.args.pattern {
@@ -264,7 +269,8 @@ fn pattern_text(file: &Path) -> Result<String> {
     }
 }
 
-/// The configurations of the run that is to be measured again, if one is named; all ranks call it, rank 0 reads it.
+/// The configurations of the run that is to be measured again, if one is named; all ranks call it,
+/// rank 0 reads it.
 fn like<M: Machine>(m: &M, settings: &Settings) -> Result<Option<Vec<Configuration>>> {
     if settings.args.like.is_none() {
         return Ok(None);
@@ -273,7 +279,8 @@ fn like<M: Machine>(m: &M, settings: &Settings) -> Result<Option<Vec<Configurati
     m.share(&m.agree(read)?)
 }
 
-/// The cells, each with the way in which its repetitions are begun; all ranks call it, rank 0 decides.
+/// The cells, each with the way in which its repetitions are begun; all ranks call it, rank 0
+/// decides.
 fn begun<M: Machine>(
     m: &M,
     settings: &Settings,
@@ -553,8 +560,8 @@ impl<M: Machine> Round<'_, M> {
         self.cells.iter().zip(&self.entered).filter(fell).map(|(cell, _)| &cell.0)
     }
 
-    /// Cells begun at agreed starts before another one of their operation had to be begun by barriers: an operation of a launch is begun in one way,
-    /// else its sizes are no one curve.
+    /// Cells begun at agreed starts before another one of their operation had to be begun by
+    /// barriers: an operation of a launch is begun in one way, else its sizes are no one curve.
     fn begun_otherwise(&self) -> Vec<usize> {
         let begun_by_windows = |place: &usize| matches!(self.entered[*place], Some((_, StartSync::Window)));
         (0..self.cells.len()).filter(begun_by_windows).filter(|place| self.needs_barrier(*place)).collect()
@@ -568,7 +575,9 @@ fn uncounted(args: &Args) -> u64 {
     args.reps.map_or(0, |reps| u64::from(reps) / 10 + u64::from(args.warm_up.unwrap_or(0)) + SOME)
 }
 
-/// Time that is left, as it seems: that of the cells' shares, or, if repetitions are counted, what the other cells take if they are like those measured. Cells are shuffled, so that these tell well.
+/// Time that is left, as it seems: that of the cells' shares, or, if repetitions are counted, what
+/// the other cells take if they are like those measured. Cells are shuffled, so that these tell
+/// well.
 fn left_s(args: &Args, shares: &Shares, elapsed_s: f64, done: usize, cells: usize) -> f64 {
     match args.reps {
         None => shares.left_ns() / 1e9,
@@ -618,7 +627,8 @@ fn close(
     let name = |cell: &Cell| format!("{} {} B", cell.configuration.label(), cell.configuration.size_bytes);
     let empty: Vec<String> = book.cells().filter(|cell| cell.summary.is_none()).map(name).collect();
     let of_empty = warnings::of_empty(&empty, book.finished());
-    // What the overhead is part of is what lies between two readings of the clock, whatever is made of it later.
+    // What the overhead is part of is what lies between two readings of the clock, whatever is made
+    // of it later.
     let medians = book.cells().filter_map(|c| {
         let divisor = collect::divisor(&c.configuration);
         Some((c.configuration.label(), c.summary.as_ref()?.p50_ns * divisor))

@@ -13,10 +13,12 @@ use crate::options;
 use crate::plan::many;
 use crate::run::Watcher;
 
-/// Where nothing rubs out what was shown, as behind a launcher, the progress is a line at most so often.
+/// Where nothing rubs out what was shown, as behind a launcher, the progress is a line at most so
+/// often.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// Progress on standard error: a bar on a terminal, else lines, one for each cell unless cells are so short that they would be too many.
+/// Progress on standard error: a bar on a terminal, else lines, one for each cell unless cells are
+/// so short that they would be too many.
 pub struct Progress {
     /// What the bar will be drawn on: before it is known how many cells there are, there is none.
     target: Option<ProgressDrawTarget>,
@@ -46,7 +48,8 @@ impl Lines {
 }
 
 impl Progress {
-    /// For this process's standard error. `fits`: when all cells are measured, distributions are fitted to them.
+    /// For this process's standard error. `fits`: when all cells are measured, distributions are
+    /// fitted to them.
     #[must_use]
     pub fn new(fits: bool) -> Progress {
         let progress = Progress::on(std::io::stderr().is_terminal().then(ProgressDrawTarget::stderr));
@@ -299,7 +302,8 @@ fn step_ns(run: &Run) -> f64 {
     clocks.filter_map(|clock| clock.resolution_ns).filter(|step| step.is_finite()).fold(0.0, f64::max)
 }
 
-/// Half the width of the interval of the median, ns, as `weir report` shows it: no narrower than a step of the clock.
+/// Half the width of the interval of the median, ns, as `weir report` shows it: no narrower than a
+/// step of the clock.
 fn half_width_ns(c: &Configuration, s: &SummaryRecord, step_ns: f64) -> Option<f64> {
     let (low, high) = s.median_low_ns.zip(s.median_high_ns)?;
     // Of what is halved, the step is too.
@@ -354,12 +358,12 @@ fn row(cell: &Cell, step_ns: f64, more: More, text: &mut String) {
     );
 }
 
-/// Launches whose medians differ by more than this factor saw two states of the machine, or one of them was disturbed: what lies between stands
-/// for neither.
+/// Launches whose medians differ by more than this factor saw two states of the machine, or one of
+/// them was disturbed: what lies between stands for neither.
 pub const APART: f64 = 2.0;
 
-/// What all launches of a run say of each configuration: the median of the launches' medians, and how far these lie apart, with a word where
-/// that is by more than [`APART`].
+/// What all launches of a run say of each configuration: the median of the launches' medians, and
+/// how far these lie apart, with a word where that is by more than [`APART`].
 #[must_use]
 pub fn launches(run: &Run) -> String {
     let mut groups: BTreeMap<&Configuration, Vec<f64>> = BTreeMap::new();

@@ -5,7 +5,8 @@ use crate::error::{BenchError, Result};
 /// Most sizes one list may have.
 const MOST: usize = 4096;
 
-/// Reads a list of sizes in bytes, e.g. `0,8,1k`, `0-128-1024` (from, step, to) or `8..1M` (powers of two; `8..1M*4` of four). Suffixes k, M, G and T, also Ki, Mi, Gi and Ti, are powers of 1024.
+/// Reads a list of sizes in bytes, e.g. `0,8,1k`, `0-128-1024` (from, step, to) or `8..1M` (powers
+/// of two; `8..1M*4` of four). Suffixes k, M, G and T, also Ki, Mi, Gi and Ti, are powers of 1024.
 /// The result is ascending, each size once.
 ///
 /// # Errors

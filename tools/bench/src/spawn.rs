@@ -1,4 +1,5 @@
-//! Starting a job of Weir's own: this process starts the ranks, tells each the others' names, and waits for all.
+//! Starting a job of Weir's own: this process starts the ranks, tells each the others' names, and
+//! waits for all.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Read, Write};
@@ -21,7 +22,8 @@ pub const RANK: &str = "WEIR_BENCH_RANK";
 pub const RANKS: &str = "WEIR_BENCH_RANKS";
 /// Ranks that do not come within this time do not come.
 const MEETING: Duration = Duration::from_secs(60);
-/// When one rank has ended badly, or a stop was asked for, the others are given this time: they end by themselves a little earlier.
+/// When one rank has ended badly, or a stop was asked for, the others are given this time: they end
+/// by themselves a little earlier.
 const GRACE: Duration = Duration::from_secs(8);
 /// The same once rank 0 has ended after a stop was asked for: all is said and written.
 const AFTER_RANK_0: Duration = Duration::from_secs(2);
@@ -117,7 +119,8 @@ pub fn run(job: &Job, asked: &Asked) -> Result<u8> {
     let socket = folder.path().join("meet");
     let listener = UnixListener::bind(&socket).map_err(|error| BenchError::file(&socket, error))?;
     listener.set_nonblocking(true).map_err(|error| BenchError::file(&socket, error))?;
-    // Hung up on after the ranks have ended: who wrote of a meeting that is over would say it once for each.
+    // Hung up on after the ranks have ended: who wrote of a meeting that is over would say it once
+    // for each.
     let mut met: Vec<UnixStream> = Vec::new();
     let mut children = Children(Vec::new());
     for rank in 0..job.ranks {
@@ -131,7 +134,8 @@ pub fn run(job: &Job, asked: &Asked) -> Result<u8> {
     children.wait(asked)
 }
 
-/// A folder of this job's own, under a name that nobody else has: a job that was killed leaves its folder, and process ids come again.
+/// A folder of this job's own, under a name that nobody else has: a job that was killed leaves its
+/// folder, and process ids come again.
 fn meeting_folder() -> Result<TempDir> {
     let made = tempfile::Builder::new().prefix("weir-bench-").tempdir();
     made.map_err(|error| BenchError::file(std::env::temp_dir(), error))
@@ -242,7 +246,8 @@ impl Children {
             let bad = codes.iter().flatten().any(|code| *code != 0);
             if deadline.is_none() && (bad || asked.stop.load(Ordering::Relaxed)) {
                 deadline = Some(Instant::now() + GRACE);
-                // A terminal has told them already; another process that stops only this one has not.
+                // A terminal has told them already; another process that stops only this one has
+                // not.
                 let left = self.0.iter().zip(&codes).filter(|(_, code)| code.is_none());
                 left.for_each(|(child, _)| crate::sys::process::interrupt(child));
             }

@@ -1,15 +1,18 @@
-//! Who of a job says what is wrong before its processes know of each other: all of them find the same error in one command line, and
-//! people want to read it once. What each is, its launcher's variables say.
+//! Who of a job says what is wrong before its processes know of each other: all of them find the
+//! same error in one command line, and people want to read it once. What each is, its launcher's
+//! variables say.
 
 use std::time::Duration;
 
 use weir_job::Env;
 use weir_mpi::find::Launch;
 
-/// A process that says nothing ends so much later: many launchers end the others when one has failed, also who has not said it yet.
+/// A process that says nothing ends so much later: many launchers end the others when one has
+/// failed, also who has not said it yet.
 const AFTER_WHO_SPEAKS: Duration = Duration::from_secs(1);
-/// An error that other nodes may have for themselves, such as a missing library, is told by the first process of each, but only if it
-/// still lives after this time: usually all find the same, and rank 0 has said it.
+/// An error that other nodes may have for themselves, such as a missing library, is told by the
+/// first process of each, but only if it still lives after this time: usually all find the same,
+/// and rank 0 has said it.
 const OTHER_NODE: Duration = Duration::from_secs(3);
 
 /// What a process does with an error that it found alone.
@@ -23,7 +26,8 @@ pub enum Part {
     Silent,
 }
 
-/// This process's number as its launcher says, before any MPI is found: launchers of no MPI say it too.
+/// This process's number as its launcher says, before any MPI is found: launchers of no MPI say it
+/// too.
 fn rank_of(env: &Env) -> Option<u32> {
     let names = [
         "PMI_RANK",
@@ -55,7 +59,8 @@ fn number(env: &Env, name: &str) -> Option<u32> {
 }
 
 impl Part {
-    /// Of this process. `everywhere`: the error is one of the command line, which all have in common.
+    /// Of this process. `everywhere`: the error is one of the command line, which all have in
+    /// common.
     #[must_use]
     pub fn of(env: &Env, everywhere: bool) -> Part {
         match (rank_of(env), local_rank_of(env)) {
@@ -79,8 +84,8 @@ impl Part {
     }
 }
 
-/// Whether the parser's complaint about this command line, or its help, is this process's to print. If not, it has waited until who
-/// prints it has done so.
+/// Whether the parser's complaint about this command line, or its help, is this process's to print.
+/// If not, it has waited until who prints it has done so.
 #[must_use]
 pub fn prints_what_the_parser_says(env: &Env) -> bool {
     let part = Part::of(env, true);

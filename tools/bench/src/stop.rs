@@ -11,16 +11,20 @@ use signal_hook::iterator::Signals;
 use crate::error::{BenchError, Result};
 use crate::sys::process;
 
-/// A launcher passes Ctrl-C on to every rank, and the terminal may too: signals that come so soon after the first are the same wish.
+/// A launcher passes Ctrl-C on to every rank, and the terminal may too: signals that come so soon
+/// after the first are the same wish.
 const SAME_WISH: Duration = Duration::from_secs(1);
-/// Longer than a batch and what is written after it, as long as the machine keeps its pace. Who has not stopped by then is in a call that others
-/// keep from coming back, and says its last words without waiting for it.
+/// Longer than a batch and what is written after it, as long as the machine keeps its pace. Who has
+/// not stopped by then is in a call that others keep from coming back, and says its last words
+/// without waiting for it.
 pub const SOON: Duration = Duration::from_millis(1500);
-/// Who still runs after this time has no words, or cannot say them: ranks that wait for another one, mostly.
+/// Who still runs after this time has no words, or cannot say them: ranks that wait for another
+/// one, mostly.
 pub const PATIENCE: Duration = Duration::from_secs(6);
 
-/// Who waits for a launcher tells it after this time: a terminal, and most who stop a job, have told all of its processes by themselves, and a rank that was
-/// told has ended by [`PATIENCE`]. A launcher that is told twice kills, also ranks that are busy with their last words.
+/// Who waits for a launcher tells it after this time: a terminal, and most who stop a job, have
+/// told all of its processes by themselves, and a rank that was told has ended by [`PATIENCE`]. A
+/// launcher that is told twice kills, also ranks that are busy with their last words.
 const HAND_ON: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
 
 /// Says what there is to say, and returns whether that was all: then the process ends.
@@ -29,9 +33,11 @@ type LastWords = Box<dyn FnOnce() -> bool + Send>;
 /// What comes after the first signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// A rank: who hangs in a call to MPI looks at no flag, so that the process ends by itself after a while.
+    /// A rank: who hangs in a call to MPI looks at no flag, so that the process ends by itself
+    /// after a while.
     EndAfterAWhile,
-    /// Who waits for a launcher: the signal is handed on to it, and this process ends when that has; a second one is handed on at once, and ends this process.
+    /// Who waits for a launcher: the signal is handed on to it, and this process ends when that
+    /// has; a second one is handed on at once, and ends this process.
     Wait,
     /// Who has processes of its own to end: it looks whether the wish is urgent.
     Look,
@@ -50,7 +56,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What is done when the process has not stopped [`SOON`] after it was asked to, on a thread of its own.
+    /// What is done when the process has not stopped [`SOON`] after it was asked to, on a thread of
+    /// its own.
     pub fn at_last(&self, words: impl FnOnce() -> bool + Send + 'static) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(words));
     }
@@ -108,8 +115,9 @@ fn wish(first: Option<Instant>, now: Instant) -> Wish {
     }
 }
 
-/// Listens for SIGINT and SIGTERM from now on: the first asks to stop, a later one is urgent, and ends the process with `code` unless it looks itself. The thread that listens sleeps until one comes: it
-/// disturbs no measurement.
+/// Listens for SIGINT and SIGTERM from now on: the first asks to stop, a later one is urgent, and
+/// ends the process with `code` unless it looks itself. The thread that listens sleeps until one
+/// comes: it disturbs no measurement.
 ///
 /// # Errors
 /// If the system gives no thread or no handler.

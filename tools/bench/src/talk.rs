@@ -1,4 +1,5 @@
-//! Exchanges that are messages between two and nothing else: ranks make them, and single threads of ranks.
+//! Exchanges that are messages between two and nothing else: ranks make them, and single threads of
+//! ranks.
 
 use crate::error::Result;
 use crate::machine::{Messages, TAG_ANSWER, TAG_DATA, Tag};
@@ -44,7 +45,8 @@ impl<'a> Talk<'a> {
 pub const MORE: [u8; 1] = [1];
 /// The same: there are no more.
 pub const NO_MORE: [u8; 1] = [0];
-/// Small messages are exchanged so many times for each word about whether to go on, so that the word is the smaller part.
+/// Small messages are exchanged so many times for each word about whether to go on, so that the
+/// word is the smaller part.
 const AT_ONCE: usize = 16;
 /// Beside messages of so many bytes the word does not matter.
 const WEIGHTY_BYTES: usize = 65_536;
@@ -135,8 +137,9 @@ impl Plain for BothWays {
     }
 }
 
-/// Windows of messages one after the other, seen by who receives them: from the end of one to the end of the next. The sender waits for the answer to a window only when it has sent the next, so that
-/// messages are always under way, and never more than two windows.
+/// Windows of messages one after the other, seen by who receives them: from the end of one to the
+/// end of the next. The sender waits for the answer to a window only when it has sent the next, so
+/// that messages are always under way, and never more than two windows.
 pub struct Stream;
 
 impl Plain for Stream {

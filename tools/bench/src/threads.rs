@@ -32,9 +32,12 @@ pub struct Batch<'a> {
     pub window: usize,
 }
 
-/// Fills the places of `slots` from `first` on with an operation between pairs of threads: place k is thread k mod T's of T. Returns whether a thread changed its processor.
+/// Fills the places of `slots` from `first` on with an operation between pairs of threads: place k
+/// is thread k mod T's of T. Returns whether a thread changed its processor.
 ///
-/// Halves and what comes after a thread's repetitions are as of pairs of ranks ([`crate::measure::pair`]): a thread goes on, untimed, until all threads of all pairs have theirs.
+/// Halves and what comes after a thread's repetitions are as of pairs of ranks
+/// ([`crate::measure::pair`]): a thread goes on, untimed, until all threads of all pairs have
+/// theirs.
 ///
 /// # Errors
 /// The machine's.

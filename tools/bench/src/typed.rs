@@ -1,5 +1,5 @@
-//! The command line as somebody typed it. Who starts launches or ranks changes it for them, and hands them this one to record, in one word that
-//! no shell on the way changes.
+//! The command line as somebody typed it. Who starts launches or ranks changes it for them, and
+//! hands them this one to record, in one word that no shell on the way changes.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

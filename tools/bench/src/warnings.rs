@@ -30,7 +30,8 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    /// How each rank is kept on processors of its own: one, or one for each of its threads, which `--bind` does not do.
+    /// How each rank is kept on processors of its own: one, or one for each of its threads, which
+    /// `--bind` does not do.
     fn pin(self, threads: usize) -> String {
         match (self, threads) {
             (Launcher::Own, _) => "weir bench --bind".into(),
@@ -48,8 +49,8 @@ fn list(ranks: &[usize]) -> String {
     format!("{}{}", words.join(", "), if ranks.len() > 8 { ", ..." } else { "" })
 }
 
-/// Processors that a node's ranks may use together: those that any of them may run on, as far as that is known, and no more than their control
-/// group gives them time for.
+/// Processors that a node's ranks may use together: those that any of them may run on, as far as
+/// that is known, and no more than their control group gives them time for.
 fn usable(facts: &[Facts], ranks: &[usize]) -> usize {
     let allowed: BTreeSet<u32> = ranks.iter().flat_map(|&r| facts[r].processors.iter().copied()).collect();
     let known = ranks.iter().all(|&r| !facts[r].processors.is_empty());
@@ -230,7 +231,8 @@ pub fn of_empty(empty: &[String], cells: usize) -> Option<Warning> {
     })
 }
 
-/// A launch that took longer than asked for by more than this part, and by more than so many seconds, is told.
+/// A launch that took longer than asked for by more than this part, and by more than so many
+/// seconds, is told.
 const LONGER: f64 = 0.25;
 /// See [`LONGER`].
 const LONGER_LEAST_S: f64 = 2.0;
@@ -262,7 +264,8 @@ pub fn of_time(asked_s: f64, took_s: f64, lost: &Lost) -> Option<Warning> {
     ))
 }
 
-/// About the harness itself: what it adds between two readings of the clock, against the smallest median of these.
+/// About the harness itself: what it adds between two readings of the clock, against the smallest
+/// median of these.
 #[must_use]
 pub fn of_overhead(overhead_ns: f64, smallest: Option<(&str, f64)>) -> Option<Warning> {
     let (name, median) = smallest?;

@@ -39,7 +39,8 @@ const RULES: Rules =
 /// Starts of repetitions are so far apart, ns.
 const PITCH_NS: i64 = 1_000_000;
 
-/// What ranks noted whose repetitions took `length(rank, repetition)` and began `late(rank, repetition)` after the common start.
+/// What ranks noted whose repetitions took `length(rank, repetition)` and began
+/// `late(rank, repetition)` after the common start.
 fn measured(
     ranks: usize,
     repetitions: usize,
@@ -82,7 +83,8 @@ fn collected(measured: &Measured, rules: &Rules) -> (Cell, Vec<Sample>) {
     collect::cell(&spec, measured, rules, &Apart).unwrap()
 }
 
-/// A series with correlation `r` from one to the next, normal with mean 1e5 and standard deviation 1000.
+/// A series with correlation `r` from one to the next, normal with mean 1e5 and standard
+/// deviation 1000.
 fn correlated(r: f64, count: usize, random: &mut Random) -> Vec<f64> {
     let normal = Distribution::Normal { mean: 0.0, sd: 1.0 };
     let mut value = normal.sample(random);
@@ -107,7 +109,8 @@ fn processor_time_is_the_ranks_together_or_not_told() {
 
 #[test]
 fn every_rank_is_among_what_is_fitted() {
-    // 4 ranks of different floors in the order of samples files, of which every eighth is always rank 0's.
+    // 4 ranks of different floors in the order of samples files, of which every eighth is always
+    // rank 0's.
     let sample = |i: u32| Sample {
         rank: i % 4,
         repetition: i / 4,
@@ -150,8 +153,9 @@ fn a_fit_says_how_its_probabilities_were_found() {
 
 #[test]
 fn the_medians_interval_covers_the_median_of_dependent_repetitions() {
-    // 4 ranks that wait for each other, in repetitions that depend on those before: in 300 draws the share covered has a
-    // standard error of 0.013. The interval of as many independent samples covers in half of them.
+    // 4 ranks that wait for each other, in repetitions that depend on those before: in 300 draws
+    // the share covered has a standard error of 0.013. The interval of as many independent samples
+    // covers in half of them.
     let mut random = seeded(22);
     let trials = 300;
     let mut covered = 0;

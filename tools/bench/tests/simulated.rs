@@ -68,7 +68,8 @@ fn fair(samples: &[Sample]) -> Vec<f64> {
     samples.iter().filter(|s| s.counts()).map(|s| s.duration_ns).collect()
 }
 
-/// Largest distance of the samples' distribution from another one (Kolmogorov and Smirnov), times the root of their number.
+/// Largest distance of the samples' distribution from another one (Kolmogorov and Smirnov), times
+/// the root of their number.
 fn distance(mut values: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;
@@ -109,8 +110,9 @@ fn planted_one_way_times_come_out_as_planted() {
         assert_eq!(values.len(), 8000);
         for rank in 0..4 {
             let own: Vec<f64> = samples[0].iter().filter(|s| s.rank == rank).map(|s| s.duration_ns).collect();
-            // What the clocks add is the same in all samples of a rank but for their drift, which within the cell is
-            // nothing: it is how far the mean is off, to 4 standard errors of 0.6 us in 2000 samples.
+            // What the clocks add is the same in all samples of a rank but for their drift, which
+            // within the cell is nothing: it is how far the mean is off, to 4 standard errors of
+            // 0.6 us in 2000 samples.
             let planted = 21_010.0 + MEAN_OF_WEIBULL_3_6 * 2000.0;
             let error = own.iter().sum::<f64>() / own.len() as f64 - planted;
             let said =
@@ -119,7 +121,8 @@ fn planted_one_way_times_come_out_as_planted() {
                 error.abs() <= said + 54.0,
                 "{operation}, rank {rank}: off by {error} ns, said to be within {said}"
             );
-            // Offsets of milliseconds and drifts of 10 ppm are known to a fraction of the spread, whatever the bound is.
+            // Offsets of milliseconds and drifts of 10 ppm are known to a fraction of the spread,
+            // whatever the bound is.
             assert!(error.abs() < 400.0, "{operation}, rank {rank}: off by {error} ns");
             let least = distance(own.iter().map(|x| x - error).collect(), cdf);
             assert!(least < KS_LIMIT, "{operation}, rank {rank}: {least}");
@@ -238,7 +241,8 @@ fn mean_above(values: &[f64], floor: f64) -> f64 {
 fn each_threads_times_are_its_own_and_stand_where_its_number_says() {
     // A message of thread t takes 3 us more for each t.
     let model = Model { shape: Shape::Exponential(200.0), thread_ns: 3000.0, byte_ns: 0.0, ..Model::plain(4) };
-    // Where a sample is of a message there and its answer, both are the thread's; two windows of a stream share such a round.
+    // Where a sample is of a message there and its answer, both are the thread's; two windows of a
+    // stream share such a round.
     for (operation, ways) in [("ping-pong", 1.0), ("sendrecv", 1.0), ("message-rate", 2.0), ("stream", 1.0)] {
         let line = format!("-t {operation} -s 8 --reps 1203 --warm-up 0 --window 1 --threads 4 --locality inter");
         let (run, samples) = bench_and_read(&model, &line);
@@ -261,7 +265,8 @@ fn each_threads_times_are_its_own_and_stand_where_its_number_says() {
 
 #[test]
 fn threads_are_under_way_together_until_the_last_is_done() {
-    // What varies grows with each other message under way: of four pairs of threads one message each, of which the fastest threads, done first, go on.
+    // What varies grows with each other message under way: of four pairs of threads one message
+    // each, of which the fastest threads, done first, go on.
     let model = Model { shape: Shape::Exponential(1000.0), contention: 1.0, thread_ns: 2000.0, ..Model::plain(2) };
     let (run, samples) = bench_and_read(&model, "-t ping-pong -s 0 --reps 4000 --warm-up 0 --threads 1,4");
     let above = |threads: &str, thread: u32, of: u32| {
@@ -328,7 +333,8 @@ fn pairs_that_are_done_early_go_on_until_all_are() {
     let slow = samples[mixed].iter().filter(|s| s.flags & flags::SAME_NODE == 0);
     let above: Vec<f64> = slow.map(|s| s.duration_ns - 10_011.0).collect();
     assert_eq!(above.len(), 2000);
-    // A message of the other pair, timed or not, is under way nearly always: that doubles what varies. Alone it would be 1000.
+    // A message of the other pair, timed or not, is under way nearly always: that doubles what
+    // varies. Alone it would be 1000.
     let mean = above.iter().sum::<f64>() / above.len() as f64;
     assert!(mean > 1600.0, "{mean}");
 }
@@ -392,7 +398,8 @@ fn a_heavy_tail_does_not_make_windows_as_wide_as_its_longest_times() {
 
 #[test]
 fn overhead_is_compared_with_what_lies_between_two_readings() {
-    // A reading is 0.75 % of there and back, and 1.5 % of the half of it; of eight messages it is less.
+    // A reading is 0.75 % of there and back, and 1.5 % of the half of it; of eight messages it is
+    // less.
     let model = Model { shape: Shape::Constant, reading_ns: 150.0, local_ns: 0.0, ..Model::plain(2) };
     for line in ["-t ping-pong -s 0", "-t message-rate -s 0 --window 64"] {
         let report = bench(&model, &format!("{line} --reps 50"));
@@ -432,7 +439,8 @@ fn fitting_ends_when_asked_to() {
 fn warm_up_is_found_and_left_out() {
     let report = bench(&Model::plain(2), "-t send -s 8 --reps 500 --warm-up 37");
     assert_eq!((report.run.cells[0].warm_up, report.run.cells[0].summary.as_ref().unwrap().count), (37, 2 * 500));
-    // The first batch always is warm-up, as connections are made in it, and nothing more where nothing more was planted.
+    // The first batch always is warm-up, as connections are made in it, and nothing more where
+    // nothing more was planted.
     let report = bench(&Model::plain(2), "-t send -s 5000 --reps 500");
     let cold = report.run.cells[0].warm_up;
     assert!((2..10).contains(&cold), "{cold}");
@@ -465,7 +473,8 @@ fn cells_are_shuffled_by_the_seed() {
     let mut sorted = one.clone();
     sorted.sort();
     assert_ne!(one, sorted);
-    // Eleven with parts and sums of old, eight by lengths, sums of four more kinds, incast; two barriers.
+    // Eleven with parts and sums of old, eight by lengths, sums of four more kinds, incast; two
+    // barriers.
     assert_eq!(one.len(), (11 + 8 + 4 + 1) * 2 + 2);
 }
 
@@ -494,7 +503,8 @@ fn a_stall_in_one_cell_takes_nothing_from_it_nor_from_the_others() {
     let line = "-t send -s 1,2,4,8,16,32,64,128 --time 4 --seed 3";
     let (plain, took, _) = pace(&bench(&Model::plain(2), line));
     let least = *plain.iter().min().unwrap();
-    // In the second cell, for less than a quarter of the launch's time, and for ten times all of it.
+    // In the second cell, for less than a quarter of the launch's time, and for ten times all of
+    // it.
     for (for_s, part) in [(0.9, 0.8), (40.0, 0.4)] {
         let at_ns = 1e9 * (took[0] + took[1] / 2.0) + 0.4e9;
         let model = Model { stalls: vec![Stall { at_ns, for_ns: for_s * 1e9 }], ..Model::plain(2) };
@@ -518,7 +528,8 @@ fn samples_that_depend_on_each_other_do_not_end_a_cell_too_early() {
     assert_eq!(cell.stopped_by.as_deref(), Some("confidence"));
     let s = cell.summary.as_ref().unwrap();
     let width = (s.median_high_ns.unwrap() - s.median_low_ns.unwrap()) / s.p50_ns;
-    // Two ranks judge half of the samples each, so that the interval of all is narrower; by chance it may be wider.
+    // Two ranks judge half of the samples each, so that the interval of all is narrower; by chance
+    // it may be wider.
     assert!(width < 0.05, "{width} with {} repetitions", cell.repetitions);
     let worth = cell.independence.as_ref().unwrap().effective_count;
     assert!(worth * 5.0 < s.count as f64, "{worth} of {}: nothing was planted", s.count);
@@ -708,7 +719,8 @@ fn the_kernels_run_under_the_harness() {
 fn every_operation_gives_samples_at_every_process() {
     let model = Model { nodes: vec![0, 0, 1, 1], ..Model::plain(4) };
     let (run, samples) = bench_and_read(&model, "-t all -s 64 --reps 4 --iterations 2 --warm-up 0 --window 3");
-    // Ten between pairs and eight on the partner's memory, between and within nodes; 26 collectives; four kernels.
+    // Ten between pairs and eight on the partner's memory, between and within nodes; 26
+    // collectives; four kernels.
     assert_eq!(run.cells.len(), 2 * (10 + 8) + 26 + 4);
     for (cell, samples) in run.cells.iter().zip(&samples) {
         for rank in 0..4 {
@@ -726,7 +738,8 @@ fn an_operation_on_anothers_memory_takes_there_and_back() {
         let values = fair(&samples[0]);
         // Each rank begins in one half of each batch.
         assert_eq!((values.len(), run.cells[0].configuration.pairs), (6000, 2));
-        // The sum of two exponential times above twice the floor, 800 bytes and one reading: Erlang of order 2.
+        // The sum of two exponential times above twice the floor, 800 bytes and one reading: Erlang
+        // of order 2.
         let cdf = |x: f64| {
             let t = ((x - 20_810.0) / 1000.0).max(0.0);
             1.0 - (1.0 + t) * (-t).exp()
@@ -734,7 +747,8 @@ fn an_operation_on_anothers_memory_takes_there_and_back() {
         let distance = distance(values, cdf);
         assert!(distance < KS_LIMIT, "{operation}: {distance}");
     }
-    // A fence is a barrier besides, in which each waits for the others' operations: who ends last finds all there.
+    // A fence is a barrier besides, in which each waits for the others' operations: who ends last
+    // finds all there.
     let (_, samples) = bench_and_read(&model, "-t put-fence -s 800 --reps 200 --warm-up 0");
     let values = fair(&samples[0]);
     let mean = values.iter().sum::<f64>() / values.len() as f64;

@@ -1,5 +1,6 @@
-//! How repetitions are begun, on a simulated machine: the same way in all launches of a run and in all repetitions of a cell, by
-//! clocks that are brought together often enough, and timed from the start that was agreed.
+//! How repetitions are begun, on a simulated machine: the same way in all launches of a run and in
+//! all repetitions of a cell, by clocks that are brought together often enough, and timed from the
+//! start that was agreed.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -275,7 +276,8 @@ fn ranks_that_read_the_kernels_clock_share_it_on_a_node() {
 fn the_window_of_message_rate_is_divided_by_its_messages() {
     let model = Model { shape: Shape::Constant, ..Model::plain(2) };
     let (_, samples) = measure_once(&model, "-t message-rate -s 8 --window 8 --reps 20 --warm-up 0");
-    // The eighth message leaves after seven sends of 500 ns; it takes 10 000.8 ns, the answer 10 000, a reading of the clock 10.
+    // The eighth message leaves after seven sends of 500 ns; it takes 10 000.8 ns, the answer 10
+    // 000, a reading of the clock 10.
     let each = (7.0 * 500.0 + 10_000.8 + 10_000.0 + 10.0) / 8.0;
     assert!(samples[0].iter().all(|s| (s.duration_ns - each).abs() < 0.3), "{each}: {:?}", samples[0][0]);
 }

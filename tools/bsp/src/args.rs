@@ -76,7 +76,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// `weir bsp params`.
 #[derive(Debug, Clone, Args)]
 pub struct ParamsArgs {
-    /// Numbers of processes to measure with, separated by commas; all are started on this machine. Not under a launcher, which has started them
+    /// Numbers of processes to measure with, separated by commas; all are started on this machine.
+    /// Not under a launcher, which has started them
     #[arg(short = 'n', long = "processes", value_delimiter = ',', value_name = "P", value_parser = clap::value_parser!(u32).range(2..=4096))]
     pub processes: Vec<u32>,
     /// Most bytes that a process sends or gets, separated by commas; with K, M or G
@@ -97,7 +98,8 @@ pub struct ParamsArgs {
     /// Longest time for supersteps of one kind, seconds; at least 5 are measured
     #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
     pub time: f64,
-    /// Show what was measured before and stands in this file, instead of measuring; may be given several times
+    /// Show what was measured before and stands in this file, instead of measuring; may be given
+    /// several times
     #[arg(long, value_name = "FILE", conflicts_with_all = ["processes", "append"])]
     pub from: Vec<PathBuf>,
     /// Predict g and l for these numbers of processes too, separated by commas
@@ -141,7 +143,8 @@ pub struct TuneArgs {
     /// Who sends to whom
     #[arg(long, value_name = "PATTERN", default_value = "total", value_parser = pattern)]
     pub pattern: crate::params::Pattern,
-    /// What may wait in a host's interface, separated by commas: bytes with K, M or G; system: as much as the system lets wait. auto, the default, is tried in any case
+    /// What may wait in a host's interface, separated by commas: bytes with K, M or G; system: as
+    /// much as the system lets wait. auto, the default, is tried in any case
     #[arg(long, value_delimiter = ',', value_name = "BYTES", default_value = "16K,32K,64K,128K,256K,512K,1M,system", value_parser = queue)]
     pub queues: Vec<weir_bsp::tuning::OwnQueue>,
     /// Supersteps with each of them

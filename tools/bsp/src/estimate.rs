@@ -1,4 +1,5 @@
-//! From times to parameters: mean and spread, the edges behind a superstep, what they say of larger machines (seed 3.7, 3.8).
+//! From times to parameters: mean and spread, the edges behind a superstep, what they say of larger
+//! machines (seed 3.7, 3.8).
 
 use serde::Serialize;
 use weir_stats::Sample;
@@ -84,7 +85,8 @@ pub fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     cost::fit(points)
 }
 
-/// The distribution of one edge: its values ascending, each with the probability that an edge has at most that.
+/// The distribution of one edge: its values ascending, each with the probability that an edge has
+/// at most that.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edge {
     values: Vec<f64>,
@@ -136,7 +138,8 @@ impl Edge {
         Spread { count: self.values.len(), mean, sd, min: *min, median, max: *max }
     }
 
-    /// How far apart two of them are: the greatest difference of their distribution functions (Kolmogorov and Smirnov).
+    /// How far apart two of them are: the greatest difference of their distribution functions
+    /// (Kolmogorov and Smirnov).
     #[must_use]
     pub fn distance(&self, other: &Edge) -> f64 {
         let at = self.values.iter().chain(&other.values);

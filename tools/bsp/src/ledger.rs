@@ -172,7 +172,8 @@ pub struct Profile {
     pub name: String,
     /// How many processes.
     pub processes: u32,
-    /// The folder that the files of all places lie in, with its `/`; empty where they have none in common.
+    /// The folder that the files of all places lie in, with its `/`; empty where they have none in
+    /// common.
     pub root: String,
     /// Lines of the program that ended supersteps, as `file:line`, the file from `root` on.
     pub places: Vec<String>,

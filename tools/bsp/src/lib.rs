@@ -1,4 +1,5 @@
-//! `weir bsp`: what a BSP machine costs, measured by a program that runs on it; and what the supersteps of a BSP program cost, from its ledger.
+//! `weir bsp`: what a BSP machine costs, measured by a program that runs on it; and what the
+//! supersteps of a BSP program cost, from its ledger.
 //!
 //! | module | holds |
 //! |---|---|

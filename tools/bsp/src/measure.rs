@@ -37,7 +37,8 @@ struct Cell {
     block_bytes: u64,
 }
 
-/// What is to be measured with p processes. Blocks are no longer than what two processes exchange; what would be the same twice is measured once.
+/// What is to be measured with p processes. Blocks are no longer than what two processes exchange;
+/// what would be the same twice is measured once.
 fn plan(args: &ParamsArgs, p: usize) -> Vec<Cell> {
     let mut cells = BTreeSet::new();
     for &wanted_bytes in &args.h {
@@ -82,7 +83,8 @@ fn place(pattern: Option<Pattern>) -> &'static CStr {
     }
 }
 
-/// Measures. What came of it is process 0's, and whoever was started as another number of processes than can be measured gets a word.
+/// Measures. What came of it is process 0's, and whoever was started as another number of processes
+/// than can be measured gets a word.
 pub fn run(args: &ParamsArgs) -> Result<Option<Machine>, String> {
     let program = Program::begin();
     if program.p() < 2 {
@@ -255,7 +257,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shown by the first process, unless it is to be quiet; `bar`: on the terminal of who started it.
+    /// Shown by the first process, unless it is to be quiet; `bar`: on the terminal of who started
+    /// it.
     pub fn new((quiet, bar): (bool, bool), is_first: bool, p: usize, cells: usize) -> Progress {
         let shown = is_first && !quiet;
         let bar = shown.then(|| target(bar)).flatten().map(|target| {
@@ -302,7 +305,8 @@ impl Progress {
     }
 }
 
-/// Where a bar is drawn: on standard error; or on the terminal, where whoever started this process has one and this one has not.
+/// Where a bar is drawn: on standard error; or on the terminal, where whoever started this process
+/// has one and this one has not.
 fn target(asked: bool) -> Option<ProgressDrawTarget> {
     if std::io::stderr().is_terminal() {
         return Some(ProgressDrawTarget::stderr());

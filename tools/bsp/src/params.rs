@@ -136,7 +136,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The relation that g is taken from: a total exchange by `bsp_hpput` with the largest h, in the largest blocks.
+    /// The relation that g is taken from: a total exchange by `bsp_hpput` with the largest h, in
+    /// the largest blocks.
     #[must_use]
     pub fn headline(&self) -> Option<&Relation> {
         let total = self.relations.iter().filter(|r| r.pattern == Pattern::Total && r.by == By::Hpput);
@@ -170,7 +171,8 @@ impl Machine {
         self.headline().map_or_else(Spread::default, |relation| Spread::of(&self.gaps(relation)))
     }
 
-    /// How many times longer than l the supersteps are that g is taken from. Below about 3 g is uncertain.
+    /// How many times longer than l the supersteps are that g is taken from. Below about 3 g is
+    /// uncertain.
     #[must_use]
     pub fn reach(&self) -> f64 {
         let Some(relation) = self.headline() else { return 0.0 };
@@ -265,7 +267,8 @@ struct Given {
     machines: Vec<Machine>,
 }
 
-/// A machine as it stands in a file: with what follows from its samples, for readers that do not compute it. It is not read.
+/// A machine as it stands in a file: with what follows from its samples, for readers that do not
+/// compute it. It is not read.
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(flatten)]
@@ -365,7 +368,8 @@ impl Params {
         self.machines.iter().find(|machine| machine.p == p)
     }
 
-    /// Costs with so many processes: measured, or predicted from the nearest that were. The second is a word about where they come from, if they are not measured.
+    /// Costs with so many processes: measured, or predicted from the nearest that were. The second
+    /// is a word about where they come from, if they are not measured.
     #[must_use]
     pub fn costs(&self, p: u32) -> Option<(Costs, Option<String>)> {
         if let Some(machine) = self.of(p) {
@@ -381,7 +385,8 @@ impl Params {
         Some((self.predicted(from, p), Some(word)))
     }
 
-    /// What the edges of one machine say of another number of processes; l by a line through all that were measured.
+    /// What the edges of one machine say of another number of processes; l by a line through all
+    /// that were measured.
     #[must_use]
     pub fn predicted(&self, from: &Machine, p: u32) -> Costs {
         let points: Vec<(f64, f64)> = self.machines.iter().map(|m| (f64::from(m.p), m.l_ns().mean)).collect();
@@ -395,7 +400,8 @@ impl Params {
         }
     }
 
-    /// g that normal edges would give with so many processes, nanoseconds a byte: mean + c sd of the edge (seed 3.8).
+    /// g that normal edges would give with so many processes, nanoseconds a byte: mean + c sd of
+    /// the edge (seed 3.8).
     #[must_use]
     pub fn normal_g(from: &Machine, p: u32) -> f64 {
         let edge = from.edge().spread();

@@ -9,7 +9,8 @@ use crate::estimate::{Costs, Spread, bins};
 use crate::params::{Machine, Params, Pattern};
 use crate::report_text::columns;
 
-/// Where supersteps without communication spread by more percent than this, something else used the machine.
+/// Where supersteps without communication spread by more percent than this, something else used the
+/// machine.
 const SPREAD_PERCENT: f64 = 100.0;
 /// Below so many times l, what a superstep takes says little of g.
 const REACH: f64 = 3.0;
@@ -70,11 +71,13 @@ pub struct Prediction {
     pub costs: Costs,
     /// g if edges were normal, nanoseconds a byte.
     pub normal_g: f64,
-    /// g that was measured, nanoseconds a byte, and how far apart the edges of both are (Kolmogorov and Smirnov); where it was measured.
+    /// g that was measured, nanoseconds a byte, and how far apart the edges of both are (Kolmogorov
+    /// and Smirnov); where it was measured.
     pub measured: Option<(f64, f64)>,
 }
 
-/// From the smallest number of processes to all greater ones, from each to the next, and to those that were asked for from the greatest below.
+/// From the smallest number of processes to all greater ones, from each to the next, and to those
+/// that were asked for from the greatest below.
 #[must_use]
 pub fn predictions(params: &Params, asked: &[u32]) -> Vec<Prediction> {
     let mut out = Vec::new();

@@ -111,7 +111,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// h is what the busiest process sends or gets, all know the same, and nothing lies outside of an area.
+        /// h is what the busiest process sends or gets, all know the same, and nothing lies outside
+        /// of an area.
         #[test]
         fn relations_are_what_they_say(p in 2usize..9, wanted in 8u64..5000, block in 1u64..600) {
             for pattern in Pattern::ALL {

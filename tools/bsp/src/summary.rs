@@ -1,4 +1,5 @@
-//! The supersteps of a run by the line of the program that ended them, and what a machine's parameters predict of each.
+//! The supersteps of a run by the line of the program that ended them, and what a machine's
+//! parameters predict of each.
 
 use serde::Serialize;
 
@@ -18,7 +19,8 @@ pub struct Row {
     pub work_mean_ns: f64,
     /// What a process waited for others on average.
     pub wait_mean_ns: f64,
-    /// Sum of what supersteps took beyond their longest computation: their communication and synchronisation.
+    /// Sum of what supersteps took beyond their longest computation: their communication and
+    /// synchronisation.
     pub cost_ns: u64,
     /// Sum of the times of supersteps.
     pub span_ns: u64,
@@ -66,7 +68,8 @@ impl Row {
         }
     }
 
-    /// How evenly the processes computed: average over longest, percent; none where nobody computed.
+    /// How evenly the processes computed: average over longest, percent; none where nobody
+    /// computed.
     #[must_use]
     pub fn balance_percent(&self) -> Option<f64> {
         (self.work_ns > 0).then(|| 100.0 * self.work_mean_ns / self.work_ns as f64)
@@ -100,7 +103,8 @@ pub struct Summary {
     pub notices: Vec<String>,
 }
 
-/// Adds up a run; `costs` are those of its number of processes, with a word on where they come from.
+/// Adds up a run; `costs` are those of its number of processes, with a word on where they come
+/// from.
 #[must_use]
 pub fn summary(profile: &Profile, costs: Option<(Costs, Option<String>)>) -> Summary {
     let (costs, word) = costs.map_or((None, None), |(costs, word)| (Some(costs), word));

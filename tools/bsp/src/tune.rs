@@ -1,4 +1,5 @@
-//! `weir tune`: the same supersteps with each value of a setting, in turns, and which of them is best.
+//! `weir tune`: the same supersteps with each value of a setting, in turns, and which of them is
+//! best.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,7 +16,8 @@ use crate::sys::Program;
 use crate::tune_rule::{AS_FAST, LITTLE_SCATTER, Times, choose};
 use crate::{Error, put, relation};
 
-/// Supersteps with one value before another has its turn: what the machine does meanwhile is to hit all alike.
+/// Supersteps with one value before another has its turn: what the machine does meanwhile is to hit
+/// all alike.
 const AT_A_TIME: usize = 8;
 /// Of these the first ones are not counted: windows and rates are of the value before.
 const NOT_COUNTED: usize = 2;
@@ -55,7 +57,8 @@ pub struct Tuned {
     pub is_default: bool,
 }
 
-/// The values in the order of the rule: bytes ascending; what follows the rate of the network stands where it mostly lies, and the system's own, which is the most, last.
+/// The values in the order of the rule: bytes ascending; what follows the rate of the network
+/// stands where it mostly lies, and the system's own, which is the most, last.
 fn ascending(args: &TuneArgs) -> Vec<OwnQueue> {
     let mut queues: Vec<OwnQueue> = args.queues.clone();
     queues.push(OwnQueue::Auto);
@@ -123,7 +126,8 @@ pub fn measure(args: &TuneArgs) -> Result<Option<Tuned>, Error> {
     Ok(tuned((p as u32, hosts), (args.pattern, h_bytes), &queues, &times))
 }
 
-/// How often the endpoint of a process was told how much may wait, the most of all processes: process 0 gets it.
+/// How often the endpoint of a process was told how much may wait, the most of all processes:
+/// process 0 gets it.
 fn told(at: &mut Measuring) -> f64 {
     at.slowest_of(&[tuning::told() as f64]).first().copied().unwrap_or(0.0)
 }

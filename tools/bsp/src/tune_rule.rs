@@ -1,7 +1,9 @@
-//! Which of several values is best, from times of supersteps with each of them (`spec/bsp-params.md` 5). Pure.
+//! Which of several values is best, from times of supersteps with each of them
+//! (`spec/bsp-params.md` 5). Pure.
 //!
-//! The seed's rule: not the value of the best mean but the smallest one at which times scatter little. A mean can be had by luck; a superstep waits for the slowest of all processes, so what scatters grows
-//! with their number.
+//! The seed's rule: not the value of the best mean but the smallest one at which times scatter
+//! little. A mean can be had by luck; a superstep waits for the slowest of all processes, so what
+//! scatters grows with their number.
 
 use serde::Serialize;
 
@@ -25,7 +27,8 @@ pub struct Times {
     pub mean_ns: f64,
     /// Standard deviation, nanoseconds.
     pub sd_ns: f64,
-    /// From the tenth to the nine tenths quantile, over the median: one superstep that the machine held up does not count.
+    /// From the tenth to the nine tenths quantile, over the median: one superstep that the machine
+    /// held up does not count.
     pub scatter: f64,
 }
 
@@ -47,7 +50,8 @@ impl Times {
     }
 }
 
-/// Which of them, by its place, from values in ascending order; `default` is the place of what is used if nothing is set. `None` of nothing that was measured.
+/// Which of them, by its place, from values in ascending order; `default` is the place of what is
+/// used if nothing is set. `None` of nothing that was measured.
 #[must_use]
 pub fn choose(ascending: &[Times], default: Option<usize>) -> Option<usize> {
     let measured = || ascending.iter().enumerate().filter(|(_, t)| t.count > 0);
@@ -72,7 +76,8 @@ mod tests {
     use proptest::prelude::*;
     use weir_stats::{open_unit, seeded};
 
-    /// Times around a middle, which scatter by this share of it, and now and then one that was held up.
+    /// Times around a middle, which scatter by this share of it, and now and then one that was held
+    /// up.
     fn noisy(middle_ns: f64, scatter: f64, seed: u64) -> Times {
         let mut chance = seeded(seed);
         let one = |chance: &mut _| middle_ns * (1.0 + scatter * (open_unit(chance) + open_unit(chance) - 1.0));
@@ -83,7 +88,8 @@ mod tests {
 
     #[test]
     fn the_smallest_that_is_as_fast_and_as_steady_and_not_the_best_mean() {
-        // The collapse below, the best mean at the fourth, which scatters, and the plateau. (The quantiles of such times are apart by 1.1 times the second number.)
+        // The collapse below, the best mean at the fourth, which scatters, and the plateau. (The
+        // quantiles of such times are apart by 1.1 times the second number.)
         let middles = [(9e6, 0.6), (5.3e6, 0.5), (5.1e6, 0.03), (4.95e6, 0.6), (5.0e6, 0.03), (5.05e6, 0.025)];
         for seed in 0..50 {
             let times: Vec<Times> = middles.iter().zip(0..).map(|((m, s), n)| noisy(*m, *s, seed * 100 + n)).collect();

@@ -58,7 +58,8 @@ Where no key or no provider can be had it says so on standard error, and what it
 fail: eval $(weir env) && mpiexec ... starts nothing then. Without a key the variables are set all the
 same, so that programs fail and say why, instead of running without Weir.")]
     Env(EnvArgs),
-    /// Run a program over Weir, with the launcher of the MPI it was built with; one that uses Weir itself without an MPI's
+    /// Run a program over Weir, with the launcher of the MPI it was built with; one that uses Weir
+    /// itself without an MPI's
     #[command(after_help = "Examples:
   weir run -n 4 ./program --its --arguments
   weir run -n 8 --hosts node1,node2 ./program
@@ -101,7 +102,8 @@ All words are handed to the compiler as they are; what is added stands behind th
 program runs), and its name. Both are looked for beside this program, then in /usr/local and /usr; WEIR_PREFIX names another place, with
 include/bsp.h and lib/libweir-bsp.so. The exit code is the compiler's.")]
     Cc(CcArgs),
-    /// Show the provider, the MPIs found, the job's key, the interfaces chosen and what can carry messages
+    /// Show the provider, the MPIs found, the job's key, the interfaces chosen and what can carry
+    /// messages
     #[command(after_help = "Examples:
   weir info
   weir info --json
@@ -145,7 +147,7 @@ What is counted of each peer (the endpoint's `protocol` has the sums, with those
                                    budgets made smaller, and marks_refused, told by a peer and impossible
   stalls_credit, _window, _pacing  times that sending had to wait: for the receiver's credit, the window, the pace
   failovers                        changes to another of its addresses
-  lanes_open                       TCP connections that carry large messages now
+  bulk_connections_open                       TCP connections that carry large messages now
   carrier, carrier_why             what carries messages to it: shm (shared memory), udp, udp+tcp, self; and why
 and of each of its paths, which are its addresses:
   remote, state, mtu, srtt_us, min_rtt_us, window_bytes, in_flight_bytes, bytes_sent, bytes_received
@@ -159,10 +161,10 @@ Of the process, all its threads together (processor), where the kernel counts it
   ran_ms                they ran
   waited_ms             they could have run, and others ran in their place; if that is most of a run's time, the machine was busy, not the network
 
-Some counters of large messages, which go by TCP (lanes) where the network allows it, else in packets:
-  lanes_opened          TCP connections that were up
-  lanes_failed          those that failed, for any reason: segments lost, a peer that told nothing or ended, none to be had
-  lane_connects_failed  of these: not answered or refused, though the peer answers packets; a firewall may drop TCP
+Some counters of large messages, which go by TCP (bulk connections) where the network allows it, else in packets:
+  bulk_connections_opened          TCP connections that were up
+  bulk_connections_failed          those that failed, for any reason: segments lost, a peer that told nothing or ended, none to be had
+  bulk_connects_failed  of these: not answered or refused, though the peer answers packets; a firewall may drop TCP
   no_tcp_to             where that was so when it was last tried")]
     Stat(StatArgs),
     // With its own words on help: see weir-bench.
@@ -209,7 +211,8 @@ Supersteps of one kind are measured with each value in turns. Chosen is the smal
 little, not the best mean: a superstep waits for the slowest of all processes. The default stays where nothing gains 3 % over it.
 Exit codes: 0 done, 1 failed or nothing to tune (the processes share memory), 2 the command line is wrong.")]
     Tune(Box<weir_bsp_tool::args::TuneArgs>),
-    /// Hand short packets on network interfaces to ranks past the kernel's UDP, by ring buffers or AF_XDP sockets
+    /// Hand short packets on network interfaces to ranks past the kernel's UDP, by ring buffers or
+    /// AF_XDP sockets
     Xdpd(weir_xdpd::XdpdArgs),
     /// Print shell completions
     #[command(after_help = "Examples:
@@ -224,7 +227,8 @@ Exit codes: 0 done, 1 failed or nothing to tune (the processes share memory), 2 
   weir man | man -l -
   weir man --dir ~/.local/share/man; man weir-run; man fi_weir")]
     Man {
-        /// Write all pages into the folders man1 and man7 of this one; else the main page to standard output
+        /// Write all pages into the folders man1 and man7 of this one; else the main page to
+        /// standard output
         #[arg(long)]
         dir: Option<PathBuf>,
     },
@@ -239,8 +243,8 @@ Exit codes: 0 done, 1 failed or nothing to tune (the processes share memory), 2 
     },
 }
 
-/// The words of the command line, with the `-np` of launchers as an option that the parser knows: to that, it would be `-n` with
-/// the value `p`.
+/// The words of the command line, with the `-np` of launchers as an option that the parser knows:
+/// to that, it would be `-n` with the value `p`.
 pub fn with_np(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<OsString> = words.into_iter().collect();
     if all.get(1).is_none_or(|command| command != "run") {
@@ -395,7 +399,8 @@ pub struct StatArgs {
     /// Read counters from a file that a process has written (WEIR_STATS)
     #[arg(long, conflicts_with_all = ["pid", "every"])]
     pub file: Option<PathBuf>,
-    /// Show again and again what was counted within this many seconds, and of windows, queues and peaks what they are
+    /// Show again and again what was counted within this many seconds, and of windows, queues and
+    /// peaks what they are
     #[arg(long, value_name = "SECONDS", requires = "whom", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub every: Option<u64>,
     /// Show also what is zero or empty

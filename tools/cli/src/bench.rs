@@ -1,4 +1,5 @@
-//! `weir bench`: what it needs of this program, which knows where the library is and how hosts are reached.
+//! `weir bench`: what it needs of this program, which knows where the library is and how hosts are
+//! reached.
 
 use weir_bench::options::{Args, BenchCommand};
 use weir_bench::serverload::{Around, Hosts};

@@ -1,4 +1,5 @@
-//! `weir bsp`: starts the processes that measure, where no launcher has; the rest is `weir-bsp-tool`'s.
+//! `weir bsp`: starts the processes that measure, where no launcher has; the rest is
+//! `weir-bsp-tool`'s.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -37,12 +38,14 @@ fn params(env: &Env, args: &ParamsArgs) -> Result<u8> {
     if !args.from.is_empty() {
         return print_all(show(args, &earlier(args)?)?.as_bytes());
     }
-    // Processes that meet in a folder (spec/bsp.md 7) have no launcher, and are started all the same.
+    // Processes that meet in a folder (spec/bsp.md 7) have no launcher, and are started all the
+    // same.
     if env.get("WEIR_BSP_MEET").is_some() {
         return as_rank(env, args);
     }
     match detect(env, &parents()) {
-        // A launcher that cannot be spoken to is no hindrance where processes are to be started here.
+        // A launcher that cannot be spoken to is no hindrance where processes are to be started
+        // here.
         Ok(Launcher::None) => here(env, args),
         Err(_) if !args.processes.is_empty() => here(env, args),
         Ok(_) => as_rank(env, args),

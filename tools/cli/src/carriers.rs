@@ -1,4 +1,5 @@
-//! What can carry messages on this machine: shared memory, packets, bulk TCP connections; found by trying.
+//! What can carry messages on this machine: shared memory, packets, bulk TCP connections; found by
+//! trying.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Display;
@@ -102,7 +103,8 @@ fn try_udp() -> Udp {
     }
 }
 
-/// Asks for a socket as an endpoint would, and gives it back. Where none is wanted nothing is asked.
+/// Asks for a socket as an endpoint would, and gives it back. Where none is wanted nothing is
+/// asked.
 fn try_xdp(env: &Env, config: &EngineConfig) -> Xdp {
     if config.xdp == XdpUse::Off {
         let name = settings::set_as(env, "WEIR_XDP");
@@ -131,8 +133,8 @@ fn bulk_tcp(env: &Env, config: &EngineConfig) -> BulkTcp {
         return BulkTcp { usable: true, why: None };
     }
     let name =
-        ["WEIR_LEVEL", "WEIR_LANES", "WEIR_CARRIER"].into_iter().find(|name| settings::value(env, name).is_some());
-    let name = settings::set_as(env, name.unwrap_or("WEIR_LANES"));
+        ["WEIR_LEVEL", "WEIR_BULK", "WEIR_CARRIER"].into_iter().find(|name| settings::value(env, name).is_some());
+    let name = settings::set_as(env, name.unwrap_or("WEIR_BULK"));
     BulkTcp { usable: false, why: Some(format!("{name} is set")) }
 }
 
@@ -195,8 +197,9 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// How often the two ends are looked at.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Shares memory with a process started for it. That one is to read our memory and not the other way round: a system may let a process read those that it has started,
-/// and ranks of a job have not started each other.
+/// Shares memory with a process started for it. That one is to read our memory and not the other
+/// way round: a system may let a process read those that it has started, and ranks of a job have
+/// not started each other.
 fn try_shared_memory() -> SharedMemory {
     tried().unwrap_or_else(|error| SharedMemory::none(format!("{error:#}")))
 }

@@ -1,18 +1,19 @@
 //! For `weir stat --every`: what was counted between two documents of one process.
 //!
-//! Only counters are subtracted. What holds now (windows, queues, bytes held), what was the most ever, what names something
-//! and what was negotiated stay as they are in the later document.
+//! Only counters are subtracted. What holds now (windows, queues, bytes held), what was the most
+//! ever, what names something and what was negotiated stay as they are in the later document.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// The parts of an endpoint that count, and in each what does not count but holds now. Names that end in `_peak` are the most
-/// there ever was, wherever they stand. The documents are made in `engine/src/stat.rs`.
+/// The parts of an endpoint that count, and in each what does not count but holds now. Names that
+/// end in `_peak` are the most there ever was, wherever they stand. The documents are made in
+/// `engine/src/stat.rs`.
 const COUNTING: [(&str, &[&str]); 7] = [
     ("engine", &["unexpected_bytes", "copied_bytes"]),
     ("processor", &[]),
-    ("census", &["posted", "unexpected", "behind_gap"]),
+    ("queue_statistics", &["posted", "unexpected", "behind_gap"]),
     ("protocol", &[]),
     ("transport", &[]),
     ("shared_memory", &[]),
@@ -73,7 +74,8 @@ fn list<'a>(value: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Va
     value.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// The things in a list of the earlier document, by their names: lists grow and shrink, and may have as many entries as a job has ranks.
+/// The things in a list of the earlier document, by their names: lists grow and shrink, and may
+/// have as many entries as a job has ranks.
 fn by_name<'a>(before: &'a Value, list: &str, key: &str) -> HashMap<String, &'a Value> {
     let things = before.get(list).and_then(Value::as_array).into_iter().flatten();
     things.filter_map(|thing| Some((named(thing, key)?, thing))).collect()
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn counters_are_subtracted() {
-        let part = |n: u64| json!({"endpoint": "ab", "engine": {"polls": n}, "processor": {"ran_ms": n, "waited_ms": n}, "census": {"expected_short": n}, "protocol": {"acks_sent": n}, "transport": {"tx_bytes": n}, "peers": [{"peer": 2, "packets_sent": n}]});
+        let part = |n: u64| json!({"endpoint": "ab", "engine": {"polls": n}, "processor": {"ran_ms": n, "waited_ms": n}, "queue_statistics": {"expected_short": n}, "protocol": {"acks_sent": n}, "transport": {"tx_bytes": n}, "peers": [{"peer": 2, "packets_sent": n}]});
         let document = |n| json!({"pid": 77, "version": "1", "endpoints": [part(n)]});
         assert_eq!(between(&document(3), &document(10)), document(7));
         assert_eq!(between(&document(10), &document(3)), document(3), "counted anew");
@@ -113,10 +115,10 @@ mod tests {
             json!({"pid": n, "endpoints": [{
                 "endpoint": "ab",
                 "engine": {"unexpected_bytes": n, "unexpected_bytes_peak": n, "copied_bytes": n, "copied_bytes_peak": n, "notices_peak": n},
-                "census": {"posted": n, "unexpected": n, "behind_gap": n},
+                "queue_statistics": {"posted": n, "unexpected": n, "behind_gap": n},
                 "protocol": {"last_violation": ""},
                 "peers": [{"peer": 2, "level": n, "primary_path": n, "messages_open": n, "messages_waiting": n, "bodies_open": n,
-                    "bodies_in": n, "lanes_open": n, "paths": [{"mtu": n, "window_bytes": n, "in_flight_bytes": n, "reorder_threshold": n,
+                    "bodies_in": n, "bulk_connections_open": n, "paths": [{"mtu": n, "window_bytes": n, "in_flight_bytes": n, "reorder_threshold": n,
                         "probe_timeouts": n, "srtt_us": 1.5}]}],
             }]})
         };

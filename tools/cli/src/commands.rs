@@ -102,7 +102,8 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
     let provider = provider::find(env)?;
     let (key, problem) = match environment::key(env) {
         Ok(key) => (key, None),
-        // Programs are sent to Weir all the same: they fail, and say why, instead of running without it.
+        // Programs are sent to Weir all the same: they fail, and say why, instead of running
+        // without it.
         Err(problem) if !args.output.json => (environment::no_key(), Some(problem)),
         Err(problem) => return Err(problem.into()),
     };
@@ -130,14 +131,16 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
     }
 }
 
-/// Makes `eval $(weir env)` fail where there are no variables: else it succeeds at nothing, and what comes next runs without Weir.
+/// Makes `eval $(weir env)` fail where there are no variables: else it succeeds at nothing, and
+/// what comes next runs without Weir.
 fn fail_eval(args: &EnvArgs) {
     if !args.output.json && !std::io::stdout().is_terminal() {
         let _ = print_all(b"false\n");
     }
 }
 
-/// Which MPI the variables are for: a program of another one would run without Weir, and nobody would notice.
+/// Which MPI the variables are for: a program of another one would run without Weir, and nobody
+/// would notice.
 fn chosen(found: &mpi::Found, named: bool) -> String {
     let launcher = found.launcher.as_ref().map(|file| file.display().to_string());
     let origin: Vec<String> = launcher.into_iter().chain((!named).then(|| "first on PATH".to_owned())).collect();
@@ -287,7 +290,8 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
     }
 }
 
-/// The counters of a job's ranks; again and again, if that is asked for, until none of them has an endpoint any more.
+/// The counters of a job's ranks; again and again, if that is asked for, until none of them has an
+/// endpoint any more.
 fn show_job(args: &StatArgs, job: &str) -> Result<u8> {
     let show = |all: &[jobs::Process]| match args.output.json {
         true => print_json(&jobs::document(all)),

@@ -1,4 +1,5 @@
-//! `weir cc`: a compiler with what programs for Weir's own interfaces need, and nothing else changed.
+//! `weir cc`: a compiler with what programs for Weir's own interfaces need, and nothing else
+//! changed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -22,7 +23,8 @@ struct Installed {
 }
 
 impl Installed {
-    /// Looks beside this program, wherever all of it was moved to; then where systems have such things. `WEIR_PREFIX` comes before both.
+    /// Looks beside this program, wherever all of it was moved to; then where systems have such
+    /// things. `WEIR_PREFIX` comes before both.
     fn find(env: &Env) -> Result<Installed> {
         let own = std::env::current_exe().and_then(|file| file.canonicalize());
         // bin/weir, or target/PROFILE/weir, beside which `cargo xtask build` has its folder.

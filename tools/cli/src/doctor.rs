@@ -70,7 +70,7 @@ pub fn examine(env: &Env, program: Option<&Path>) -> Vec<Finding> {
     check_settings(env, key.is_some(), has_interface, &mut all);
     all.append(&mut network);
     check_kernel(env, &mut all);
-    all.extend(running::lanes(&running::documents(), &settings::set_as(env, "WEIR_LANES")));
+    all.extend(running::bulk_connections(&running::documents(), &settings::set_as(env, "WEIR_BULK")));
     all.push(match (provider, key, found) {
         (Some(provider), Some(key), Some(found)) => try_mpi(env, &found, &provider, &key),
         (provider, key, _) => skipped(provider.is_some(), key.is_some(), program.is_some()),
@@ -111,7 +111,8 @@ fn skipped(provider: bool, key: bool, program: bool) -> Finding {
     Finding::new("trial run", Severity::Info, format!("skipped: there is no {missing}, see above"))
 }
 
-/// What the provider itself would say of its settings. That there is no key or no interface is found by others, and told once.
+/// What the provider itself would say of its settings. That there is no key or no interface is
+/// found by others, and told once.
 fn check_settings(env: &Env, has_key: bool, has_interface: bool, all: &mut Vec<Finding>) {
     let complaints = settings::complaints(env, has_interface);
     if complaints.is_empty() {
@@ -251,7 +252,8 @@ fn uses_mpi(program: &Path, needed: &mpi::Found, first: Option<&mpi::Found>) -> 
     Finding::new("program", Severity::Warning, text + ", but the first mpiexec on PATH is another MPI's").fixed_by(fix)
 }
 
-/// A program that does not show which MPI it uses, if it uses any. `weir run` starts it all the same: it may start another one.
+/// A program that does not show which MPI it uses, if it uses any. `weir run` starts it all the
+/// same: it may start another one.
 fn shows_no_mpi(program: &Path, file: &Path, taken: &mpi::Found) -> Finding {
     let name = program.display();
     if weir_mpi::elf::is_elf(file) {
@@ -267,7 +269,8 @@ fn shows_no_mpi(program: &Path, file: &Path, taken: &mpi::Found) -> Finding {
     Finding::new("program", Severity::Info, text)
 }
 
-/// Settings in the user's shell that would keep Weir from being used. Without any provider it is clear that they name none.
+/// Settings in the user's shell that would keep Weir from being used. Without any provider it is
+/// clear that they name none.
 fn check_variables(env: &Env, has_provider: bool, all: &mut Vec<Finding>) {
     let conflicts = [
         ("FI_PROVIDER", "weir"),
@@ -296,7 +299,8 @@ const CHOICES: [&str; 5] = [
     "OMPI_MCA_mtl_ofi_provider_include",
 ];
 
-/// The user's shell chooses Weir, as after `eval $(weir env)`, but libfabric will not find the provider where that shell says.
+/// The user's shell chooses Weir, as after `eval $(weir env)`, but libfabric will not find the
+/// provider where that shell says.
 fn chosen_but_not_there(env: &Env) -> Option<Finding> {
     let choice = CHOICES.iter().find(|name| env.get(name).is_some_and(|value| value == "weir"))?;
     let path = env.get("FI_PROVIDER_PATH").map(|value| value.to_string_lossy().into_owned()).unwrap_or_default();
@@ -359,7 +363,8 @@ fn check_interfaces(env: &Env, all: &mut Vec<Finding>) {
     all.extend(virtual_ones(&chosen, &variable));
     all.extend(not_told(&chosen, &variable));
     for one in &chosen {
-        // Clouds and tunnels often carry a little less than 1500; below IPv6's least, something is wrong.
+        // Clouds and tunnels often carry a little less than 1500; below IPv6's least, something is
+        // wrong.
         if let Some(mtu) = one.mtu.filter(|mtu| *mtu < 1500) {
             let severity = if mtu < 1280 { Severity::Warning } else { Severity::Info };
             all.push(Finding::new(
@@ -568,8 +573,8 @@ fn try_mpi(env: &Env, found: &mpi::Found, provider: &Path, key: &weir_job::JobKe
     }
 }
 
-/// The smallest MPI program that can be had. A program's own library is tried with one that is linked with that very file;
-/// else it is mpi4py beside the launcher, or one made with its mpicc.
+/// The smallest MPI program that can be had. A program's own library is tried with one that is
+/// linked with that very file; else it is mpi4py beside the launcher, or one made with its mpicc.
 fn trial_program(launcher: &Path, library: Option<&Path>, scratch: &Path) -> Option<Vec<std::ffi::OsString>> {
     let folder = launcher.parent()?;
     let python = folder.join("python3");

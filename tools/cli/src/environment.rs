@@ -9,12 +9,14 @@ use crate::mpi::{self, Found, Kind};
 /// One variable and its value.
 pub type Variable = (String, String);
 
-/// Open MPI 4's launcher ends at once where `-x` stands beside the list of variables that it hands to other machines: there the list is left out, and `-x` names them.
+/// Open MPI 4's launcher ends at once where `-x` stands beside the list of variables that it hands
+/// to other machines: there the list is left out, and `-x` names them.
 fn refuses_list(found: &Found) -> bool {
     found.kind == Kind::Openmpi && found.version.as_deref().is_some_and(|version| version.starts_with("4."))
 }
 
-/// Launcher arguments by which Open MPI 4 hands our variables to other machines; nothing for other MPIs, which are told by a variable or hand over all.
+/// Launcher arguments by which Open MPI 4 hands our variables to other machines; nothing for other
+/// MPIs, which are told by a variable or hand over all.
 pub fn handed_over(found: &Found, variables: &[Variable]) -> Vec<String> {
     let ours = |name: &&str| ["FI_PROVIDER_PATH", "FI_PROVIDER", "WEIR_KEY", "WEIR_KEY_FILE"].contains(name);
     let named = variables.iter().map(|(name, _)| name.as_str()).filter(ours);
@@ -77,7 +79,8 @@ pub fn variables(found: &Found, folder: &Path, key: &JobKey, env: &Env, no_shm: 
     all
 }
 
-/// The library path with the folder of Intel MPI's own libfabric, which it loads by name; none if the path leads to one already, or it brings none along.
+/// The library path with the folder of Intel MPI's own libfabric, which it loads by name; none if
+/// the path leads to one already, or it brings none along.
 fn with_libfabric(found: &Found, env: &Env) -> Option<String> {
     let folder = mpi::intels_libfabric(found)?;
     let before = env.get("LD_LIBRARY_PATH").map(|value| value.to_string_lossy().into_owned()).unwrap_or_default();
@@ -88,7 +91,8 @@ fn with_libfabric(found: &Found, env: &Env) -> Option<String> {
     Some(folders().chain([folder.display().to_string().as_str()]).collect::<Vec<_>>().join(":"))
 }
 
-/// The job's key. A file that was named from the working folder is named from the root: ranks may start in another one.
+/// The job's key. A file that was named from the working folder is named from the root: ranks may
+/// start in another one.
 ///
 /// # Errors
 /// If there is none, or it is unusable.

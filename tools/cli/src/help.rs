@@ -1,11 +1,13 @@
-//! The texts behind the options of `--help`, in lines that fit: a terminal that tears lines made for a wider one shows neither sentences nor columns.
+//! The texts behind the options of `--help`, in lines that fit: a terminal that tears lines made
+//! for a wider one shows neither sentences nor columns.
 
 use clap::Command;
 
 /// What any terminal shows.
 pub const WIDTH: usize = 79;
 
-/// How wide texts may be: as the shell says (`COLUMNS`, which clap heeds too), or what any terminal shows.
+/// How wide texts may be: as the shell says (`COLUMNS`, which clap heeds too), or what any terminal
+/// shows.
 pub fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
     columns.filter(|columns| (20..=1000).contains(columns)).unwrap_or(WIDTH)
@@ -20,7 +22,8 @@ pub fn flowing(mut command: Command, width: usize) -> Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, |sub| flowing(sub, width)))
 }
 
-/// Paragraphs filled to `width`; lines that are indented stay lines, and what is too long of one goes on under its last column.
+/// Paragraphs filled to `width`; lines that are indented stay lines, and what is too long of one
+/// goes on under its last column.
 fn flow(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut paragraph = String::new();
@@ -60,7 +63,8 @@ fn hanging(line: &str) -> usize {
     gap.filter(|column| *column < 60).unwrap_or(indent + 2)
 }
 
-/// Adds a line, in as many as it takes; those after the first begin at `hang`. A word that is longer than all stays whole.
+/// Adds a line, in as many as it takes; those after the first begin at `hang`. A word that is
+/// longer than all stays whole.
 fn fill(out: &mut String, line: &str, hang: usize, width: usize) {
     let mut rest = line.trim_end();
     if rest.is_empty() {

@@ -11,7 +11,8 @@ use weir_report::table::clean;
 
 use crate::{change, running, stat};
 
-/// Programs that start ranks: the outermost of a rank's ancestors that is one names its job, where no variable does.
+/// Programs that start ranks: the outermost of a rank's ancestors that is one names its job, where
+/// no variable does.
 const LAUNCHERS: [&str; 10] = [
     "mpiexec",
     "mpiexec.hydra",
@@ -172,7 +173,8 @@ pub fn of_job(job: &str) -> Result<Vec<Process>> {
     Ok(all)
 }
 
-/// The later processes, each with what was counted between: one that is new, or that did not answer, as it is.
+/// The later processes, each with what was counted between: one that is new, or that did not
+/// answer, as it is.
 pub fn between(before: &[Process], after: &[Process]) -> Vec<Process> {
     let one = |process: &Process| {
         let earlier = before.iter().find(|earlier| earlier.pid == process.pid);

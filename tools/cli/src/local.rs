@@ -1,4 +1,5 @@
-//! `weir run` for programs that use Weir without an MPI: their ranks are started on this machine by Weir itself.
+//! `weir run` for programs that use Weir without an MPI: their ranks are started on this machine by
+//! Weir itself.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -17,7 +18,8 @@ use crate::args::{RanksArgs, RunArgs};
 use crate::commands::{print_all, print_json};
 use crate::environment;
 
-/// The library of a Weir interface that a program is linked with: one that finds its ranks itself, unlike the provider for MPIs.
+/// The library of a Weir interface that a program is linked with: one that finds its ranks itself,
+/// unlike the provider for MPIs.
 pub fn face_of(program: &Path, env: &Env) -> Option<String> {
     if !elf::is_elf(program) {
         return None;

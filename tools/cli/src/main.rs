@@ -1,4 +1,5 @@
-//! The command `weir`: runs programs over Weir, says what is wrong, shows counters, emulates networks.
+//! The command `weir`: runs programs over Weir, says what is wrong, shows counters, emulates
+//! networks.
 
 mod args;
 mod bench;
@@ -30,7 +31,8 @@ use clap::{CommandFactory, FromArgMatches};
 use weir_bench::speaker::prints_what_the_parser_says;
 use weir_job::Env;
 
-/// The version, and the commit where whoever built it said so (`WEIR_COMMIT`, as `cargo xtask dist` and `install` do).
+/// The version, and the commit where whoever built it said so (`WEIR_COMMIT`, as `cargo xtask dist`
+/// and `install` do).
 pub(crate) fn version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     match option_env!("WEIR_COMMIT") {
@@ -43,7 +45,8 @@ fn main() -> ExitCode {
     weir_emulate::process::quietly(command)
 }
 
-/// Whether this is one of the commands that launchers start many times: of any other each process says for itself what is wrong.
+/// Whether this is one of the commands that launchers start many times: of any other each process
+/// says for itself what is wrong.
 fn is_started_by_launchers() -> bool {
     let words: Vec<_> = std::env::args_os().skip(1).take(2).collect();
     let own = words.get(1).is_some_and(|word| word == "serverload");

@@ -107,7 +107,8 @@ pub fn ask(command: &mut Command, limit: Duration) -> Result<String> {
     Ok(out + &err)
 }
 
-/// The line that says what was wrong: the first in words, but of a Python traceback, which begins with where it was, the last.
+/// The line that says what was wrong: the first in words, but of a Python traceback, which begins
+/// with where it was, the last.
 fn telling_line(text: &str) -> Option<&str> {
     let mut lines = text.lines().map(str::trim).filter(|line| line.contains(char::is_alphabetic));
     match lines.next() {
@@ -141,8 +142,9 @@ pub fn of_launcher(launcher: &Path) -> Result<Found> {
     Ok(Found { kind, version, launcher: Some(in_real_folder(launcher)), library: None })
 }
 
-/// The launcher by its folder's real name. Open MPI takes its prefix from the name it was called by, so that `/bin`, a link
-/// to `/usr/bin`, would make it `/`. The file itself may be a link that must be called by its own name.
+/// The launcher by its folder's real name. Open MPI takes its prefix from the name it was called
+/// by, so that `/bin`, a link to `/usr/bin`, would make it `/`. The file itself may be a link that
+/// must be called by its own name.
 fn in_real_folder(launcher: &Path) -> PathBuf {
     let real = launcher.parent().and_then(|folder| folder.canonicalize().ok());
     real.zip(launcher.file_name()).map_or_else(|| launcher.to_owned(), |(folder, name)| folder.join(name))
@@ -209,7 +211,8 @@ pub fn all_on_path(path: Option<&std::ffi::OsStr>) -> Vec<Found> {
     Kind::ALL.into_iter().filter_map(|kind| on_search_path(Some(kind), path).ok()).collect()
 }
 
-/// The kind of a library: that of its name, or Intel MPI if a library of MPICH's ABI says so itself.
+/// The kind of a library: that of its name, or Intel MPI if a library of MPICH's ABI says so
+/// itself.
 fn kind_of(library: &elf::Library) -> Option<Kind> {
     let kind = kind_of_library(&library.name)?;
     let is_intels = || library.file.as_deref().is_some_and(|file| contains(file, INTELS_MARK));
@@ -224,7 +227,8 @@ fn contains(file: &Path, what: &[u8]) -> bool {
     std::fs::read(file).is_ok_and(|bytes| bytes.windows(what.len()).any(|window| window == what))
 }
 
-/// The folder of the libfabric that Intel MPI brings along, by its launcher or its library: beside the library in the packages of PyPI and conda, elsewhere below the prefix in Intel's own.
+/// The folder of the libfabric that Intel MPI brings along, by its launcher or its library: beside
+/// the library in the packages of PyPI and conda, elsewhere below the prefix in Intel's own.
 pub fn intels_libfabric(found: &Found) -> Option<PathBuf> {
     let starts = [found.library.as_deref(), found.launcher.as_deref()];
     let prefixes = starts.into_iter().flatten().flat_map(|file| file.ancestors().skip(2).take(2));
@@ -245,7 +249,8 @@ pub fn kind_of_library(name: &str) -> Option<Kind> {
     }
 }
 
-/// The MPI that `program` is linked with, or that its Python uses, and the launcher that goes with it.
+/// The MPI that `program` is linked with, or that its Python uses, and the launcher that goes with
+/// it.
 ///
 /// # Errors
 /// If the program is linked with an MPI whose launcher cannot be found, or with two MPIs.
@@ -261,8 +266,8 @@ pub fn of_program(program: &Path, env: &weir_job::Env) -> Result<Found> {
     on_search_path(None, path)
 }
 
-/// The MPI that `program` is linked with, and its library; none if that is not to be seen: it is a script, loads an MPI when it
-/// runs, starts another program, or has nothing to do with MPI.
+/// The MPI that `program` is linked with, and its library; none if that is not to be seen: it is a
+/// script, loads an MPI when it runs, starts another program, or has nothing to do with MPI.
 ///
 /// # Errors
 /// If it is linked with two MPIs.
@@ -297,13 +302,15 @@ fn launcher_names(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// The launcher of the MPI that has this library: of those on the path and those beside the library, one whose prefix the
-/// library is below, the nearest first; else any of that kind on the path.
+/// The launcher of the MPI that has this library: of those on the path and those beside the
+/// library, one whose prefix the library is below, the nearest first; else any of that kind on the
+/// path.
 fn with_launcher(kind: Kind, library: &elf::Library, path: Option<&std::ffi::OsStr>) -> Result<Found> {
     let real = library.file.as_deref().and_then(|file| file.canonicalize().ok());
     let found = match real.as_deref().and_then(|real| launcher_of_library(kind, real, path)) {
         Some(found) => found,
-        // Of a library of this name that is found only when the program starts nobody knows yet whose it is.
+        // Of a library of this name that is found only when the program starts nobody knows yet
+        // whose it is.
         None if kind == Kind::Mpich && library.file.is_none() => on_search_path(Some(kind), path)
             .or_else(|error| on_search_path(Some(Kind::Intel), path).map_err(|_| error))
             .with_context(|| format!("the program is linked with {kind} ({})", library.name))?,
@@ -328,7 +335,8 @@ fn launcher_of_library(kind: Kind, library: &Path, path: Option<&std::ffi::OsStr
 
 /// What an MPICH library was built to send through: its device, such as `ch4:ofi` or `ch4:ucx ofi`.
 ///
-/// The library keeps it as a text for `MPI_Get_library_version`; asking the library itself would mean to load it.
+/// The library keeps it as a text for `MPI_Get_library_version`; asking the library itself would
+/// mean to load it.
 pub fn mpich_device(library: &Path) -> Option<String> {
     let bytes = std::fs::read(library).ok()?;
     [&b"\0ch4:"[..], b"\0ch3:"].iter().find_map(|mark| {
@@ -340,7 +348,8 @@ pub fn mpich_device(library: &Path) -> Option<String> {
     })
 }
 
-/// Why this MPI cannot use a libfabric provider at all; none if it can, or if nothing is known against it.
+/// Why this MPI cannot use a libfabric provider at all; none if it can, or if nothing is known
+/// against it.
 pub fn cannot_use_libfabric(found: &Found) -> Option<String> {
     let library = found.library.as_deref().filter(|_| found.kind == Kind::Mpich)?;
     let device = mpich_device(library)?;

@@ -20,7 +20,8 @@ pub struct Facts {
     pub name: String,
     /// Its own version, major and minor.
     pub version: (u16, u16),
-    /// Its whole version, with the commit it was built from if that is known; none of other providers, and of ours before it told.
+    /// Its whole version, with the commit it was built from if that is known; none of other
+    /// providers, and of ours before it told.
     pub full_version: Option<String>,
     /// The newest libfabric API it speaks.
     pub api_version: (u16, u16),
@@ -29,8 +30,8 @@ pub struct Facts {
 /// Finds the provider: in `WEIR_LIB`, beside this program as installed, or in `FI_PROVIDER_PATH`.
 ///
 /// # Errors
-/// If it is in none of them; the message lists where it was looked for. A `WEIR_LIB` without it is an error: another
-/// provider than the one named would be taken silently.
+/// If it is in none of them; the message lists where it was looked for. A `WEIR_LIB` without it is
+/// an error: another provider than the one named would be taken silently.
 pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
     if let Some(named) = env.get("WEIR_LIB").map(PathBuf::from) {
         let file = named.join(FILE_NAME);
@@ -53,8 +54,10 @@ pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
     }
 }
 
-/// Where the provider is beside this program, wherever both were moved to: in `lib/weir` of its prefix (installed by a package of any kind), in `lib` (`cargo xtask build`), or in what that
-/// built, where the program is the one in Cargo's own folder. (The system tells the program's file, not a link to it.)
+/// Where the provider is beside this program, wherever both were moved to: in `lib/weir` of its
+/// prefix (installed by a package of any kind), in `lib` (`cargo xtask build`), or in what that
+/// built, where the program is the one in Cargo's own folder. (The system tells the program's file,
+/// not a link to it.)
 pub fn beside(program: &Path) -> Vec<PathBuf> {
     let prefix = program.canonicalize().ok().and_then(|file| Some(file.parent()?.parent()?.to_owned()));
     let of = |prefix: PathBuf| ["lib/weir", "lib64/weir", "lib", "weir/lib"].map(|folder| prefix.join(folder));
@@ -99,16 +102,19 @@ pub fn load(provider: &Path) -> Result<Facts> {
     if answer.is_null() {
         bail!("the provider refused to start (fi_prov_ini returned null)");
     }
-    // SAFETY: a provider returns a pointer to its own struct fi_provider, which lives as long as the library.
+    // SAFETY: a provider returns a pointer to its own struct fi_provider, which lives as long as
+    // the library.
     let head = unsafe { &*answer };
     if head.name.is_null() || head.calls.iter().take(2).any(|call| call.is_null()) {
         bail!("the provider has no name or no entry points");
     }
     // SAFETY: the name is a C string of the provider's, not null, as checked.
     let name = unsafe { std::ffi::CStr::from_ptr(head.name) }.to_string_lossy().into_owned();
-    // SAFETY: our provider declares it as `const char *weir_version(void)`; other providers have no function of this name.
+    // SAFETY: our provider declares it as `const char *weir_version(void)`; other providers have no
+    // function of this name.
     let told = unsafe { library.get::<unsafe extern "C" fn() -> *const std::ffi::c_char>(b"weir_version\0") };
-    // SAFETY: called without arguments; the answer is null or a C string that lives as long as the library.
+    // SAFETY: called without arguments; the answer is null or a C string that lives as long as the
+    // library.
     let told = told.ok().map(|ask| unsafe { ask() }).filter(|text| !text.is_null());
     // SAFETY: as above.
     let full_version = told.map(|text| unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned());

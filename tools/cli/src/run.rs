@@ -1,4 +1,5 @@
-//! `weir run`: a program over Weir, by the launcher of its MPI; and a word at the end if Weir was not used at all.
+//! `weir run`: a program over Weir, by the launcher of its MPI; and a word at the end if Weir was
+//! not used at all.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -77,7 +78,8 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     Ok(code)
 }
 
-/// The MPI of the program with the launcher to use, and Slurm's interface if that launcher is `srun`.
+/// The MPI of the program with the launcher to use, and Slurm's interface if that launcher is
+/// `srun`.
 fn launcher_of(env: &Env, args: &RunArgs, program: &Path) -> Result<(Found, Option<&'static str>)> {
     let linked = mpi::linked(program, env)?;
     // Only where it is named, whichever MPI it is; of which a cluster need not have a launcher.
@@ -107,8 +109,8 @@ fn launcher_of(env: &Env, args: &RunArgs, program: &Path) -> Result<(Found, Opti
     Ok((found, None))
 }
 
-/// A program of Weir's own interfaces: by Slurm in an allocation, on other hosts by whatever `mpiexec` there is, here by ourselves. Its ranks agree on
-/// their key by the launcher.
+/// A program of Weir's own interfaces: by Slurm in an allocation, on other hosts by whatever
+/// `mpiexec` there is, here by ourselves. Its ranks agree on their key by the launcher.
 fn run_weirs(env: &Env, args: &RunArgs, program: &Path) -> Result<u8> {
     let srun = slurm::chosen(env, args, Needs::Weir)?;
     if srun.is_none() && args.hosts.is_empty() && args.launcher.is_none() {
@@ -161,8 +163,9 @@ enum OwnKey {
     OfRun(Option<weir_job::KeyError>),
 }
 
-/// The job's key, and whether it was made for this run: where nobody named one and there is no home, or none that may be written to, as in many containers, or where the
-/// launcher hands the environment to all hosts anyway (`hands_over`), so that they need no home in common.
+/// The job's key, and whether it was made for this run: where nobody named one and there is no
+/// home, or none that may be written to, as in many containers, or where the launcher hands the
+/// environment to all hosts anyway (`hands_over`), so that they need no home in common.
 fn key_of_run(env: &Env, hands_over: bool) -> Result<(weir_job::JobKey, OwnKey)> {
     if hands_over && ["WEIR_KEY", "WEIR_KEY_FILE"].iter().all(|name| env.get(name).is_none()) {
         return Ok((weir_job::JobKey::for_one_run()?, OwnKey::OfRun(None)));
@@ -181,7 +184,8 @@ fn share(hosts: &[String], ranks: u32) -> u64 {
     u64::from(ranks).div_ceil(hosts.len().max(1) as u64)
 }
 
-/// Whether two ranks may be on one machine, as far as `--hosts` tells: MPICH goes round them one rank at a time, unless a number says more.
+/// Whether two ranks may be on one machine, as far as `--hosts` tells: MPICH goes round them one
+/// rank at a time, unless a number says more.
 fn may_share(args: &RunArgs) -> bool {
     let machines: std::collections::BTreeSet<&str> =
         args.hosts.iter().map(|host| host.split(':').next().unwrap_or(host)).collect();
@@ -190,8 +194,9 @@ fn may_share(args: &RunArgs) -> bool {
     ranks > machines.len().max(1) || (ranks > 1 && several)
 }
 
-/// How a launcher is told the machines. Open MPI starts as many ranks on each as it has slots, and a machine named without a number
-/// has one: each is given its share of the ranks. MPICH goes round without being told.
+/// How a launcher is told the machines. Open MPI starts as many ranks on each as it has slots, and
+/// a machine named without a number has one: each is given its share of the ranks. MPICH goes round
+/// without being told.
 fn host_words(kind: Kind, hosts: &[String], ranks: u32) -> Vec<String> {
     let slots = share(hosts, ranks);
     let with_slots = |host: &String| if host.contains(':') { host.clone() } else { format!("{host}:{slots}") };
@@ -203,8 +208,8 @@ fn host_words(kind: Kind, hosts: &[String], ranks: u32) -> Vec<String> {
     }
 }
 
-/// Inside `weir emulate` no ssh server is on the hosts: the launcher is given the emulator's agent, unless the user chose how to
-/// start ranks.
+/// Inside `weir emulate` no ssh server is on the hosts: the launcher is given the emulator's agent,
+/// unless the user chose how to start ranks.
 fn start_by_agent(command: &mut Command, kind: Kind, env: &Env, given: &[OsString]) {
     let Some(agent) = env.get("WEIR_LAUNCH_AGENT").filter(|_| !says_how_to_start(kind, given)) else { return };
     // Variables of the launchers' own, with which the same is said.
@@ -219,13 +224,15 @@ fn start_by_agent(command: &mut Command, kind: Kind, env: &Env, given: &[OsStrin
     match kind {
         Kind::Mpich => drop(command.args(["-launcher", "ssh", "-launcher-exec"]).arg(agent)),
         Kind::Intel => drop(command.args(["-bootstrap", "ssh", "-bootstrap-exec"]).arg(agent)),
-        // The first name is that of Open MPI 5's launcher, the second that of 4's. Variables: each refuses the other's words.
+        // The first name is that of Open MPI 5's launcher, the second that of 4's. Variables: each
+        // refuses the other's words.
         Kind::Openmpi => drop(command.env("PRTE_MCA_plm_ssh_agent", agent).env("OMPI_MCA_plm_rsh_agent", agent)),
     }
 }
 
-/// Whether the launcher's arguments choose how ranks are started. Whole names only: a path or a value may hold the same letters, and
-/// other parameters of a component (`plm_base_verbose`) choose nothing.
+/// Whether the launcher's arguments choose how ranks are started. Whole names only: a path or a
+/// value may hold the same letters, and other parameters of a component (`plm_base_verbose`) choose
+/// nothing.
 fn says_how_to_start(kind: Kind, given: &[OsString]) -> bool {
     let words: Vec<_> = given.iter().map(|word| word.to_string_lossy()).collect();
     // One dash or two, and the value as the next word or behind an equals sign.
@@ -249,13 +256,14 @@ fn says_how_to_start(kind: Kind, given: &[OsString]) -> bool {
     })
 }
 
-/// What to do if Open MPI's launcher started nothing because there are more ranks than cores on a machine; `cores` are those of this
-/// one, and others are taken to be like it.
+/// What to do if Open MPI's launcher started nothing because there are more ranks than cores on a
+/// machine; `cores` are those of this one, and others are taken to be like it.
 fn slots(found: &Found, args: &RunArgs, code: u8, cores: usize) -> Option<String> {
     let told = |word: &OsString| ["oversubscribe", "bind-to"].iter().any(|part| word.to_string_lossy().contains(part));
     let each = share(&args.hosts, args.ranks);
     let too_many = found.kind == Kind::Openmpi && each > cores as u64;
-    // Machines that are named have the slots already, and only binding stands against it; --oversubscribe would fill the first one.
+    // Machines that are named have the slots already, and only binding stands against it;
+    // --oversubscribe would fill the first one.
     let remedy = if args.hosts.is_empty() {
         "--launcher-arg=--oversubscribe"
     } else {
@@ -324,7 +332,8 @@ fn all_ranks_are_here(env: &Env, args: &RunArgs) -> bool {
         && !batch.iter().any(|name| env.get(name).is_some())
 }
 
-/// That no rank used Weir, and why, as far as it can be told. A job that failed has said so itself, and may have ended before.
+/// That no rank used Weir, and why, as far as it can be told. A job that failed has said so itself,
+/// and may have ended before.
 fn unused(found: &Found, program: &Path, code: u8) -> Option<String> {
     let known = mpi::cannot_use_libfabric(found);
     if known.is_none() && code != 0 {
@@ -340,8 +349,9 @@ fn unused(found: &Found, program: &Path, code: u8) -> Option<String> {
     Some(format!("the program did not use Weir, no rank opened an endpoint: {why}"))
 }
 
-/// Runs the launcher and waits for it. Signals sent to this process alone go on to it; those of a terminal reach it anyway.
-/// SIGKILL, which nobody can pass on, becomes SIGTERM: the launcher then ends its ranks, on other machines too.
+/// Runs the launcher and waits for it. Signals sent to this process alone go on to it; those of a
+/// terminal reach it anyway. SIGKILL, which nobody can pass on, becomes SIGTERM: the launcher then
+/// ends its ranks, on other machines too.
 fn supervise(command: &mut Command) -> Result<u8> {
     weir_emulate::process::end_with_us(command, Signal::SIGTERM);
     let mut child = command.spawn()?;

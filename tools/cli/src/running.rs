@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::doctor::{Finding, Severity};
 use crate::stat;
 
-/// Processes that are asked, at most; and how long each may take. Who is stopped answers nobody and is not waited for; after a few that run and do not answer the others are given less.
+/// Processes that are asked, at most; and how long each may take. Who is stopped answers nobody and
+/// is not waited for; after a few that run and do not answer the others are given less.
 const PROCESSES_MAX: usize = 256;
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 const SHORT_LIMIT: Duration = Duration::from_millis(50);
@@ -22,7 +23,8 @@ pub fn documents() -> Vec<(u32, Value)> {
     answers().into_iter().filter_map(|(pid, document)| Some((pid, document.ok()?))).collect()
 }
 
-/// The same, and without counters those that serve some and did not answer: whose they are is not known of these.
+/// The same, and without counters those that serve some and did not answer: whose they are is not
+/// known of these.
 pub fn answers() -> Vec<(u32, Result<Value, stat::Silent>)> {
     let mut silent = 0;
     let mut all = Vec::new();
@@ -43,19 +45,20 @@ pub fn answers() -> Vec<(u32, Result<Value, stat::Silent>)> {
     all
 }
 
-/// Whether lanes work where they are wanted; `variable` is the one to switch them off by.
-pub fn lanes(documents: &[(u32, Value)], variable: &str) -> Vec<Finding> {
+/// Whether bulk connections work where they are wanted; `variable` is the one to switch them off
+/// by.
+pub fn bulk_connections(documents: &[(u32, Value)], variable: &str) -> Vec<Finding> {
     let mut blocked = (BTreeSet::new(), Vec::new());
     let (mut others, mut opened) = (0_u64, 0_u64);
     for (pid, document) in documents {
         let endpoints = document["endpoints"].as_array().map_or(&[][..], Vec::as_slice);
         let mut is_blocked = false;
         for e in endpoints {
-            let connects = count(&e["engine"]["lane_connects_failed"]);
+            let connects = count(&e["engine"]["bulk_connects_failed"]);
             is_blocked |= connects > 0;
             // Another's process may say anything.
-            others = others.saturating_add(count(&e["protocol"]["lanes_failed"]).saturating_sub(connects));
-            opened = opened.saturating_add(count(&e["protocol"]["lanes_opened"]));
+            others = others.saturating_add(count(&e["protocol"]["bulk_connections_failed"]).saturating_sub(connects));
+            opened = opened.saturating_add(count(&e["protocol"]["bulk_connections_opened"]));
             let to = e["no_tcp_to"].as_array().into_iter().flatten();
             blocked.0.extend(to.filter_map(|one| one.as_str()?.parse::<SocketAddr>().ok()));
         }
@@ -71,16 +74,21 @@ pub fn lanes(documents: &[(u32, Value)], variable: &str) -> Vec<Finding> {
             "TCP{to} was not answered (process {}): large messages go in packets; a firewall may drop TCP, which should pass to the ports that UDP has",
             few(pids.iter())
         );
-        found.push(Finding::new("lanes", Severity::Warning, text).fixed_by(format!("export {variable}=off")));
+        found
+            .push(Finding::new("bulk_connections", Severity::Warning, text).fixed_by(format!("export {variable}=off")));
     }
     if others > 0 {
         let text = format!(
-            "{others} ends of lanes failed ({opened} were up), in all processes that run: the network lost segments, or a peer ended; large messages go in packets for a while"
+            "{others} ends of bulk connections failed ({opened} were up), in all processes that run: the network lost segments, or a peer ended; large messages go in packets for a while"
         );
-        found.push(Finding::new("lanes", Severity::Info, text));
+        found.push(Finding::new("bulk_connections", Severity::Info, text));
     }
     if found.is_empty() && opened > 0 {
-        found.push(Finding::new("lanes", Severity::Ok, "large messages of the processes that run go by TCP"));
+        found.push(Finding::new(
+            "bulk_connections",
+            Severity::Ok,
+            "large messages of the processes that run go by TCP",
+        ));
     }
     found
 }
@@ -105,8 +113,8 @@ mod tests {
 
     fn process(connects_failed: u64, failed: u64, opened: u64, to: &[&str]) -> Value {
         json!({"endpoints": [{
-            "engine": {"lane_connects_failed": connects_failed},
-            "protocol": {"lanes_failed": failed, "lanes_opened": opened},
+            "engine": {"bulk_connects_failed": connects_failed},
+            "protocol": {"bulk_connections_failed": failed, "bulk_connections_opened": opened},
             "no_tcp_to": to,
         }]})
     }
@@ -114,22 +122,25 @@ mod tests {
     #[test]
     fn tcp_that_is_not_answered_is_a_warning_that_names_where() {
         let blocked = process(2, 2, 0, &["10.0.0.2:7000", "10.0.0.3:7000"]);
-        let found = lanes(&[(12, blocked.clone()), (13, process(0, 0, 1, &[])), (14, blocked)], "WEIR_LANES");
+        let found = bulk_connections(&[(12, blocked.clone()), (13, process(0, 0, 1, &[])), (14, blocked)], "WEIR_BULK");
         assert_eq!(found.len(), 1, "{found:?}");
         let Finding { severity, cause, fix, .. } = &found[0];
-        assert_eq!((*severity, fix.as_deref()), (Severity::Warning, Some("export WEIR_LANES=off")));
+        assert_eq!((*severity, fix.as_deref()), (Severity::Warning, Some("export WEIR_BULK=off")));
         assert!(cause.starts_with("TCP to 10.0.0.2:7000, 10.0.0.3:7000 was not answered (process 12, 14)"), "{cause}");
         assert!(cause.contains("a firewall may drop TCP"), "{cause}");
     }
 
     #[test]
-    fn lanes_that_failed_otherwise_are_worth_knowing_and_those_that_work_are_good() {
-        let found = lanes(&[(12, process(0, 3, 5, &[]))], "WEIR_LANES");
+    fn bulk_connections_that_failed_otherwise_are_worth_knowing_and_those_that_work_are_good() {
+        let found = bulk_connections(&[(12, process(0, 3, 5, &[]))], "WEIR_BULK");
         assert!(found.len() == 1 && found[0].severity == Severity::Info, "{found:?}");
-        assert!(found[0].cause.contains("3 ends of lanes failed (5 were up)"), "{found:?}");
-        let found = lanes(&[(12, process(0, 0, 5, &[]))], "WEIR_LANES");
+        assert!(found[0].cause.contains("3 ends of bulk connections failed (5 were up)"), "{found:?}");
+        let found = bulk_connections(&[(12, process(0, 0, 5, &[]))], "WEIR_BULK");
         assert!(found.len() == 1 && found[0].severity == Severity::Ok, "{found:?}");
-        assert!(lanes(&[(12, process(0, 0, 0, &[])), (13, json!([1]))], "WEIR_LANES").is_empty(), "nothing is known");
+        assert!(
+            bulk_connections(&[(12, process(0, 0, 0, &[])), (13, json!([1]))], "WEIR_BULK").is_empty(),
+            "nothing is known"
+        );
     }
 
     #[test]
@@ -141,9 +152,9 @@ mod tests {
     #[test]
     fn a_process_that_says_nonsense_does_no_harm() {
         let most = process(1, u64::MAX, u64::MAX, &["10.0.0.2:7000", "not\nan address"]);
-        let found = lanes(&[(12, most.clone()), (13, most)], "WEIR_LANES");
+        let found = bulk_connections(&[(12, most.clone()), (13, most)], "WEIR_BULK");
         assert!(found[0].cause.starts_with("TCP to 10.0.0.2:7000 was not answered"), "{found:?}");
-        assert!(found[1].cause.starts_with(&format!("{} ends of lanes failed", u64::MAX)), "{found:?}");
+        assert!(found[1].cause.starts_with(&format!("{} ends of bulk connections failed", u64::MAX)), "{found:?}");
     }
 
     proptest! {
@@ -154,7 +165,7 @@ mod tests {
             let mut all: Vec<(u32, Value)> =
                 answers.into_iter().flat_map(|(pid, v)| [(pid, json!({"endpoints": [v.clone()]})), (pid, v)]).collect();
             all.push((1, process(failed, 0, failed, &[&to, &address.to_string()])));
-            let found = lanes(&all, "WEIR_LANES");
+            let found = bulk_connections(&all, "WEIR_BULK");
             prop_assert!(found.iter().all(|f| f.cause.len() < 500 && !f.cause.contains(char::is_control)), "{found:?}");
             prop_assert_eq!(found.iter().any(|f| f.cause.contains(&address.to_string())), failed > 0);
         }

@@ -1,4 +1,5 @@
-//! The provider's settings, as the provider itself reads them: what it would say of them, before a program runs.
+//! The provider's settings, as the provider itself reads them: what it would say of them, before a
+//! program runs.
 
 use weir_engine::{Endpoint, EngineConfig, SettingNames};
 use weir_job::Env;
@@ -12,8 +13,8 @@ pub struct Complaint {
     pub fatal: bool,
 }
 
-/// What the provider would say of the settings in this environment. Whether an endpoint opens with them is tried where `opens`:
-/// where it is known why none does, that is no fault of theirs.
+/// What the provider would say of the settings in this environment. Whether an endpoint opens with
+/// them is tried where `opens`: where it is known why none does, that is no fault of theirs.
 pub fn complaints(env: &Env, opens: bool) -> Vec<Complaint> {
     let unknown = SettingNames { prefix: "FI_", listed_by: "fi_info -g weir or man fi_weir" }
         .unknown(env.names().map(|name| name.to_string_lossy().into_owned()));
@@ -28,7 +29,8 @@ pub fn complaints(env: &Env, opens: bool) -> Vec<Complaint> {
     all
 }
 
-/// Faults are for tests: where the variable is forgotten, all jobs are slow, and every result looks right.
+/// Faults are for tests: where the variable is forgotten, all jobs are slow, and every result looks
+/// right.
 fn faults(env: &Env) -> Option<String> {
     let value = value(env, "WEIR_FAULTS").filter(|value| !value.is_empty())?;
     let name = set_as(env, "WEIR_FAULTS");
@@ -52,7 +54,8 @@ pub fn set_as(env: &Env, name: &str) -> String {
     if env.get(&full).is_some() { full } else { name.to_owned() }
 }
 
-/// A text that names settings, each under the name that the user has set: it may come from where only one is known.
+/// A text that names settings, each under the name that the user has set: it may come from where
+/// only one is known.
 fn as_set(env: &Env, text: &str) -> String {
     let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let named = |piece: &str| {
@@ -69,8 +72,8 @@ pub fn value(env: &Env, name: &str) -> Option<String> {
     Some(value.to_string_lossy().into_owned())
 }
 
-/// Opens and closes an endpoint, which finds what the values alone do not tell: an interface or an address that is not
-/// there, a port in use.
+/// Opens and closes an endpoint, which finds what the values alone do not tell: an interface or an
+/// address that is not there, a port in use.
 fn try_endpoint(env: &Env, mut config: EngineConfig) -> Result<(), String> {
     // Files of a run that may be going on.
     (config.stats, config.trace_file, config.capture, config.trace) = (None, None, None, 0);

@@ -24,7 +24,8 @@ pub enum Needs {
     Weir,
 }
 
-/// `srun`, if the user names it as the launcher; or if the program is started within an allocation and nobody says how.
+/// `srun`, if the user names it as the launcher; or if the program is started within an allocation
+/// and nobody says how.
 ///
 /// # Errors
 /// If it is named, but not there.
@@ -45,11 +46,13 @@ pub fn chosen(env: &Env, args: &RunArgs, needs: Needs) -> Result<Option<PathBuf>
     }
 }
 
-/// Steps with this number and above are not the user's: a batch script's, an interactive shell's (`slurm.h`).
+/// Steps with this number and above are not the user's: a batch script's, an interactive shell's
+/// (`slurm.h`).
 const FIRST_OF_SLURMS_OWN: u64 = 0xffff_fff0;
 
-/// Whether an MPI program is to be started by `srun` although nobody says so: within an allocation. Not where words for `mpiexec` are given; and not within a step that has the allocation's processors
-/// already, for which a second one would wait for ever.
+/// Whether an MPI program is to be started by `srun` although nobody says so: within an allocation.
+/// Not where words for `mpiexec` are given; and not within a step that has the allocation's
+/// processors already, for which a second one would wait for ever.
 fn is_for_srun(env: &Env, args: &RunArgs) -> bool {
     let number = |name: &str| env.get(name)?.to_str()?.parse::<u64>().ok();
     let within_step = number("SLURM_STEP_ID").is_some_and(|step| step < FIRST_OF_SLURMS_OWN);

@@ -37,8 +37,8 @@ pub fn of_process(pid: u32) -> Result<Value> {
     ask(pid, &address(pid), ANSWER_LIMIT)
 }
 
-/// That a process which served counters is done with it, in one line; none if it should still do so. It may have ended without
-/// anybody having waited for it, or be past its last call of MPI.
+/// That a process which served counters is done with it, in one line; none if it should still do
+/// so. It may have ended without anybody having waited for it, or be past its last call of MPI.
 pub fn ended(pid: u32) -> Option<String> {
     match state(pid) {
         None | Some('Z' | 'X') => Some(format!("process {pid} has ended")),
@@ -67,7 +67,8 @@ pub fn address(pid: u32) -> String {
 /// The processes that serve counters in this network namespace, whoever they belong to.
 pub fn served() -> Vec<u32> {
     let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    // The path is the last of the columns; abstract ones begin with @. A connection to a server bears its address too.
+    // The path is the last of the columns; abstract ones begin with @. A connection to a server
+    // bears its address too.
     let of = |line: &str| line.split(' ').next_back()?.strip_prefix('@')?.strip_prefix(ADDRESS_START)?.parse().ok();
     let all: BTreeSet<u32> = table.lines().filter_map(of).collect();
     all.into_iter().collect()
@@ -109,7 +110,8 @@ fn another_users(pid: u32, owner: Uid, asking: Uid) -> Option<String> {
     Some(format!("process {pid} belongs to user {name}; it shows its counters to that user and root only"))
 }
 
-/// Reads to the end, for so long in all: a socket's own limit is for each read, and begins again with each byte.
+/// Reads to the end, for so long in all: a socket's own limit is for each read, and begins again
+/// with each byte.
 fn read_within(stream: &mut UnixStream, limit: Duration) -> std::io::Result<Vec<u8>> {
     let end = Instant::now() + limit;
     let (mut text, mut piece) = (Vec::new(), [0; 16 << 10]);
@@ -215,7 +217,8 @@ pub fn of_file(path: &Path) -> Result<Value> {
     }
 }
 
-/// What counters have that this document lacks: those of an endpoint, as `WEIR_STATS` writes them, or of a process, as `weir stat --json` does.
+/// What counters have that this document lacks: those of an endpoint, as `WEIR_STATS` writes them,
+/// or of a process, as `weir stat --json` does.
 fn missing(value: &Value) -> Option<String> {
     let of_endpoint = |value: &Value, place: &str| {
         // A panic has left nothing else of it.
@@ -244,7 +247,8 @@ pub fn render(value: &Value, all: bool) -> String {
 
 /// Nesting past this is cut: a file may hold anything.
 const MAX_DEPTH: usize = 16;
-/// Values stand in a column behind names of up to this length: one long name must not make all lines as long.
+/// Values stand in a column behind names of up to this length: one long name must not make all
+/// lines as long.
 const MAX_COLUMN: usize = 40;
 
 fn render_into(out: &mut String, value: &Value, indent: usize, all: bool, depth: usize) {
@@ -460,7 +464,7 @@ pub mod tests {
             any::<i32>().prop_map(|n| Value::from(f64::from(n) / 8.0)),
             "(?s).{0,6}".prop_map(Value::from),
         ];
-        let key = "(endpoints|endpoint|engine|protocol|peers|peer|streams|polls|packets_sent|lanes_failed|no_tcp_to|(?s:.{0,4}))";
+        let key = "(endpoints|endpoint|engine|protocol|peers|peer|streams|polls|packets_sent|bulk_connections_failed|no_tcp_to|(?s:.{0,4}))";
         leaf.prop_recursive(6, 60, 5, move |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),

@@ -1,4 +1,5 @@
-//! `weir tune`: starts the processes that measure, where no launcher has; the rest is `weir-bsp-tool`'s.
+//! `weir tune`: starts the processes that measure, where no launcher has; the rest is
+//! `weir-bsp-tool`'s.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -32,7 +33,8 @@ pub fn run(env: &Env, args: &TuneArgs) -> Result<u8> {
     }
 }
 
-/// This process is one of those that measure. What went wrong is the same for all: process 0 says it.
+/// This process is one of those that measure. What went wrong is the same for all: process 0 says
+/// it.
 fn as_rank(args: &TuneArgs) -> Result<u8> {
     match measure(args) {
         Ok(None) => Ok(0),

@@ -159,7 +159,8 @@ fn a_launch_ends_with_a_weir_bench_that_is_told_to_stop_again_and_again() {
         std::thread::sleep(Duration::from_millis(300));
     };
     assert_eq!(code, Some(130));
-    // It has been told; that it ends takes as long as it takes, and one that was not told runs for minutes.
+    // It has been told; that it ends takes as long as it takes, and one that was not told runs for
+    // minutes.
     let ended = (0..600).any(|_| {
         let ended = !runs(launch.launcher);
         if !ended {
@@ -170,7 +171,8 @@ fn a_launch_ends_with_a_weir_bench_that_is_told_to_stop_again_and_again() {
     assert!(ended);
 }
 
-/// Half the width of the median's interval, as the table at the end of a launch and as the report have it, us.
+/// Half the width of the median's interval, as the table at the end of a launch and as the report
+/// have it, us.
 fn halves(operation: &str, (low, high): (f64, f64), step_ns: Option<f64>) -> (String, String) {
     let mut run = Run::new("m");
     let clock = ClockInfo { resolution_ns: step_ns, ..ClockInfo::default() };

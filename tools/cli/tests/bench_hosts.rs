@@ -1,4 +1,5 @@
-//! `weir bench` between two hosts in network namespaces that `weir emulate` makes: Weir's own endpoints, a rank on each.
+//! `weir bench` between two hosts in network namespaces that `weir emulate` makes: Weir's own
+//! endpoints, a rank on each.
 //!
 //! Where namespaces cannot be made every test is reported as ignored, with the reason.
 

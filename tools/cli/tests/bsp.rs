@@ -1,4 +1,5 @@
-//! `weir bsp`: measuring with processes of its own, and the ledger of a program whose traffic is known: the one that measures.
+//! `weir bsp`: measuring with processes of its own, and the ledger of a program whose traffic is
+//! known: the one that measures.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -39,7 +40,8 @@ fn what_is_measured_on_shared_memory_is_finite_and_positive_and_its_file_reads_b
     let read = params.of(2).unwrap();
     assert_eq!((read.hosts, read.barrier_ns.len()), (1, 30));
     assert_eq!(machine["l_ns"]["mean"].as_f64(), Some(read.l_ns().mean));
-    // Blocks are no longer than what two exchange: at 4 KiB one of 512 B and one of 4 KiB; random runs are of a 32nd.
+    // Blocks are no longer than what two exchange: at 4 KiB one of 512 B and one of 4 KiB; random
+    // runs are of a 32nd.
     let of = |pattern| read.relations.iter().filter(|relation| relation.pattern == pattern).count();
     assert_eq!(Pattern::ALL.map(of), [4, 4, 4, 4, 3]);
     assert!(std::fs::read_to_string(folder.path().join("m.html")).unwrap().ends_with("</html>\n"));
@@ -65,7 +67,8 @@ fn the_report_of_a_ledger_has_the_traffic_that_is_known_and_the_prediction() {
     // Two h in two lengths by three primitives: 5 supersteps before it counts, and 6 that do.
     assert_eq!(shifts.len(), 3 * 4 * 11);
     assert_eq!(shifts.iter().sum::<u64>(), 3 * 22 * (4096 + 65_536));
-    // Of each h in blocks of 512 B, 8 and 128 messages of each process, and one in a block of its own.
+    // Of each h in blocks of 512 B, 8 and 128 messages of each process, and one in a block of its
+    // own.
     let sent = profile.steps.iter().filter(|step| profile.place(step) == "params:shift");
     assert_eq!(sent.map(|step| step.letters).sum::<u64>(), 2 * 11 * (8 + 1 + 128 + 1));
     for step in &profile.steps {
@@ -113,7 +116,8 @@ fn under_a_launcher_what_is_wrong_is_told_by_process_0() {
     assert_eq!(of("1").2, "");
 }
 
-/// Without `-n` the processes are those that whoever starts them starts; `--append` adds to what the file has.
+/// Without `-n` the processes are those that whoever starts them starts; `--append` adds to what
+/// the file has.
 #[test]
 fn processes_that_somebody_else_starts_measure_together_and_the_file_is_added_to() {
     let folder = tempfile::tempdir().unwrap();

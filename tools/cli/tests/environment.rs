@@ -1,9 +1,11 @@
-//! `eval $(weir env)` in real shells: where there is no key it fails, and programs started all the same are told to use Weir, so that they say why they cannot.
+//! `eval $(weir env)` in real shells: where there is no key it fails, and programs started all the
+//! same are told to use Weir, so that they say why they cannot.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What a script of `sh` says after `weir env`, with a provider and an MPI beside it that need not work.
+/// What a script of `sh` says after `weir env`, with a provider and an MPI beside it that need not
+/// work.
 fn after_env(folder: &Path, key: Option<&str>, script: &str) -> Output {
     use std::os::unix::fs::PermissionsExt;
     let provider = folder.join("libweir-fi.so");

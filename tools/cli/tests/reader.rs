@@ -1,4 +1,5 @@
-//! A command whose reader goes away, as in `weir stat 1 --every 1 | head`, ends at once and without a word.
+//! A command whose reader goes away, as in `weir stat 1 --every 1 | head`, ends at once and without
+//! a word.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,5 @@
-//! `weir bench serverload` on this host, over Weir's own library and plain sockets: what is measured, what is told, and that nothing stays behind.
+//! `weir bench serverload` on this host, over Weir's own library and plain sockets: what is
+//! measured, what is told, and that nothing stays behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

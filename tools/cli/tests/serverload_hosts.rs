@@ -1,4 +1,5 @@
-//! `weir bench serverload serve` on one host and its clients on another, in network namespaces that `weir emulate` makes.
+//! `weir bench serverload serve` on one host and its clients on another, in network namespaces that
+//! `weir emulate` makes.
 //!
 //! Where namespaces cannot be made every test is reported as ignored, with the reason.
 
@@ -31,7 +32,8 @@ fn library() -> String {
     folder.to_str().expect("a name").to_owned()
 }
 
-/// A server on host1, its command begun `with` these words, until its clients, of this command, have ended; what both say, and the exit code of the clients.
+/// A server on host1, its command begun `with` these words, until its clients, of this command,
+/// have ended; what both say, and the exit code of the clients.
 fn served(with: &str, method: &str, clients: &str) -> Result<Output, Failed> {
     let script = format!(
         "folder=$(mktemp -d); trap 'rm -r $folder' EXIT; said=$folder/said

@@ -32,7 +32,8 @@ fn state_of(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap()
 }
 
-/// What the command says and ends with, when the process that it watches is ended, or closes its endpoint, after two answers.
+/// What the command says and ends with, when the process that it watches is ended, or closes its
+/// endpoint, after two answers.
 fn watched(ends: bool, as_job: bool) -> (u32, Output) {
     let mut process = Command::new("sleep").arg("600").spawn().unwrap();
     let pid = process.id();
@@ -84,7 +85,8 @@ fn a_job_is_watched_until_none_of_its_processes_is_left() {
     assert!(stdout.lines().count() == 1 && stdout.contains(r#""polls":7"#), "{stdout}");
 }
 
-/// Ranks that are stopped are what one looks for where a job hangs: each has its line, and none keeps those after it from being asked.
+/// Ranks that are stopped are what one looks for where a job hangs: each has its line, and none
+/// keeps those after it from being asked.
 #[test]
 fn processes_that_do_not_answer_are_listed_with_the_others_and_called_stopped_only_if_they_are() {
     let _alone = alone();

@@ -1,5 +1,6 @@
-//! What a finished cell costs the writer, by how many there are before it: `cargo run --release -p weir-distribution --example many_cells
-//! [CELLS] [FOLDER]`. Cells are as `weir bench` makes them on 16 ranks: two histograms, a summary, 1600 samples.
+//! What a finished cell costs the writer, by how many there are before it:
+//! `cargo run --release -p weir-distribution --example many_cells [CELLS] [FOLDER]`. Cells are as
+//! `weir bench` makes them on 16 ranks: two histograms, a summary, 1600 samples.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! What must hold in a `run.json` beyond the types of its fields. The writer asks too, so that it never writes what the reader
-//! refuses. Each check names the field.
+//! What must hold in a `run.json` beyond the types of its fields. The writer asks too, so that it
+//! never writes what the reader refuses. Each check names the field.
 
 use std::collections::BTreeSet;
 
@@ -220,7 +220,8 @@ fn outliers(at: &str, o: &Outliers) -> Result<(), Wrong> {
     ensure(o.multiplier > 0.0, || format!("{at}.multiplier"), || format!("{} is not above 0", o.multiplier))
 }
 
-/// Parameters a family needs, and whether each must be above 0. `None`: an unknown family, which a reader may know tomorrow.
+/// Parameters a family needs, and whether each must be above 0. `None`: an unknown family, which a
+/// reader may know tomorrow.
 fn parameters(family: &str) -> Option<&'static [(&'static str, bool)]> {
     Some(match family {
         Family::NORMAL => &[("mean_ns", false), ("stddev_ns", true)],

@@ -1,5 +1,6 @@
-//! Exports of a run for other programs: [`csv`] for spreadsheets, [`classic`] for the five text files that MPIBench wrote
-//! (Grove, "Performance modelling of message-passing parallel programs", 2003, appendix B).
+//! Exports of a run for other programs: [`csv`] for spreadsheets, [`classic`] for the five text
+//! files that MPIBench wrote (Grove, "Performance modelling of message-passing parallel programs",
+//! 2003, appendix B).
 
 pub mod classic;
 pub mod csv;
@@ -24,8 +25,8 @@ impl Folder {
         Ok(Self { dir: dir.to_owned(), made: Vec::new() })
     }
 
-    /// Writes one file through `f`, whose errors of the file system get the file's name. It gets its name when it is whole: what fails leaves
-    /// what was there.
+    /// Writes one file through `f`, whose errors of the file system get the file's name. It gets
+    /// its name when it is whole: what fails leaves what was there.
     fn file(&mut self, name: &str, f: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let path = self.dir.join(name);
         put(&path, writing, f).map_err(|e| match e {

@@ -1,7 +1,8 @@
-//! Cells that were finished since `run.json` was last written: a line of JSON each in `cells.jsonl`, at whose end only is written.
+//! Cells that were finished since `run.json` was last written: a line of JSON each in
+//! `cells.jsonl`, at whose end only is written.
 //!
-//! A cell that `run.json` has is left out of the journal when it is read, so that it does not matter whether a kill came before or after
-//! the journal of a complete `run.json` was removed.
+//! A cell that `run.json` has is left out of the journal when it is read, so that it does not
+//! matter whether a kill came before or after the journal of a complete `run.json` was removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,7 +49,8 @@ impl Journal {
         !self.broken
     }
 
-    /// Adds a line, its end included. The inner result says whether it is on the device; it is in the file in any case.
+    /// Adds a line, its end included. The inner result says whether it is on the device; it is in
+    /// the file in any case.
     pub(crate) fn append(&mut self, files: &dyn Files, line: &str) -> io::Result<io::Result<()>> {
         let fresh = self.file.is_none();
         let file = match &mut self.file {
@@ -69,7 +71,8 @@ impl Journal {
     pub(crate) fn clear(&mut self, files: &dyn Files) {
         let was_there = self.file.take().is_some() || self.path.exists();
         if was_there && files.remove(&self.path).is_err() {
-            // It stays as it is, and is removed the next time: a line behind a broken one could not be read.
+            // It stays as it is, and is removed the next time: a line behind a broken one could not
+            // be read.
             return;
         }
         (self.bytes, self.broken) = (0, false);
@@ -89,7 +92,8 @@ pub(crate) fn read(dir: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// Adds to a run the cells of its journal that it does not have; says whether the last line is cut short, and left out.
+/// Adds to a run the cells of its journal that it does not have; says whether the last line is cut
+/// short, and left out.
 ///
 /// # Errors
 /// A line that is no cell, or a cell without sense.

@@ -19,11 +19,13 @@ struct Head {
     version: Option<Version>,
 }
 
-/// Reads the text of a `run.json`; `file` is only named in errors. Returns the run and the fields that this version does not
-/// know: misspelt ones in a file edited by hand, or those of a newer minor version.
+/// Reads the text of a `run.json`; `file` is only named in errors. Returns the run and the fields
+/// that this version does not know: misspelt ones in a file edited by hand, or those of a newer
+/// minor version.
 ///
 /// # Errors
-/// Not JSON, another format, a newer major version, a field that is missing, of another type or without sense.
+/// Not JSON, another format, a newer major version, a field that is missing, of another type or
+/// without sense.
 pub fn parse_run(file: &Path, text: &[u8]) -> Result<(Run, Vec<String>)> {
     match serde_json::from_slice::<Head>(text) {
         Ok(head) => check_head(file, &head)?,
@@ -81,8 +83,8 @@ fn tracked(file: &Path, text: &[u8], unknown: &mut Vec<String>) -> Result<Run> {
     })
 }
 
-/// The field that a parser was in; `.` for the file as a whole. Parts that the parser had no name for yet, as in a text that is cut short
-/// within a name, are left out.
+/// The field that a parser was in; `.` for the file as a whole. Parts that the parser had no name
+/// for yet, as in a text that is cut short within a name, are left out.
 fn place(path: &serde_path_to_error::Path) -> String {
     let text = path.to_string();
     let known = text.split('.').take_while(|part| !part.starts_with('?')).collect::<Vec<_>>().join(".");
@@ -133,8 +135,8 @@ fn shortened(text: &str) -> String {
     out
 }
 
-/// A cell as it will stand in `run.json`. What was written is read back, so that numbers JSON cannot hold are found here, with
-/// their field, and not by the reader.
+/// A cell as it will stand in `run.json`. What was written is read back, so that numbers JSON
+/// cannot hold are found here, with their field, and not by the reader.
 pub(crate) fn render_cell(file: &Path, index: usize, cell: &Cell) -> Result<String> {
     let text = pretty(file, cell)?;
     let mut json = serde_json::Deserializer::from_str(&text);

@@ -1,8 +1,10 @@
-//! The distribution format: what a benchmark measured, as files. The normative text is `spec/distribution-format.md`.
+//! The distribution format: what a benchmark measured, as files. The normative text is
+//! `spec/distribution-format.md`.
 //!
-//! A run is a folder: `run.json` says what was measured on what, `samples/` holds a Parquet file of samples for each cell.
-//! [`Writer`] makes one so that every finished cell survives whatever happens next, [`Reader`] reads one and names file and field
-//! of whatever is wrong with it, [`export`] turns one into text for other programs.
+//! A run is a folder: `run.json` says what was measured on what, `samples/` holds a Parquet file of
+//! samples for each cell. [`Writer`] makes one so that every finished cell survives whatever
+//! happens next, [`Reader`] reads one and names file and field of whatever is wrong with it,
+//! [`export`] turns one into text for other programs.
 
 #![forbid(unsafe_code)]
 

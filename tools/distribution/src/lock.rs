@@ -1,7 +1,8 @@
-//! One writer at a time: who writes a run holds a lock on it, which the kernel takes back from whoever dies.
+//! One writer at a time: who writes a run holds a lock on it, which the kernel takes back from
+//! whoever dies.
 //!
-//! The lock is on a file of its own, as `run.json` is replaced again and again, and as some network file systems lock no folder. It is
-//! removed when the writer is through.
+//! The lock is on a file of its own, as `run.json` is replaced again and again, and as some network
+//! file systems lock no folder. It is removed when the writer is through.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,7 +16,8 @@ use crate::error::{Error, Result};
 
 /// The file that is locked.
 pub(crate) const LOCK_FILE: &str = "run.lock";
-/// A lock file may go away between opening and locking it when another writer ends: so often in a row it does not.
+/// A lock file may go away between opening and locking it when another writer ends: so often in a
+/// row it does not.
 const TRIES: usize = 100;
 
 /// Held by a writer.
@@ -62,7 +64,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is still held: whoever has opened the file by then sees that it is gone, and makes a new one.
+        // While it is still held: whoever has opened the file by then sees that it is gone, and
+        // makes a new one.
         let _ = fs::remove_file(&self.path);
         self.held = None;
     }

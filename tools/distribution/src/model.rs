@@ -1,5 +1,6 @@
-//! What `run.json` says, as plain data. Field names here are the names in the file; `spec/distribution-format.md` is their
-//! definition. Times are in nanoseconds, sizes in bytes, unless the name says otherwise.
+//! What `run.json` says, as plain data. Field names here are the names in the file;
+//! `spec/distribution-format.md` is their definition. Times are in nanoseconds, sizes in bytes,
+//! unless the name says otherwise.
 
 mod carried;
 mod cell;
@@ -22,7 +23,8 @@ pub use machine::{
 pub use sample::{Sample, flags};
 pub use words::{FORMAT, Family, Locality, Operation, SizeMode, StartSync, State, VERSION, Version};
 
-/// A run: one machine, one message-passing library, any number of launches of the program; the whole of `run.json`.
+/// A run: one machine, one message-passing library, any number of launches of the program; the
+/// whole of `run.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Always [`FORMAT`].
@@ -55,7 +57,8 @@ pub struct Run {
     /// What carries the messages, as far as can be told from outside.
     #[serde(default)]
     pub transport: Transport,
-    /// Selected environment variables of rank 0 (those that steer MPI, its transports and the harness; never secrets).
+    /// Selected environment variables of rank 0 (those that steer MPI, its transports and the
+    /// harness; never secrets).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
     /// The launches, by [`Launch::number`]; empty in a machine written by hand.
@@ -109,12 +112,14 @@ pub struct Tool {
     pub version: String,
 }
 
-/// One start of the program: launches differ more than repetitions do, so each has its own clock, placement and cells.
+/// One start of the program: launches differ more than repetitions do, so each has its own clock,
+/// placement and cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
     /// Counts from 0.
     pub number: u32,
-    /// Wall-clock time of the launch's origin, the instant that is 0 on its global clock: RFC 3339 in UTC.
+    /// Wall-clock time of the launch's origin, the instant that is 0 on its global clock: RFC 3339
+    /// in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin_utc: Option<String>,
     /// Whether all cells of the launch are here.
@@ -140,8 +145,8 @@ pub struct Launch {
 /// Something that makes numbers less worth than they look, and what to do about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// One word for programs, e.g. `unpinned-ranks`, `frequency-scaling`, `oversubscribed`, `clock-error`, `overhead`. Open: readers
-    /// show what they do not know.
+    /// One word for programs, e.g. `unpinned-ranks`, `frequency-scaling`, `oversubscribed`,
+    /// `clock-error`, `overhead`. Open: readers show what they do not know.
     pub code: String,
     /// One line for people: what was seen, with values.
     pub message: String,

@@ -11,8 +11,8 @@ use crate::lock::Lock;
 use crate::model::{Cell, Run, Sample};
 use crate::samples::SampleStream;
 
-/// A run as it lies on disk: `run.json`, and what a writer that works or was killed has in its journal, are read when opened, samples when
-/// asked for.
+/// A run as it lies on disk: `run.json`, and what a writer that works or was killed has in its
+/// journal, are read when opened, samples when asked for.
 #[derive(Debug)]
 pub struct Reader {
     dir: PathBuf,
@@ -25,7 +25,8 @@ impl Reader {
     /// Opens a run's folder (or its `run.json`).
     ///
     /// # Errors
-    /// No run there, another format, a newer major version, or a field that is missing or wrong; the message names it.
+    /// No run there, another format, a newer major version, or a field that is missing or wrong;
+    /// the message names it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let dir = match path.file_name() {
@@ -60,8 +61,8 @@ impl Reader {
         &self.run
     }
 
-    /// Whether somebody writes the run now. A run in [`crate::State::Running`] that nobody writes was cut off: its writer was killed. `None` where
-    /// the file system does not tell.
+    /// Whether somebody writes the run now. A run in [`crate::State::Running`] that nobody writes
+    /// was cut off: its writer was killed. `None` where the file system does not tell.
     #[must_use]
     pub fn is_being_written(&self) -> Option<bool> {
         Lock::is_held(&self.dir)
@@ -73,14 +74,15 @@ impl Reader {
         self.run
     }
 
-    /// Fields of `run.json` that this version does not know, the first few: misspelt, or of a newer minor version. Worth telling.
+    /// Fields of `run.json` that this version does not know, the first few: misspelt, or of a newer
+    /// minor version. Worth telling.
     #[must_use]
     pub fn unknown_fields(&self) -> &[String] {
         &self.unknown
     }
 
-    /// Whether the last line of `cells.jsonl` is cut short and was left out: the cell that was being entered when the writer was killed.
-    /// Worth telling, unless somebody writes the run now.
+    /// Whether the last line of `cells.jsonl` is cut short and was left out: the cell that was
+    /// being entered when the writer was killed. Worth telling, unless somebody writes the run now.
     #[must_use]
     pub fn has_cut_line(&self) -> bool {
         self.cut_line

@@ -1,12 +1,15 @@
-//! Writes a run so that whatever happens (a kill, a full disk), the folder holds a run with every cell that was finished.
+//! Writes a run so that whatever happens (a kill, a full disk), the folder holds a run with every
+//! cell that was finished.
 //!
-//! Order is all: a samples file is complete and on the device under its final name before `run.json` names it, and `run.json` is
-//! replaced in one step by a complete successor. What a kill leaves beside that (a `.tmp` file, a samples file that no cell
-//! names) is not part of the run, and is overwritten in time.
+//! Order is all: a samples file is complete and on the device under its final name before
+//! `run.json` names it, and `run.json` is replaced in one step by a complete successor. What a kill
+//! leaves beside that (a `.tmp` file, a samples file that no cell names) is not part of the run,
+//! and is overwritten in time.
 //!
-//! Cost: while `run.json` is short it is written anew for each cell. Of thousands of cells, ten kilobytes each, that would be tens of
-//! gigabytes in all: once it is longer than [`WHOLE_BELOW`], a finished cell becomes a line at the end of `cells.jsonl`, and
-//! `run.json` is written anew each time these lines come to a quarter of it. What is written in all stays a small multiple of what
+//! Cost: while `run.json` is short it is written anew for each cell. Of thousands of cells, ten
+//! kilobytes each, that would be tens of gigabytes in all: once it is longer than [`WHOLE_BELOW`],
+//! a finished cell becomes a line at the end of `cells.jsonl`, and `run.json` is written anew each
+//! time these lines come to a quarter of it. What is written in all stays a small multiple of what
 //! there is (`cargo run --release -p weir-distribution --example many_cells`).
 
 use std::fs;
@@ -37,7 +40,8 @@ pub struct Writer {
     dir: PathBuf,
     files: Box<dyn Files>,
     run: Run,
-    /// The cells of `run` as they stand in `run.json`: each is rendered once, not once for every cell that follows.
+    /// The cells of `run` as they stand in `run.json`: each is rendered once, not once for every
+    /// cell that follows.
     rendered: Vec<String>,
     /// Bytes of `rendered`.
     rendered_bytes: u64,
@@ -51,8 +55,9 @@ pub struct Writer {
     made: bool,
 }
 
-/// Up to so many bytes of cells, all of `run.json` is written for each cell: some milliseconds, and who reads the folder meanwhile finds
-/// everything in one file. The cells of a usual launch are fewer.
+/// Up to so many bytes of cells, all of `run.json` is written for each cell: some milliseconds, and
+/// who reads the folder meanwhile finds everything in one file. The cells of a usual launch are
+/// fewer.
 const WHOLE_BELOW: u64 = 512 << 10;
 /// Beyond, lines of the journal may come to this part of `run.json` before it is written anew.
 const JOURNAL_PART: u64 = 4;
@@ -61,7 +66,8 @@ const JOURNAL_PART: u64 = 4;
 enum Saved {
     /// It is on the device.
     Durable,
-    /// It has its new content, which a crash of the whole machine may take back: it could not be synced.
+    /// It has its new content, which a crash of the whole machine may take back: it could not be
+    /// synced.
     Unsynced(Error),
 }
 
@@ -85,18 +91,20 @@ impl CellWriter {
     /// Appends samples.
     ///
     /// # Errors
-    /// The file system refused: the cell is lost, finished ones are not. Give it to [`Writer::discard`].
+    /// The file system refused: the cell is lost, finished ones are not. Give it to
+    /// [`Writer::discard`].
     pub fn push(&mut self, samples: &[Sample]) -> Result<()> {
         self.samples.push(samples).map_err(Error::write(&self.path, self.finished))
     }
 }
 
 impl Writer {
-    /// Makes the folder and an empty run in it. Cells in `run` are left out: they come through [`Writer::write_cell`].
+    /// Makes the folder and an empty run in it. Cells in `run` are left out: they come through
+    /// [`Writer::write_cell`].
     ///
     /// # Errors
-    /// There is a run or something else already, somebody else writes it, a field of the head makes no sense, or the file system
-    /// refused.
+    /// There is a run or something else already, somebody else writes it, a field of the head makes
+    /// no sense, or the file system refused.
     pub fn create(dir: impl AsRef<Path>, run: Run, existing: Existing) -> Result<Self> {
         Self::create_with(dir.as_ref(), run, existing, Box::new(RealFiles))
     }
@@ -132,7 +140,8 @@ impl Writer {
         let (files, run) = (Box::new(RealFiles), reader.into_run());
         let mut writer = Self::of(dir, files, run, lock);
         writer.render_all()?;
-        // What a killed writer left in its journal is in `run.json` from now on, and the journal is ours.
+        // What a killed writer left in its journal is in `run.json` from now on, and the journal is
+        // ours.
         if writer.dir.join(JOURNAL_FILE).exists() {
             writer.save(writer.run.cells.len())?.durable()?;
         }
@@ -160,8 +169,8 @@ impl Writer {
     /// Changes the head (state, warnings, a launch's clock) or the cells' records and saves.
     ///
     /// # Errors
-    /// A field makes no sense, or the file system refused; the run is then as before, unless all that failed was the syncing of the
-    /// folder after `run.json` had been replaced.
+    /// A field makes no sense, or the file system refused; the run is then as before, unless all
+    /// that failed was the syncing of the folder after `run.json` had been replaced.
     pub fn update(&mut self, change: impl FnOnce(&mut Run)) -> Result<()> {
         let before = (self.run.clone(), self.rendered.clone(), self.rendered_bytes);
         change(&mut self.run);
@@ -175,7 +184,8 @@ impl Writer {
     /// Takes a cell out of the run, and its samples away.
     ///
     /// # Errors
-    /// As [`Writer::update`]. That the samples file cannot be removed is none: no cell names it any more.
+    /// As [`Writer::update`]. That the samples file cannot be removed is none: no cell names it any
+    /// more.
     pub fn remove_cell(&mut self, id: u32) -> Result<()> {
         let samples = self.run.cells.iter().find(|cell| cell.id == id).and_then(|cell| cell.samples.clone());
         self.update(|run| run.cells.retain(|cell| cell.id != id))?;
@@ -209,12 +219,13 @@ impl Writer {
         Ok(CellWriter { id, path, tmp, samples, finished: self.run.cells.len() })
     }
 
-    /// Finishes a cell: its samples, then `run.json` with its record. Sets the record's id and samples file; returns the id.
+    /// Finishes a cell: its samples, then `run.json` with its record. Sets the record's id and
+    /// samples file; returns the id.
     ///
     /// # Errors
-    /// A field makes no sense, or the file system refused: the cell is lost, finished ones are not, and the writer can go on. If all that
-    /// failed was the syncing of the folder after `run.json` had been replaced, the cell is in the run ([`Writer::run`]) in spite of the
-    /// error.
+    /// A field makes no sense, or the file system refused: the cell is lost, finished ones are not,
+    /// and the writer can go on. If all that failed was the syncing of the folder after `run.json`
+    /// had been replaced, the cell is in the run ([`Writer::run`]) in spite of the error.
     pub fn finish_cell(&mut self, mut cell: Cell, samples: CellWriter) -> Result<u32> {
         let CellWriter { id, path, tmp, samples, .. } = samples;
         cell.id = id;
@@ -244,7 +255,8 @@ impl Writer {
         let _ = self.files.remove(&cell.tmp);
     }
 
-    /// Writes a cell whose samples are at hand. Sets the record's id and samples file; returns the id.
+    /// Writes a cell whose samples are at hand. Sets the record's id and samples file; returns the
+    /// id.
     ///
     /// # Errors
     /// As [`Writer::finish_cell`].
@@ -282,8 +294,9 @@ impl Writer {
         })
     }
 
-    /// Takes back a launch that ended before a cell of it was finished. Where it is the only one, nothing of the run stays, nor the folder if it was
-    /// made for it; else the run is as it was before, in this state.
+    /// Takes back a launch that ended before a cell of it was finished. Where it is the only one,
+    /// nothing of the run stays, nor the folder if it was made for it; else the run is as it was
+    /// before, in this state.
     ///
     /// # Errors
     /// The file system refused.
@@ -372,7 +385,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Replaces `run.json`, which has all cells then: the journal goes. `kept`: cells that are there if this fails.
+    /// Replaces `run.json`, which has all cells then: the journal goes. `kept`: cells that are
+    /// there if this fails.
     fn save(&mut self, kept: usize) -> Result<Saved> {
         let file = self.run_file();
         let cells = std::mem::take(&mut self.run.cells);
@@ -392,10 +406,12 @@ impl Writer {
         self.files.rename(&tmp, &file).map_err(Error::write(&file, kept))?;
         let synced = self.files.sync_dir(&self.dir);
         if let Err(e) = synced {
-            // A crash of the machine may take the new `run.json` back: what the journal has is kept for that.
+            // A crash of the machine may take the new `run.json` back: what the journal has is kept
+            // for that.
             return Ok(Saved::Unsynced(Error::write(&file, kept)(e)));
         }
-        // That it may fail does not matter: readers take from a journal only what `run.json` does not have.
+        // That it may fail does not matter: readers take from a journal only what `run.json` does
+        // not have.
         self.journal.clear(&*self.files);
         Ok(Saved::Durable)
     }
@@ -419,7 +435,8 @@ const SAMPLES_DIR: &str = "samples";
 /// The successor of `run.json`.
 const RUN_TMP: &str = "run.json.tmp";
 
-/// Makes the folder if there is none; refuses one with something else in it, or a run that must not be overwritten.
+/// Makes the folder if there is none; refuses one with something else in it, or a run that must not
+/// be overwritten.
 fn is_ours(dir: &Path, existing: Existing) -> Result<()> {
     let listing = match fs::read_dir(dir) {
         Ok(listing) => listing,
@@ -441,13 +458,15 @@ fn is_ours(dir: &Path, existing: Existing) -> Result<()> {
                 Reader::open(dir).map_or((State::Running, 0), |r| (r.run().state, r.run().cells.len()));
             Err(Error::Exists { path: dir.to_owned(), state, cells })
         }
-        // A kill before the first `run.json` leaves a folder with nothing in it but ours: that is no run yet.
+        // A kill before the first `run.json` leaves a folder with nothing in it but ours: that is
+        // no run yet.
         false if !names.iter().all(ours) => Err(Error::Foreign(dir.to_owned())),
         _ => Ok(()),
     }
 }
 
-/// Removes the run that may be overwritten; `run.json` goes first, so that half a run never looks like one.
+/// Removes the run that may be overwritten; `run.json` goes first, so that half a run never looks
+/// like one.
 fn make_room(dir: &Path, files: &dyn Files) -> Result<()> {
     let run_file = dir.join(RUN_FILE);
     for file in [run_file, dir.join(JOURNAL_FILE)] {

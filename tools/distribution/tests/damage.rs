@@ -1,4 +1,5 @@
-//! Damaged, newer and hand-edited runs: each gives an error that names file and field, none a panic.
+//! Damaged, newer and hand-edited runs: each gives an error that names file and field, none a
+//! panic.
 
 mod common;
 

@@ -1,5 +1,6 @@
-//! Exports against golden files. After a wanted change: `WEIR_UPDATE_GOLDEN=1 cargo test -p weir-distribution --test export`,
-//! and look at the difference.
+//! Exports against golden files. After a wanted change:
+//! `WEIR_UPDATE_GOLDEN=1 cargo test -p weir-distribution --test export`, and look at the
+//! difference.
 
 mod common;
 
@@ -171,7 +172,8 @@ fn spans_and_bandwidths_have_classic_files_of_their_own() {
     compare(&more, "classic-besides");
 }
 
-/// A run of two launches whose recorded boundaries are not what the quantile of the pooled samples would give.
+/// A run of two launches whose recorded boundaries are not what the quantile of the pooled samples
+/// would give.
 fn with_recorded_outliers() -> (tempfile::TempDir, Reader) {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(dir.path().join("run"), Run::new("m"), Existing::Refuse).unwrap();
@@ -216,7 +218,8 @@ fn classic_outliers_are_those_that_the_run_records() {
     assert!(text.contains("beyond 10 times quantile 0.99"), "{text}");
 }
 
-/// A run of which the samples file holds 300 of 1000 samples, and of the two outliers, one of them beside the choice.
+/// A run of which the samples file holds 300 of 1000 samples, and of the two outliers, one of them
+/// beside the choice.
 fn with_a_choice_of_samples() -> (tempfile::TempDir, Reader) {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(dir.path().join("run"), Run::new("m"), Existing::Refuse).unwrap();
@@ -251,7 +254,8 @@ fn with_a_choice_of_samples() -> (tempfile::TempDir, Reader) {
 fn classic_statistics_are_those_of_all_samples_that_are_counted() {
     let (dir, reader) = with_a_choice_of_samples();
     let (summary, listed, _) = outliers_of(&reader, &dir.path().join("out"), &classic::Options::default());
-    // Of all, 400 ns; without the two outliers (400 000 - 110 000) / 998 ns; the samples kept have 650 ns and more.
+    // Of all, 400 ns; without the two outliers (400 000 - 110 000) / 998 ns; the samples kept have
+    // 650 ns and more.
     let expected = ["8", "0.000090", "0.000291", "0.000400", "0.060000", "0.003500", "1000", "2"];
     assert_eq!((summary.iter().map(String::as_str).collect::<Vec<_>>(), listed), (expected.to_vec(), 2));
     let histograms = fs::read_to_string(dir.path().join("out/m.2x1.send.8-0-8.histograms")).unwrap();
@@ -292,7 +296,8 @@ fn classic_statistics_without_samples_are_those_of_all_launches() {
     writer.finish(State::Complete).unwrap();
     let reader = Reader::open(dir.path().join("run")).unwrap();
     let (summary, _, _) = outliers_of(&reader, &dir.path().join("out"), &classic::Options::default());
-    // 100 samples of 2 us and 300 of 4 us; without the outliers, of which only the number is known, it is not known.
+    // 100 samples of 2 us and 300 of 4 us; without the outliers, of which only the number is known,
+    // it is not known.
     let expected = ["8", "0.001000", "?", "0.003500", "0.020000", "0.008000", "400", "3"];
     assert_eq!(summary, expected);
 }

@@ -1,8 +1,10 @@
-//! How fast the switch forwards 1500-byte packets, and what one costs: `cargo bench -p weir-emulate`, for several launches and a page of the
-//! laboratory book `cargo xtask bench emulator`.
+//! How fast the switch forwards 1500-byte packets, and what one costs:
+//! `cargo bench -p weir-emulate`, for several launches and a page of the laboratory book
+//! `cargo xtask bench emulator`.
 //!
-//! One host floods another with UDP for two seconds, through a perfect link and through links with rate, delay and loss. A word selects links;
-//! `--json` prints a line of JSON for each. On a busy machine give the sender priority too: `chrt -f 1 cargo bench ...`. Needs the right to make
+//! One host floods another with UDP for two seconds, through a perfect link and through links with
+//! rate, delay and loss. A word selects links; `--json` prints a line of JSON for each. On a busy
+//! machine give the sender priority too: `chrt -f 1 cargo bench ...`. Needs the right to make
 //! namespaces, says so and fails if there is none.
 
 use std::net::UdpSocket;

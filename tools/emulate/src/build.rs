@@ -50,7 +50,8 @@ pub(crate) fn port(spec: &Spec, network: usize, host: usize) -> PortId {
     network * spec.hosts.len() + host
 }
 
-/// The Ethernet address of a host's interface. Network 0 is the control network, others count from 1.
+/// The Ethernet address of a host's interface. Network 0 is the control network, others count
+/// from 1.
 fn mac(network: u8, host: usize) -> Mac {
     [0x02, 0x77, 0, network, 0, host as u8 + 1]
 }
@@ -207,9 +208,9 @@ fn set_up_interface(spec: &Spec, route: &mut Netlink, network: usize, host: usiz
     let name = &spec.networks[network].name;
     if !spec.offload() {
         let control = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-        // Checksums must be complete in every packet that user space carries or damages, and every packet must be a
-        // packet. Segmentation in software above the interface (GSO) stays on: it saves the sender's time and is
-        // finished before the interface sees anything.
+        // Checksums must be complete in every packet that user space carries or damages, and every
+        // packet must be a packet. Segmentation in software above the interface (GSO) stays on: it
+        // saves the sender's time and is finished before the interface sees anything.
         for offload in [Offload::Gro, Offload::Tso, Offload::TxChecksum] {
             sys::set_offload(control.as_fd(), name, offload, false)?;
         }

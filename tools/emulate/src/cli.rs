@@ -55,7 +55,8 @@ hold from host to host: an RTT is twice --delay, and --loss applies once each wa
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Describe the network by a TOML file, also its hosts and networks; the other flags below then override it
+    /// Describe the network by a TOML file, also its hosts and networks; the other flags below then
+    /// override it
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
     /// Number of hosts
@@ -70,8 +71,8 @@ pub struct Args {
     /// Seed of all randomness
     #[arg(long)]
     seed: Option<u64>,
-    /// All hosts of a network share one half-duplex medium of the rate, as on a coaxial Ethernet (no collisions): one frame at a time, the
-    /// hosts in turn; --queue then is that of each host
+    /// All hosts of a network share one half-duplex medium of the rate, as on a coaxial Ethernet
+    /// (no collisions): one frame at a time, the hosts in turn; --queue then is that of each host
     #[arg(long)]
     bus: bool,
     #[command(flatten)]
@@ -156,7 +157,8 @@ enum Action {
         environment    the variables that its command finds\n\
         A network that does not answer has name and error instead.")]
     List {
-        /// Answer with one JSON document that tells of each network its hosts, networks, process and more
+        /// Answer with one JSON document that tells of each network its hosts, networks, process
+        /// and more
         #[arg(long)]
         json: bool,
     },
@@ -180,7 +182,8 @@ struct LinkFlags {
     /// Mean number of packets lost together: makes --loss a Gilbert-Elliott process
     #[arg(long, value_name = "PACKETS", requires = "loss", allow_hyphen_values = true)]
     burst: Option<String>,
-    /// Queue limit of each switch output port (with --bus: of each host), such as 64p, 100kB or both as 64p,100kB
+    /// Queue limit of each switch output port (with --bus: of each host), such as 64p, 100kB or
+    /// both as 64p,100kB
     #[arg(long, allow_hyphen_values = true)]
     queue: Option<String>,
     /// What waits at such a port when it marks ECN-capable packets, such as 20p or 30kB
@@ -324,8 +327,9 @@ fn say(line: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the command line and returns the exit code: that of the command, or 128 plus the signal that ended it. Call it
-/// from a process with a single thread, so that it can enter a user namespace if it has to.
+/// Runs the command line and returns the exit code: that of the command, or 128 plus the signal
+/// that ended it. Call it from a process with a single thread, so that it can enter a user
+/// namespace if it has to.
 pub fn run(args: Args) -> anyhow::Result<u8> {
     match args.action {
         Some(Action::Ctl { name, request }) => {
@@ -420,8 +424,8 @@ fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {
     Ok(code)
 }
 
-/// Refuses a file that the counters cannot go to, before the command has run for them. Nothing is written yet; a pipe or a
-/// device, which opening may block or change, is left to the end.
+/// Refuses a file that the counters cannot go to, before the command has run for them. Nothing is
+/// written yet; a pipe or a device, which opening may block or change, is left to the end.
 fn can_be_written(path: &Path) -> anyhow::Result<()> {
     if path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
         return Ok(());
@@ -483,7 +487,8 @@ fn supervise(network: &Network, mut child: Option<Child>, signals: &SignalFd) ->
     }
 }
 
-/// Waits up to 200 ms for a signal; SIGCHLD only ends the wait. Says whether the kernel sent it on behalf of a terminal.
+/// Waits up to 200 ms for a signal; SIGCHLD only ends the wait. Says whether the kernel sent it on
+/// behalf of a terminal.
 fn next_signal(signals: &SignalFd) -> anyhow::Result<Option<(Signal, bool)>> {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     use std::os::fd::AsFd;

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MOST_REQUEST_BYTES: usize = 64 * 1024;
-/// Longest reply that is read: the counters of the most interfaces there may be have about a megabyte.
+/// Longest reply that is read: the counters of the most interfaces there may be have about a
+/// megabyte.
 const MOST_REPLY_BYTES: u64 = 64 << 20;
 /// For a whole request, and for a whole reply.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,7 +4,8 @@ use crate::model::Corruption;
 
 const ETHERNET_BYTES: usize = 14;
 
-/// Damages a packet as the model decided. The Ethernet header stays intact, so that the packet still arrives.
+/// Damages a packet as the model decided. The Ethernet header stays intact, so that the packet
+/// still arrives.
 pub fn damage(packet: &mut [u8], corruption: Corruption) {
     match corruption {
         Corruption::FlipBit(number) => {
@@ -18,7 +19,8 @@ pub fn damage(packet: &mut [u8], corruption: Corruption) {
     }
 }
 
-/// Exchanges two different words of the payload of UDP or TCP. The Internet checksum is a sum of words, so it holds.
+/// Exchanges two different words of the payload of UDP or TCP. The Internet checksum is a sum of
+/// words, so it holds.
 fn swap_words(packet: &mut [u8], number: u64) {
     let Some(at) = payload(packet) else { return };
     let words = (packet.len() - at) / 2;

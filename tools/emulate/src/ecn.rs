@@ -1,4 +1,5 @@
-//! Marking packets as a switch does whose queue is long: Congestion Experienced in the IP header of ECN-capable ones (RFC 3168).
+//! Marking packets as a switch does whose queue is long: Congestion Experienced in the IP header of
+//! ECN-capable ones (RFC 3168).
 
 const ETHERNET_BYTES: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];

@@ -1,5 +1,5 @@
-//! What programs need to find and reach the hosts: the run directory with host list, launch agent and control socket,
-//! and the guard that cleans up whatever way the emulator ends.
+//! What programs need to find and reach the hosts: the run directory with host list, launch agent
+//! and control socket, and the guard that cleans up whatever way the emulator ends.
 
 use crate::build::CONTROL_NETWORK;
 use crate::error::{Context, Error, Result};
@@ -37,7 +37,8 @@ impl RunDir {
         RunDir { path: base_dir().join(name) }
     }
 
-    /// Makes the run directory of a new network. The remains of a dead network of that name are removed.
+    /// Makes the run directory of a new network. The remains of a dead network of that name are
+    /// removed.
     pub fn make(name: &str) -> Result<Self> {
         let base = base_dir();
         let private = |recursive: bool, path: &Path| DirBuilder::new().mode(0o700).recursive(recursive).create(path);
@@ -102,7 +103,8 @@ impl RunDir {
         write_file(&self.hosts(), &hosts, 0o644)
     }
 
-    /// Writes the launch agent: `agent [ssh options] HOST COMMAND...` runs the command inside the host, as ssh would.
+    /// Writes the launch agent: `agent [ssh options] HOST COMMAND...` runs the command inside the
+    /// host, as ssh would.
     pub fn write_agent(&self, spec: &Spec, hosts: &[Arc<Namespace>]) -> Result<()> {
         let pid = std::process::id();
         let mut script = String::from(AGENT_HEAD);
@@ -150,19 +152,22 @@ impl RunDir {
     }
 }
 
-/// The interfaces of PRRTE, Open MPI 5's launcher, and what else says the same or the contrary. It does not go by the hosts'
-/// names: its daemons tell each other the addresses of all interfaces and take one of a data network, which may be cut.
+/// The interfaces of PRRTE, Open MPI 5's launcher, and what else says the same or the contrary. It
+/// does not go by the hosts' names: its daemons tell each other the addresses of all interfaces and
+/// take one of a data network, which may be cut.
 const PRRTE_INTERFACES: [&str; 4] = [
     "PRTE_MCA_prte_if_include",
     "PRTE_MCA_prte_if_exclude",
     "PRTE_MCA_oob_tcp_if_include",
     "PRTE_MCA_oob_tcp_if_exclude",
 ];
-/// Open MPI's launchers (5 and 4) bind the first rank of each host to its first core, and all hosts share the cores: all ranks would be on one.
+/// Open MPI's launchers (5 and 4) bind the first rank of each host to its first core, and all hosts
+/// share the cores: all ranks would be on one.
 const PRRTE_BINDING: [&str; 1] = ["PRTE_MCA_hwloc_default_binding_policy"];
 const ORTE_BINDING: [&str; 1] = ["OMPI_MCA_hwloc_base_binding_policy"];
 
-/// Gives a command inside a host the variables of [`RunDir::host_environment`]. What the user's own environment chooses stays.
+/// Gives a command inside a host the variables of [`RunDir::host_environment`]. What the user's own
+/// environment chooses stays.
 pub fn tell(command: &mut Command, environment: impl IntoIterator<Item = (String, String)>) {
     let choices: [&[&str]; 3] = [&PRRTE_INTERFACES, &PRRTE_BINDING, &ORTE_BINDING];
     let is_set = |name: &&str| std::env::var_os(name).is_some();
@@ -212,8 +217,9 @@ fn write_file(path: &Path, text: &str, mode: u32) -> Result<()> {
         .context(|| format!("set the mode of {}", path.display()))
 }
 
-/// A small shell that waits for the emulator's end, then kills whatever still runs inside the hosts and removes the
-/// run directory. It does so after a normal end too, so that there is one way of cleaning up.
+/// A small shell that waits for the emulator's end, then kills whatever still runs inside the hosts
+/// and removes the run directory. It does so after a normal end too, so that there is one way of
+/// cleaning up.
 #[derive(Debug)]
 pub struct Guard {
     shell: Child,

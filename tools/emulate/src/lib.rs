@@ -1,8 +1,10 @@
 //! A network emulator on namespaces.
 //!
-//! Hosts are network namespaces, joined by one or several stars. Each packet crosses a switch in user space that knows,
-//! for each direction of each link: rate, queue, delay, jitter, random and burst loss, duplication, reordering,
-//! corruption, cut and heal. The hosts of a bus share one medium, and send in turn. Plain networks have a kernel bridge instead and run at the speed of veth.
+//! Hosts are network namespaces, joined by one or several stars. Each packet crosses a switch in
+//! user space that knows, for each direction of each link: rate, queue, delay, jitter, random and
+//! burst loss, duplication, reordering, corruption, cut and heal. The hosts of a bus share one
+//! medium, and send in turn. Plain networks have a kernel bridge instead and run at the speed of
+//! veth.
 //!
 //! ```no_run
 //! use weir_emulate::{Network, spec::Spec};

@@ -1,4 +1,5 @@
-//! Interfaces, addresses, neighbours, bridges and shapers through rtnetlink, in the calling thread's namespace.
+//! Interfaces, addresses, neighbours, bridges and shapers through rtnetlink, in the calling
+//! thread's namespace.
 
 use crate::model::PipeSpec;
 use crate::netlink::{ACK, CREATE, Message, Netlink, REPLACE, attribute};
@@ -114,15 +115,17 @@ pub fn set_down(netlink: &mut Netlink, interface: u32) -> io::Result<()> {
     netlink.request(Message::new(RTM_NEWLINK, ACK, &link_head(interface, 0, libc::IFF_UP as u32)))
 }
 
-/// Sets the longest packet that an interface takes, of its own as of others: the kernel drops what arrives longer, and tells nobody.
+/// Sets the longest packet that an interface takes, of its own as of others: the kernel drops what
+/// arrives longer, and tells nobody.
 pub fn set_mtu(netlink: &mut Netlink, interface: u32, mtu: u32) -> io::Result<()> {
     let mut message = Message::new(RTM_NEWLINK, ACK, &link_head(interface, 0, 0));
     message.u32(IFLA_MTU, mtu);
     netlink.request(message)
 }
 
-/// Replaces the route to an interface's own network of 24 bits: TCP connections over it get this congestion control of the kernel, or the
-/// one that they would have without a route that names one; and this least time before they send again, or the system's.
+/// Replaces the route to an interface's own network of 24 bits: TCP connections over it get this
+/// congestion control of the kernel, or the one that they would have without a route that names
+/// one; and this least time before they send again, or the system's.
 pub fn set_congestion(
     netlink: &mut Netlink,
     interface: u32,
@@ -143,7 +146,8 @@ pub fn set_congestion(
     const RTAX_RTO_MIN: u16 = 13;
     const RTAX_CC_ALGO: u16 = 16;
     let [a, b, c, _] = own.octets();
-    // struct rtmsg: family, bits of destination and source, type of service, table, origin, scope, type; flags.
+    // struct rtmsg: family, bits of destination and source, type of service, table, origin, scope,
+    // type; flags.
     let family = libc::AF_INET as u8;
     let head = [family, PREFIX_BITS, 0, 0, RT_TABLE_MAIN, RTPROT_BOOT, RT_SCOPE_LINK, RTN_UNICAST, 0, 0, 0, 0];
     let mut message = Message::new(RTM_NEWROUTE, ACK | REPLACE, &head);
@@ -185,7 +189,8 @@ fn about_address(kind: u16, flags: u16, interface: u32, address: IpAddr, prefix:
     message
 }
 
-/// Tells the kernel once and for all which Ethernet addresses its neighbours have, so that it never has to ask.
+/// Tells the kernel once and for all which Ethernet addresses its neighbours have, so that it never
+/// has to ask.
 pub fn add_neighbours(netlink: &mut Netlink, name: &str, neighbours: &[(IpAddr, Mac)]) -> io::Result<()> {
     const NDA_DST: u16 = 1;
     const NDA_LLADDR: u16 = 2;
@@ -204,8 +209,9 @@ pub fn add_neighbours(netlink: &mut Netlink, name: &str, neighbours: &[(IpAddr, 
     netlink.requests(messages.collect())
 }
 
-/// How many bytes an uplink's shaper may let through at once: enough for a millisecond, so that a late timer of a busy
-/// kernel does not cost rate, but never more than half of what the uplink's own queue takes.
+/// How many bytes an uplink's shaper may let through at once: enough for a millisecond, so that a
+/// late timer of a busy kernel does not cost rate, but never more than half of what the uplink's
+/// own queue takes.
 fn burst_bytes(uplink: &PipeSpec, mtu: u32) -> u32 {
     let packet = u64::from(mtu) + 14;
     let wish = uplink.rate_bytes_per_s / 1000;
@@ -215,8 +221,8 @@ fn burst_bytes(uplink: &PipeSpec, mtu: u32) -> u32 {
     wish.min(room).clamp(2 * packet, 16 << 20) as u32
 }
 
-/// Shapes what an interface sends with the kernel's token bucket filter, so that senders feel the rate as they do on a
-/// real interface: their socket buffers fill up, nothing is lost.
+/// Shapes what an interface sends with the kernel's token bucket filter, so that senders feel the
+/// rate as they do on a real interface: their socket buffers fill up, nothing is lost.
 pub fn shape(netlink: &mut Netlink, interface: u32, uplink: &PipeSpec, mtu: u32) -> io::Result<()> {
     const TC_H_ROOT: u32 = 0xffff_ffff;
     const TCA_KIND: u16 = 1;
@@ -262,8 +268,9 @@ pub fn counters(netlink: &mut Netlink, interface: u32) -> io::Result<LinkCounter
     })
 }
 
-/// Waits until an interface counts as running, and if it is a port of a bridge, forwards. The kernel does both some time
-/// after the interface was switched on; programs that look earlier see a link that is down.
+/// Waits until an interface counts as running, and if it is a port of a bridge, forwards. The
+/// kernel does both some time after the interface was switched on; programs that look earlier see a
+/// link that is down.
 pub fn wait_running(netlink: &mut Netlink, interface: u32) -> io::Result<()> {
     const IFLA_INFO_SLAVE_DATA: u16 = 5;
     const IFLA_BRPORT_STATE: u16 = 1;

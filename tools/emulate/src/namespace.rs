@@ -1,4 +1,5 @@
-//! Unnamed namespaces, alive as long as something holds them: a descriptor of ours, or a process inside.
+//! Unnamed namespaces, alive as long as something holds them: a descriptor of ours, or a process
+//! inside.
 
 use crate::error::{Context, Error, Result};
 use crate::sys;
@@ -24,19 +25,22 @@ impl Namespace {
     pub fn network() -> Result<Self> {
         on_thread(|| {
             unshare(CloneFlags::CLONE_NEWNET).map_err(refused)?;
-            // The switch has no addresses and must send nothing of its own. Kernels without IPv6 need no telling.
+            // The switch has no addresses and must send nothing of its own. Kernels without IPv6
+            // need no telling.
             let _ = write_sysctl("net.ipv6.conf.default.disable_ipv6", "1");
             Ok(Namespace { net: open("net")?, own: None })
         })
     }
 
-    /// A host: a network namespace, a host name, `hosts_file` as `/etc/hosts`, and a `/sys` that shows its interfaces.
-    /// What could not be done but can be lived without is added to `warnings`.
+    /// A host: a network namespace, a host name, `hosts_file` as `/etc/hosts`, and a `/sys` that
+    /// shows its interfaces. What could not be done but can be lived without is added to
+    /// `warnings`.
     pub fn host(name: &str, hosts_file: &Path, warnings: &mut Vec<String>) -> Result<Self> {
         on_thread(|| {
             let all = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS;
             unshare(all).map_err(refused)?;
-            // No automatic addresses, no router: their protocols would be traffic that nobody asked for.
+            // No automatic addresses, no router: their protocols would be traffic that nobody asked
+            // for.
             for (key, value) in [("addr_gen_mode", "1"), ("accept_ra", "0"), ("router_solicitations", "0")] {
                 let _ = write_sysctl(&format!("net.ipv6.conf.default.{key}"), value);
             }
@@ -69,7 +73,8 @@ impl Namespace {
         Ok(self.net.metadata().context(|| "look at a namespace")?.ino())
     }
 
-    /// Runs `work` on a new thread inside the network namespace (only: its mounts are those of the caller).
+    /// Runs `work` on a new thread inside the network namespace (only: its mounts are those of the
+    /// caller).
     pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> Result<R> {
         on_thread(|| {
             setns(&self.net, CloneFlags::CLONE_NEWNET).context(|| "enter a network namespace")?;

@@ -159,7 +159,8 @@ impl Shared {
     }
 }
 
-/// A running emulated network. Dropping it kills what still runs inside its hosts and removes every trace.
+/// A running emulated network. Dropping it kills what still runs inside its hosts and removes every
+/// trace.
 #[derive(Debug)]
 pub struct Network {
     shared: Arc<Shared>,
@@ -175,7 +176,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Starts a network. The process needs the right to make namespaces: see [`crate::privilege::acquire`].
+    /// Starts a network. The process needs the right to make namespaces: see
+    /// [`crate::privilege::acquire`].
     pub fn start(spec: &Spec) -> Result<Self> {
         use std::sync::atomic::AtomicU32;
         static SERIAL: AtomicU32 = AtomicU32::new(0);
@@ -265,12 +267,14 @@ impl Network {
         }
     }
 
-    /// The variables that tell a program about the network: `WEIR_HOSTS`, `WEIR_HOSTFILE`, `WEIR_LAUNCH_AGENT`, ...
+    /// The variables that tell a program about the network: `WEIR_HOSTS`, `WEIR_HOSTFILE`,
+    /// `WEIR_LAUNCH_AGENT`, ...
     pub fn environment(&self) -> Vec<(String, String)> {
         self.shared.dir.environment(&self.shared.spec, &self.shared.name)
     }
 
-    /// Cuts a link: nothing passes, what is in flight is lost. The host's interface does not notice.
+    /// Cuts a link: nothing passes, what is in flight is lost. The host's interface does not
+    /// notice.
     pub fn cut(&self, host: &str, network: &str) -> Result<()> {
         self.shared.change(host, network, Direction::Both, Action::Cut)
     }
@@ -285,12 +289,14 @@ impl Network {
         self.shared.change(host, network, direction, action)
     }
 
-    /// Sets the longest packet that a host's interface takes. What arrives longer is dropped, and nobody is told.
+    /// Sets the longest packet that a host's interface takes. What arrives longer is dropped, and
+    /// nobody is told.
     pub fn set_mtu(&self, host: &str, network: &str, mtu_bytes: u32) -> Result<()> {
         self.shared.in_kernel(host, network, "MTU", |netlink, interface| link::set_mtu(netlink, interface, mtu_bytes))
     }
 
-    /// Switches a host's interface off, as when its cable is pulled: it loses its routes, and on a plain network of two hosts the other end its carrier.
+    /// Switches a host's interface off, as when its cable is pulled: it loses its routes, and on a
+    /// plain network of two hosts the other end its carrier.
     pub fn pull(&self, host: &str, network: &str) -> Result<()> {
         self.shared.in_kernel(host, network, "state", link::set_down)
     }
@@ -304,7 +310,8 @@ impl Network {
         })
     }
 
-    /// Drops all that a host receives on a network from now on, and tells nobody. Its interface does not notice. (On a plain network too; else see [`Network::cut`].)
+    /// Drops all that a host receives on a network from now on, and tells nobody. Its interface
+    /// does not notice. (On a plain network too; else see [`Network::cut`].)
     pub fn mute(&self, host: &str, network: &str) -> Result<()> {
         self.shared.spec.network_index(network)?;
         self.host(self.shared.spec.host_index(host)?)?
@@ -312,10 +319,11 @@ impl Network {
             .context(|| format!("drop what {host} receives on {network}"))
     }
 
-    /// Sets the kernel's congestion control for TCP connections that a host makes over a network, or none: then a socket has the one it
-    /// chose, or the system's default. It is set on the route, which goes before both: a namespace may not choose every
-    /// algorithm as its default, since the kernel counts some as restricted. `rto_min`: these connections' least retransmission timeout,
-    /// in whole milliseconds; none: the system's, 200 ms.
+    /// Sets the kernel's congestion control for TCP connections that a host makes over a network,
+    /// or none: then a socket has the one it chose, or the system's default. It is set on the
+    /// route, which goes before both: a namespace may not choose every algorithm as its default,
+    /// since the kernel counts some as restricted. `rto_min`: these connections' least
+    /// retransmission timeout, in whole milliseconds; none: the system's, 200 ms.
     pub fn set_congestion(
         &self,
         host: &str,
@@ -397,8 +405,8 @@ impl Host<'_> {
         Ok(spec.ipv4(spec.network_index(network)?, self.index))
     }
 
-    /// A command that will run inside the host, with the variables of [`Network::environment`] and, beside a control network,
-    /// what keeps launchers on it.
+    /// A command that will run inside the host, with the variables of [`Network::environment`] and,
+    /// beside a control network, what keeps launchers on it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let shared = &self.network.shared;
@@ -407,7 +415,8 @@ impl Host<'_> {
         command
     }
 
-    /// Runs a function on a new thread inside the host's network namespace, for example to open sockets there.
+    /// Runs a function on a new thread inside the host's network namespace, for example to open
+    /// sockets there.
     pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> Result<R> {
         self.namespace.run(work)
     }

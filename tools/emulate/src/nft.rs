@@ -49,7 +49,8 @@ fn expressions(rule: &mut Message, bound: u32) {
     expression("numgen", &|m| {
         m.be32(1, REGISTER).be32(2, MODULUS).be32(3, 1); // random
     });
-    // The generator writes in host order, the comparison is of bytes: bring the number into network order.
+    // The generator writes in host order, the comparison is of bytes: bring the number into network
+    // order.
     expression("byteorder", &|m| {
         m.be32(1, REGISTER).be32(2, REGISTER).be32(3, 1).be32(4, 4).be32(5, 4);
     });

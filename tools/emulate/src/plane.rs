@@ -1,8 +1,8 @@
 //! The data plane: one thread that carries packets between real interfaces and the model.
 //!
-//! It reads the ring, lets the model's time advance, sends what is due, and sleeps until the next packet or the next
-//! due time. Packets enter the model at the time the kernel received them, so a late wake-up delays only packets that
-//! were due meanwhile, and rates stay exact.
+//! It reads the ring, lets the model's time advance, sends what is due, and sleeps until the next
+//! packet or the next due time. Packets enter the model at the time the kernel received them, so a
+//! late wake-up delays only packets that were due meanwhile, and rates stay exact.
 
 use crate::damage::damage;
 use crate::ecn;
@@ -87,7 +87,8 @@ pub struct Plane {
     pub pool: Pool,
     /// The least time from host to host, kept up to date by the plane itself.
     pub transit_ns: u64,
-    /// The last wait was for a due time so near that it was not worth a sleep: packets follow each other closely.
+    /// The last wait was for a due time so near that it was not worth a sleep: packets follow each
+    /// other closely.
     pub napped: bool,
 }
 
@@ -134,7 +135,8 @@ impl Sink for Outbox<'_> {
 }
 
 impl Outbox<'_> {
-    /// A packet that may be changed: a copy where others still hold this one; the same, which may not be, if memory is short.
+    /// A packet that may be changed: a copy where others still hold this one; the same, which may
+    /// not be, if memory is short.
     fn own(&mut self, handle: Handle) -> Handle {
         if self.pool.get_mut(handle).is_some() {
             return handle;
@@ -150,7 +152,8 @@ fn clock_ns(clock: ClockId) -> u64 {
 }
 
 impl Plane {
-    /// Runs until told to stop, or until nobody can tell any more. Call it on a thread of the switch's namespace.
+    /// Runs until told to stop, or until nobody can tell any more. Call it on a thread of the
+    /// switch's namespace.
     pub fn run(mut self) {
         let start_ns = clock_ns(ClockId::CLOCK_MONOTONIC);
         let mut ports = vec![None; self.interfaces.iter().max().map_or(0, |i| *i as usize + 1)];
@@ -189,7 +192,8 @@ impl Plane {
         }
     }
 
-    /// Moves packets from the ring into the model. Returns how many, and up to which time all have been moved.
+    /// Moves packets from the ring into the model. Returns how many, and up to which time all have
+    /// been moved.
     fn read(
         &mut self,
         now_ns: u64,
@@ -298,7 +302,8 @@ impl Plane {
         stats
     }
 
-    /// Waits for a packet, a request, or the next due time. `busy` says that packets have just arrived.
+    /// Waits for a packet, a request, or the next due time. `busy` says that packets have just
+    /// arrived.
     fn sleep(&mut self, start_ns: u64, busy: bool) {
         let change_ns = self.schedule.next_ns().map(|at_ns| start_ns + at_ns);
         let next_ns = match (self.fabric.deadline_ns(), change_ns) {
@@ -306,7 +311,8 @@ impl Plane {
             (a, b) => a.or(b),
         };
         let left_ns = next_ns.map(|at_ns| at_ns.saturating_sub(clock_ns(ClockId::CLOCK_MONOTONIC)));
-        // What arrives while we sleep is not due before the least transit time: no need to wake up for each packet.
+        // What arrives while we sleep is not due before the least transit time: no need to wake up
+        // for each packet.
         let lazy_ns = self.transit_ns.min(MOST_LAZY_NS);
         let lazy = busy && lazy_ns > NAP_NS + EARLY_NS;
         let (sleep_ns, watch) = match left_ns {
@@ -315,7 +321,8 @@ impl Plane {
                 let left_ns = left_ns - EARLY_NS;
                 (Some(if lazy { left_ns.min(lazy_ns - EARLY_NS) } else { left_ns }), !lazy)
             }
-            // Packets follow each other closely: take a nap and send several at once, rather than spin.
+            // Packets follow each other closely: take a nap and send several at once, rather than
+            // spin.
             Some(_) if self.napped => (Some(NAP_NS), false),
             Some(left_ns) => {
                 self.napped = true;

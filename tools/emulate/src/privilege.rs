@@ -25,8 +25,9 @@ pub fn outer_user() -> Uid {
     *OUTER_USER.get_or_init(getuid)
 }
 
-/// Makes sure that the process may make network namespaces. A process without privilege becomes root of a new user
-/// namespace, which is possible only while it has a single thread: call this first thing in `main`.
+/// Makes sure that the process may make network namespaces. A process without privilege becomes
+/// root of a new user namespace, which is possible only while it has a single thread: call this
+/// first thing in `main`.
 pub fn acquire() -> Result<Privilege> {
     outer_user();
     let privilege = if has_capabilities() {
@@ -62,8 +63,9 @@ fn enter_user_namespace() -> Result<()> {
             reason: "not root, and the process has several threads already, so it cannot enter a user namespace".into(),
         });
     }
-    // There is no way back out of a user namespace, and some systems let a process in and then leave it without names
-    // or power there. So a child goes first, and this process stays as it is if that fails.
+    // There is no way back out of a user namespace, and some systems let a process in and then
+    // leave it without names or power there. So a child goes first, and this process stays as it is
+    // if that fails.
     if try_in_child(STEPS.len()).is_err() {
         for step in 1..=STEPS.len() {
             if let Err(error) = try_in_child(step) {

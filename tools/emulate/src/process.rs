@@ -1,5 +1,5 @@
-//! What the project's commands owe to who started them: to end when the reader of their output is gone, and to leave
-//! nothing running when they are killed.
+//! What the project's commands owe to who started them: to end when the reader of their output is
+//! gone, and to leave nothing running when they are killed.
 
 use crate::sys;
 use nix::sys::signal::Signal;
@@ -7,15 +7,18 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
 use std::process::{Command, ExitCode};
 
-/// Exit code of a command whose reader went away: what a shell says of a program that SIGPIPE ended, 128 + 13.
+/// Exit code of a command whose reader went away: what a shell says of a program that SIGPIPE
+/// ended, 128 + 13.
 pub const EXIT_READER_GONE: u8 = 141;
 
 /// Unwinds from [`reader_is_gone`] to [`quietly`].
 struct ReaderIsGone;
 
-/// Runs a command's main function. When the reader of standard output or error goes away, as in `weir stat 1 --every 1
+/// Runs a command's main function. When the reader of standard output or error goes away, as in
+/// `weir stat 1 --every 1
 /// | head`, the command ends at the next line it prints: without a word, and what it holds is given back. (Left to
-/// SIGPIPE it would be ended in the middle, also by the other end of any socket; `println!` by itself panics.)
+/// SIGPIPE it would be ended in the middle, also by the other end of any socket; `println!` by
+/// itself panics.)
 pub fn quietly(main: impl FnOnce() -> ExitCode) -> ExitCode {
     let usual = take_hook();
     set_hook(Box::new(move |info| {
@@ -30,13 +33,14 @@ pub fn quietly(main: impl FnOnce() -> ExitCode) -> ExitCode {
     }
 }
 
-/// For who prints otherwise than by `println!` and its kin and finds that nobody reads: ends the command.
+/// For who prints otherwise than by `println!` and its kin and finds that nobody reads: ends the
+/// command.
 pub fn reader_is_gone() -> ! {
     resume_unwind(Box::new(ReaderIsGone))
 }
 
-/// Whether a panic says that nobody reads. Those of `println!` and its kin tell it by their text only (as rustc's own
-/// driver takes it).
+/// Whether a panic says that nobody reads. Those of `println!` and its kin tell it by their text
+/// only (as rustc's own driver takes it).
 fn is_broken_pipe(payload: &(dyn Any + Send)) -> bool {
     payload.is::<ReaderIsGone>()
         || payload
@@ -44,8 +48,9 @@ fn is_broken_pipe(payload: &(dyn Any + Send)) -> bool {
             .is_some_and(|text| text.starts_with("failed printing to std") && text.ends_with("(os error 32)"))
 }
 
-/// Arranges for the process of `command` to get `signal` when the thread that starts it ends, however that comes about:
-/// SIGKILL of this process too. To be called by the thread that then starts the command, and that waits for it.
+/// Arranges for the process of `command` to get `signal` when the thread that starts it ends,
+/// however that comes about: SIGKILL of this process too. To be called by the thread that then
+/// starts the command, and that waits for it.
 pub fn end_with_us(command: &mut Command, signal: Signal) {
     let us = nix::unistd::getpid();
     sys::before_exec(command, move || {

@@ -18,7 +18,8 @@ use std::path::Path;
 pub const MAX_HOSTS: usize = 250;
 /// Most networks, the control network not counted.
 pub const MAX_NETWORKS: usize = 16;
-/// The queue of a pipe with a rate whose spec names no queue: the usual transmit queue of a Linux interface.
+/// The queue of a pipe with a rate whose spec names no queue: the usual transmit queue of a Linux
+/// interface.
 pub const DEFAULT_QUEUE_PACKETS: u32 = 1000;
 
 const MAX_EVENTS: usize = 10_000;
@@ -39,13 +40,16 @@ pub struct Spec {
     /// The seed of all randomness.
     #[serde(default)]
     pub seed: u64,
-    /// Join the hosts by a kernel bridge at full speed, without the user-space switch and without faults.
+    /// Join the hosts by a kernel bridge at full speed, without the user-space switch and without
+    /// faults.
     #[serde(default)]
     pub plain: bool,
-    /// With `plain`: each packet that a host receives is dropped with this probability, by nftables.
+    /// With `plain`: each packet that a host receives is dropped with this probability, by
+    /// nftables.
     #[serde(default, deserialize_with = "option_probability")]
     pub nft_loss: Option<f64>,
-    /// Whether host interfaces keep their offloads. Default: yes if `plain` and without `nft_loss`, otherwise no.
+    /// Whether host interfaces keep their offloads. Default: yes if `plain` and without `nft_loss`,
+    /// otherwise no.
     #[serde(default)]
     pub offload: Option<bool>,
     /// Add a perfect network `ctrl` for launchers; host names then resolve to addresses on it.
@@ -54,7 +58,8 @@ pub struct Spec {
     /// Run the data plane with real-time priority if the system allows it.
     #[serde(default = "yes")]
     pub realtime: bool,
-    /// Kernel settings below `net.` written in every host, such as `net.ipv4.tcp_congestion_control`.
+    /// Kernel settings below `net.` written in every host, such as
+    /// `net.ipv4.tcp_congestion_control`.
     #[serde(default)]
     pub sysctl: BTreeMap<String, String>,
     /// Settings of all links of all networks.
@@ -75,7 +80,8 @@ pub struct Spec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpec {
-    /// The network's name, also that of each host's interface on it; in a file `net<its number>` if absent.
+    /// The network's name, also that of each host's interface on it; in a file `net<its number>` if
+    /// absent.
     #[serde(default)]
     pub name: String,
     /// Largest IP packet in bytes.
@@ -84,7 +90,8 @@ pub struct NetworkSpec {
     /// The first address of the network, a /24; `10.77.<number of the network>.0` if absent.
     #[serde(default)]
     pub subnet: Option<Ipv4Addr>,
-    /// All hosts share one half-duplex medium; what they receive comes from it, without a queue of its own.
+    /// All hosts share one half-duplex medium; what they receive comes from it, without a queue of
+    /// its own.
     #[serde(default)]
     pub bus: bool,
     /// Settings of all links of this network.
@@ -109,8 +116,9 @@ impl NetworkSpec {
     }
 }
 
-/// The settings of a pipe, and those of a link, which in the file has the tables `up` and `down` beside them: one list of fields
-/// for both. With serde's flatten misspelt keys would pass, and errors would lose their lines.
+/// The settings of a pipe, and those of a link, which in the file has the tables `up` and `down`
+/// beside them: one list of fields for both. With serde's flatten misspelt keys would pass, and
+/// errors would lose their lines.
 macro_rules! pipe_settings {
     ($($(#[$attribute:meta])* pub $field:ident: $type:ty,)*) => {
         /// Settings of one direction of a link; what is absent stays as it was.
@@ -251,7 +259,8 @@ impl PipeSettings {
                 if burst < 1.0 || loss >= 1.0 {
                     return Err("burst is a mean length of at least 1 packet, with a loss below 100%".into());
                 }
-                // All packets of the bad state are lost, so its share of the time is the loss: solve for to_bad.
+                // All packets of the bad state are lost, so its share of the time is the loss:
+                // solve for to_bad.
                 let to_good = 1.0 / burst;
                 let to_bad = to_good * loss / (1.0 - loss);
                 if to_bad > 1.0 {
@@ -286,9 +295,10 @@ impl PipeSettings {
 
 /// Settings of both directions of a link.
 ///
-/// Flat settings describe the way from host to host as its two ends see it: they apply to the direction `down`, from
-/// the switch to the host, whose queue is the switch output port; `rate` and `overhead` apply to `up` as well. On a bus, whose medium is
-/// waited for by who sends, those two, `queue` and `mark` apply to `up` alone.
+/// Flat settings describe the way from host to host as its two ends see it: they apply to the
+/// direction `down`, from the switch to the host, whose queue is the switch output port; `rate` and
+/// `overhead` apply to `up` as well. On a bus, whose medium is waited for by who sends, those two,
+/// `queue` and `mark` apply to `up` alone.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "RawLink")]
 pub struct LinkSettings {
@@ -347,7 +357,8 @@ pub enum Direction {
     /// Both.
     #[default]
     Both,
-    /// What is usual where none is named: of cuts both, of settings down, which is the switch's side, but for the queue and mark of a bus, which are up.
+    /// What is usual where none is named: of cuts both, of settings down, which is the switch's
+    /// side, but for the queue and mark of a bus, which are up.
     #[serde(skip)]
     Usual,
 }
@@ -429,12 +440,14 @@ impl<'de> Deserialize<'de> for Event {
     }
 }
 
-/// What is wrong with which key and in which line; the parser's own words draw the place in several.
+/// What is wrong with which key and in which line; the parser's own words draw the place in
+/// several.
 fn in_one_line(text: &str, mut error: toml::de::Error) -> String {
     let line = |at: usize| text.get(..at).map(|before| before.matches('\n').count() + 1);
     let place =
         error.span().and_then(|span| line(span.start)).map_or_else(String::new, |line| format!("line {line}: "));
-    // Only where it has no text to draw does the parser tell the keys that lead there, behind the message.
+    // Only where it has no text to draw does the parser tell the keys that lead there, behind the
+    // message.
     error.set_input(None);
     let (whole, message) = (error.to_string(), error.message());
     let keys = whole.strip_prefix(message).and_then(|rest| rest.trim().strip_prefix("in `")?.strip_suffix('`'));
@@ -443,7 +456,8 @@ fn in_one_line(text: &str, mut error: toml::de::Error) -> String {
     format!("{place}{key}{what}").replace(char::is_control, " ")
 }
 
-/// The last of the keys that the parser says are expected at the top level, and how they are written.
+/// The last of the keys that the parser says are expected at the top level, and how they are
+/// written.
 const TOP_LEVEL_LISTS: (&str, &str) = ("`link`, `network`, `event`", "`[link]`, `[[network]]`, `[[event]]`");
 
 impl Spec {
@@ -616,7 +630,8 @@ impl Spec {
         settings.apply(&mut PipeSpec::default())?;
         let of = &self.networks[network];
         if of.bus && (settings.rate.is_some() || settings.overhead.is_some()) {
-            // Of one link it would be another rate than the others', or a second limit behind the medium.
+            // Of one link it would be another rate than the others', or a second limit behind the
+            // medium.
             return Err(format!(
                 "network {} is a bus: its rate and overhead are those of all its hosts and stay as the network began",
                 of.name
@@ -708,9 +723,10 @@ impl Spec {
     }
 }
 
-/// Whether hosts can have the addresses of this /24 and reach each other by them. Not those of "this network" (0.0.0.0/8), loopback
-/// (127.0.0.0/8), multicast (224.0.0.0/4) and what is reserved above (RFC 6890), where masks such as 255.255.255.0 are: kernels and
-/// programs differ in which of these they refuse.
+/// Whether hosts can have the addresses of this /24 and reach each other by them. Not those of
+/// "this network" (0.0.0.0/8), loopback (127.0.0.0/8), multicast (224.0.0.0/4) and what is reserved
+/// above (RFC 6890), where masks such as 255.255.255.0 are: kernels and programs differ in which of
+/// these they refuse.
 fn check_subnet(subnet: Ipv4Addr) -> std::result::Result<(), &'static str> {
     let [first, .., last] = subnet.octets();
     if last != 0 {
@@ -814,7 +830,8 @@ fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<
     deserializer.deserialize_any(Hosts)
 }
 
-/// A list of tables, each of which begins with its name in two brackets: with one it would be one table.
+/// A list of tables, each of which begins with its name in two brackets: with one it would be one
+/// table.
 fn tables<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
     header: &'static str,

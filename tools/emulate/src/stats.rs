@@ -17,7 +17,8 @@ impl Default for Lateness {
     }
 }
 
-/// A summary of [`Lateness`], in microseconds. The percentiles are upper bounds of their power-of-two bucket.
+/// A summary of [`Lateness`], in microseconds. The percentiles are upper bounds of their
+/// power-of-two bucket.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct LatenessSummary {
     /// Half of the packets were sent at most this late.
@@ -93,7 +94,8 @@ pub struct LinkStats {
     pub interface_tx_packets: u64,
     /// Packets that the host's interface received.
     pub interface_rx_packets: u64,
-    /// Packets that the host's kernel dropped at its interface, which no part of the emulation asked for.
+    /// Packets that the host's kernel dropped at its interface, which no part of the emulation
+    /// asked for.
     pub interface_dropped: u64,
     /// Packets dropped by nftables, on plain networks with `nft_loss`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,8 @@ fn scaled(value: f64, scale: f64, what: &str, text: &str) -> Result<u64, String>
     if scaled <= 9.0e18 { Ok(scaled as u64) } else { Err(format!("{what} '{text}' is too large")) }
 }
 
-/// A rate in bits per second: a number with `k`, `m`, `g` (powers of 1000) and optionally `bit`, `bps` or `bit/s`.
+/// A rate in bits per second: a number with `k`, `m`, `g` (powers of 1000) and optionally `bit`,
+/// `bps` or `bit/s`.
 pub fn rate_bits_per_s(text: &str) -> Result<u64, String> {
     let bad = || format!("'{text}' is not a rate; write for example 100m, 1g or 2.5gbit");
     let (value, unit) = number(text).ok_or_else(bad)?;
@@ -65,7 +66,8 @@ pub fn probability(text: &str) -> Result<f64, String> {
     if value <= 1.0 { Ok(value) } else { Err(format!("probability '{text}' is above 100%")) }
 }
 
-/// A size in bytes: a number with `k`, `m`, `g` (powers of 1000), `ki`, `mi`, `gi` (powers of 1024), optionally `B`.
+/// A size in bytes: a number with `k`, `m`, `g` (powers of 1000), `ki`, `mi`, `gi` (powers of
+/// 1024), optionally `B`.
 pub fn size_bytes(text: &str) -> Result<u64, String> {
     let bad = || format!("'{text}' is not a size; write for example 1500, 100kB or 1MiB");
     let (value, unit) = number(text).ok_or_else(bad)?;

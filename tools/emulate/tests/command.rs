@@ -1,4 +1,5 @@
-//! The program `weir-emulate` as a user runs it: exit codes, the launch agent, the control socket, cleaning up.
+//! The program `weir-emulate` as a user runs it: exit codes, the launch agent, the control socket,
+//! cleaning up.
 //!
 //! Where namespaces cannot be made every test is reported as ignored, with the reason.
 
@@ -315,7 +316,8 @@ fn stats_file() -> Outcome {
     same("exit code", output.status.code(), Some(125))?;
     same("the command did not run", text(&output.stdout), String::new())?;
     check("the file is named", text(&output.stderr).contains("--stats-file /no/such/folder/x"))?;
-    // Full only when it is written to, at the end: the command's exit code goes first, if it has one to tell.
+    // Full only when it is written to, at the end: the command's exit code goes first, if it has
+    // one to tell.
     for (code, told) in [("7", 7), ("0", 125)] {
         let script = format!("exit {code}");
         let output = emulate(&["--hosts", "1", "--stats-file", "/dev/full", "--", "sh", "-c", &script])?;
@@ -426,8 +428,8 @@ fn as_nobody(place: &Path) -> Outcome {
     Ok(())
 }
 
-/// In a user namespace that allows others, but none of networks. Newer kernels do not even let root without privilege
-/// have its own name in the next one.
+/// In a user namespace that allows others, but none of networks. Newer kernels do not even let root
+/// without privilege have its own name in the next one.
 fn refused() -> Outcome {
     let script = "echo 0 > /proc/sys/user/max_net_namespaces && \
                   exec setpriv --bounding-set=-all --inh-caps=-all \"$0\" \"$1\"";

@@ -1,8 +1,9 @@
 //! The emulator on real namespaces: what programs inside measure is what the spec says.
 //!
-//! Where namespaces cannot be made every test is reported as ignored, with the reason. The tests run one at a time:
-//! several of them measure time. What depends on how fast the machine is and what else it does must be right once
-//! (`right_once`); bounds on counts are exact or five sigma, each time.
+//! Where namespaces cannot be made every test is reported as ignored, with the reason. The tests
+//! run one at a time: several of them measure time. What depends on how fast the machine is and
+//! what else it does must be right once (`right_once`); bounds on counts are exact or five sigma,
+//! each time.
 
 mod support;
 
@@ -67,7 +68,8 @@ fn down<'a>(stats: &'a Stats, host: &str, network: &str) -> &'a Counters {
     link.and_then(|l| l.down.as_ref()).expect("the link exists")
 }
 
-/// Gives `work` a ping: the time of a round trip from the first host to the second, in microseconds.
+/// Gives `work` a ping: the time of a round trip from the first host to the second, in
+/// microseconds.
 fn with_pings(network: &Network, work: impl FnOnce(&mut dyn FnMut() -> Result<u64, Failed>) -> Outcome) -> Outcome {
     let (echo, ping) = (socket(network, 1, "net1")?, socket(network, 0, "net1")?);
     ping.connect(echo.local_addr()?)?;
@@ -107,8 +109,9 @@ fn short_delay_is_precise() -> Outcome {
     let (without, with) = (net("hosts = 2")?, net("hosts = 2\n[link]\ndelay = \"50us\"")?);
     // The best so far of each. The two take turns, so that neither has the machine to itself.
     let (mut without_us, mut with_us) = (u64::MAX, u64::MAX);
-    // Without delay the round trip is two passages through kernel and switch, and each way may be off by 35 us. One that
-    // waits as exactly as the kernel does unasked, to 50 us, is later by more each time: by 50 us in each of four pipes.
+    // Without delay the round trip is two passages through kernel and switch, and each way may be
+    // off by 35 us. One that waits as exactly as the kernel does unasked, to 50 us, is later by
+    // more each time: by 50 us in each of four pipes.
     with_pings(&without, |ping_without| {
         with_pings(&with, |ping_with| {
             right_once("rtt added by two times 50 us, in us", 60..170, || {
@@ -125,7 +128,8 @@ fn short_delay_is_precise() -> Outcome {
 
 fn udp_gets_the_rate() -> Outcome {
     let network = net("hosts = 2\n[link]\nrate = \"20m\"\nqueue = \"64p\"")?;
-    // Sender, switch or receiver may have to wait for a processor; another rate would be another one each time.
+    // Sender, switch or receiver may have to wait for a processor; another rate would be another
+    // one each time.
     right_once("kbit/s on the wire", 19_600..20_600, || udp_rate_kbit_per_s(&network))
 }
 
@@ -151,7 +155,8 @@ fn udp_rate_kbit_per_s(network: &Network) -> Result<u64, Failed> {
         let stats = settle(network)?;
         let dropped = down(&stats, "host2", "net1").dropped_queue + up(&stats, "host1", "net1").dropped_queue;
         bounded("packets lost", dropped + stats.overrun + stats.no_memory + stats.refused, 0..1)?;
-        // All were forwarded. If some are missing all the same, the socket of a receiver that had to wait was full.
+        // All were forwarded. If some are missing all the same, the socket of a receiver that had
+        // to wait was full.
         let kbit_per_s = (count - 1) as f64 * (PAYLOAD_BYTES + 42) as f64 * 8.0 / time.as_secs_f64() / 1e3;
         Ok(if count == COUNT { kbit_per_s.round() as u64 } else { 0 })
     })
@@ -159,7 +164,8 @@ fn udp_rate_kbit_per_s(network: &Network) -> Result<u64, Failed> {
 
 fn tcp_gets_the_rate() -> Outcome {
     let network = net("hosts = 2\n[link]\nrate = \"50m\"\ndelay = \"1ms\"\nqueue = \"200p\"")?;
-    // 1448 of 1514 bytes are payload. Slow start takes some, and a busy machine; half the rate would give 24 at most.
+    // 1448 of 1514 bytes are payload. Slow start takes some, and a busy machine; half the rate
+    // would give 24 at most.
     right_once("Mbit/s of payload", 30..48, || {
         let mbit_per_s = tcp_rate_mbit_per_s(&network)?;
         bounded("Mbit/s of payload, however busy the machine", mbit_per_s, 0..48)?;
@@ -221,7 +227,8 @@ fn bus_keeps_its_rate() -> Outcome {
     Ok(())
 }
 
-/// The rate of three hosts together, and the time of the host that was done first as a share of that of the last.
+/// The rate of three hosts together, and the time of the host that was done first as a share of
+/// that of the last.
 fn bus_rate(network: &Network) -> Result<(u64, f64), Failed> {
     const COUNT: u64 = 400; // 0.6 s at 20 Mbit/s
     const ON_WIRE_BYTES: u64 = PAYLOAD_BYTES as u64 + 42 + 24; // headers; preamble, checksum and gap
@@ -284,8 +291,8 @@ fn burst_loss() -> Outcome {
 }
 
 fn incast() -> Outcome {
-    // 1.2 ms a packet: while 400 are sent a few leave the queue, or more if the senders have to wait. One without a limit,
-    // or with a queue for each sender, delivers all each time.
+    // 1.2 ms a packet: while 400 are sent a few leave the queue, or more if the senders have to
+    // wait. One without a limit, or with a queue for each sender, delivers all each time.
     right_once("packets received", 65..200, || {
         let network = net("hosts = 9\n[link]\nqueue = \"64p\"\ndown = { rate = \"10m\" }")?;
         let sink = socket(&network, 0, "net1")?;
@@ -298,8 +305,8 @@ fn incast() -> Outcome {
         // It drops when it is full, and only then.
         let least = if pipe.dropped_queue > 0 { 64 } else { 0 };
         bounded("most packets waiting", pipe.queue_peak_packets, least..65)?;
-        // Hosts' kernels say things to everybody too (ARP, multicast listener reports), which may be dropped here: as
-        // many as were offered besides the datagrams, no more.
+        // Hosts' kernels say things to everybody too (ARP, multicast listener reports), which may
+        // be dropped here: as many as were offered besides the datagrams, no more.
         bounded("received or dropped", pipe.dropped_queue + count, 400..pipe.offered_packets + 1)?;
         bounded("lost before the queue", stats.overrun + stats.refused, 0..1)?;
         Ok(count)
@@ -307,8 +314,8 @@ fn incast() -> Outcome {
 }
 
 fn queue_in_bytes() -> Outcome {
-    // 10 ms a packet. While 60 are sent one leaves the queue, or more if the sender has to wait; a limit on packets, or
-    // another one on bytes, drops another number each time.
+    // 10 ms a packet. While 60 are sent one leaves the queue, or more if the sender has to wait; a
+    // limit on packets, or another one on bytes, drops another number each time.
     right_once("packets dropped", 40..47, || {
         let network = net("hosts = 2\n[link]\nqueue = \"20kB\"\ndown = { rate = \"1m\" }")?;
         let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
@@ -326,7 +333,8 @@ fn queue_in_bytes() -> Outcome {
 
 fn long_queue_marks() -> Outcome {
     const ECT_0: i32 = 2;
-    // 1.2 ms a packet: of 60 the first 21 find fewer than 20 waiting, or more of them where the sender has to wait. One that marks all, or none, does each time.
+    // 1.2 ms a packet: of 60 the first 21 find fewer than 20 waiting, or more of them where the
+    // sender has to wait. One that marks all, or none, does each time.
     for (tos, range) in [(ECT_0, 30..40), (0, 0..1)] {
         right_once("packets marked", range, || {
             let network = net("hosts = 2\n[link]\nqueue = \"64p\"\nmark = \"20p\"\ndown = { rate = \"10m\" }")?;
@@ -344,7 +352,8 @@ fn long_queue_marks() -> Outcome {
     Ok(())
 }
 
-/// Whether a packet gets from the first host to the second: it arrives, or one is counted as dropped. Waits for either.
+/// Whether a packet gets from the first host to the second: it arrives, or one is counted as
+/// dropped. Waits for either.
 fn passes(network: &Network, name: &str) -> Result<bool, Failed> {
     let (sink, source) = (socket(network, 1, name)?, socket(network, 0, name)?);
     let dropped = || -> Result<u64, Failed> {
@@ -421,8 +430,8 @@ fn set() -> Outcome {
     let start = Instant::now();
     expect("nothing is lost", passes(&network, "net1")?)?;
     expect("the delay is in force", start.elapsed() >= Duration::from_millis(20))?;
-    // The uplink's rate is also the kernel shaper's: 80 packets at 10 Mbit/s take 77 ms, and 20 ms more. Half the rate, or
-    // twice the delay, takes longer each time.
+    // The uplink's rate is also the kernel shaper's: 80 packets at 10 Mbit/s take 77 ms, and 20 ms
+    // more. Half the rate, or twice the delay, takes longer each time.
     network.change("host1", "net1", Direction::Up, settings(&["rate=10m"])?)?;
     let (sink, source) = (socket(&network, 1, "net1")?, socket(&network, 0, "net1")?);
     let to = sink.local_addr()?;
@@ -440,8 +449,8 @@ fn set() -> Outcome {
 }
 
 fn copies_damage_overtaking() -> Outcome {
-    // Of the packets that are held nearly all are overtaken, unless the sender has to wait as long; where nothing is held
-    // back none is.
+    // Of the packets that are held nearly all are overtaken, unless the sender has to wait as long;
+    // where nothing is held back none is.
     right_once("overtaken of 100 packets held", 33..101, || {
         let toml = "hosts = 2\nseed = 5\n[link]\nrate = \"1g\"\nduplicate = \"2%\"\ncorrupt = \"1%\"\n\
                     reorder = \"3%\"\nreorder_hold = \"500us\"";
@@ -456,7 +465,8 @@ fn copies_damage_overtaking() -> Outcome {
         let mut sorted = numbers.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        // Nearly every flipped bit is noticed by the checksum of IP or UDP; a flip in the addresses sends it elsewhere.
+        // Nearly every flipped bit is noticed by the checksum of IP or UDP; a flip in the addresses
+        // sends it elsewhere.
         let missing = COUNT - sorted.len() as u64;
         expect("damaged packets do not arrive", missing > pipe.corrupted / 2 && missing <= pipe.corrupted)?;
         expect("copies arrive", (numbers.len() - sorted.len()) as u64 > pipe.duplicated * 8 / 10)?;
@@ -582,7 +592,8 @@ fn links_that_end() -> Outcome {
     };
     arrives(&sink1, &source1)?;
     arrives(&sink2, &source2)?;
-    // What is dropped is not seen to be: the sender has no error, and what is behind it on the other cable comes.
+    // What is dropped is not seen to be: the sender has no error, and what is behind it on the
+    // other cable comes.
     network.mute("host2", "net1")?;
     source1.send_to(b"lost", sink1.local_addr()?)?;
     arrives(&sink2, &source2)?;

@@ -1,5 +1,5 @@
-//! What a call costs beyond MPI's own: every call goes into a library that returns at once, so that all of the time is ours but
-//! the call itself (`call`, some 2 ns).
+//! What a call costs beyond MPI's own: every call goes into a library that returns at once, so that
+//! all of the time is ours but the call itself (`call`, some 2 ns).
 
 #[path = "../tests/fake/mod.rs"]
 mod fake;

@@ -1,8 +1,10 @@
-//! Makes every call of the crate and checks what it does: the test of an MPI, and of this crate under it.
+//! Makes every call of the crate and checks what it does: the test of an MPI, and of this crate
+//! under it.
 //!
-//! `mpiexec -n 3 every_call` ends with a line of JSON from rank 0, or with the first thing that is wrong. With an argument it
-//! ends in another way: `abort` by MPI_Abort on the last rank, `leave` by the last rank ending in the middle; `which` only says
-//! which MPI it is, and `threads` has several threads of each rank call MPI at once.
+//! `mpiexec -n 3 every_call` ends with a line of JSON from rank 0, or with the first thing that is
+//! wrong. With an argument it ends in another way: `abort` by MPI_Abort on the last rank, `leave`
+//! by the last rank ending in the middle; `which` only says which MPI it is, and `threads` has
+//! several threads of each rank call MPI at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -158,7 +160,8 @@ fn about(mpi: &Mpi) -> Checked {
     Ok(())
 }
 
-/// Groups of ranks; returns that of the ranks whose number is as odd as this one's, in reverse order.
+/// Groups of ranks; returns that of the ranks whose number is as odd as this one's, in reverse
+/// order.
 fn groups(world: &Communicator) -> Result<Communicator, Wrong> {
     let (rank, size) = (world.rank(), world.size());
     let node = world.split_by_node()?;
@@ -487,8 +490,9 @@ fn is_truncation(error: Option<Error>, function: &str) -> Checked {
     }
 }
 
-/// A rank sends to itself, by each of the calls that can find the message too long. Open MPI cuts such a message without a
-/// word in `MPI_Wait` and `MPI_Waitall` (over its own transports); it must not be longer than the buffer then.
+/// A rank sends to itself, by each of the calls that can find the message too long. Open MPI cuts
+/// such a message without a word in `MPI_Wait` and `MPI_Waitall` (over its own transports); it must
+/// not be longer than the buffer then.
 fn too_long_for_the_buffer(mpi: &Mpi, world: &Communicator, requests: &mut Requests) -> Checked {
     let (me, long, mut short) = (world.rank(), [1; 64], [0; 8]);
     let silent = mpi.abi() == Abi::OpenMpi;

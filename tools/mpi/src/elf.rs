@@ -34,7 +34,8 @@ struct Needs {
     runpath: Vec<PathBuf>,
 }
 
-/// Reads only the parts of the file that are for the linker: MPI libraries have tens of megabytes, and every rank looks.
+/// Reads only the parts of the file that are for the linker: MPI libraries have tens of megabytes,
+/// and every rank looks.
 fn needs_of(path: &Path) -> Option<Needs> {
     let file = fs::File::open(path).ok()?;
     if file.metadata().ok()?.len() > MAX_FILE_BYTES {
@@ -80,7 +81,8 @@ fn needs_of(path: &Path) -> Option<Needs> {
     })
 }
 
-/// The name by which a shared library wants to be found; none if the file is no library, or has no such name.
+/// The name by which a shared library wants to be found; none if the file is no library, or has no
+/// such name.
 pub fn soname(path: &Path) -> Option<String> {
     needs_of(path)?.soname
 }
@@ -164,7 +166,8 @@ pub(crate) fn made_up(soname: Option<&str>, needs: &[&str]) -> Vec<u8> {
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);
     let mut put = |value: u64, bytes: usize| file.extend(&value.to_le_bytes()[..bytes]);
-    // ET_DYN for x86-64: e_type, e_machine, e_version, e_entry, e_phoff, e_shoff, e_flags, then sizes and counts.
+    // ET_DYN for x86-64: e_type, e_machine, e_version, e_entry, e_phoff, e_shoff, e_flags, then
+    // sizes and counts.
     let header =
         [(3, 2), (62, 2), (1, 4), (0, 8), (64, 8), (0, 8), (0, 4), (64, 2), (56, 2), (2, 2), (64, 2), (0, 2), (0, 2)];
     header.into_iter().for_each(|(value, bytes)| put(value, bytes));

@@ -11,8 +11,9 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What a launcher gets to end its processes.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Waits for a child for so long. One that is not done by then is asked to end by `SIGTERM`, for a launcher that is killed
-/// leaves its processes behind; what does not end within 3 s is killed. `None`: it was not done.
+/// Waits for a child for so long. One that is not done by then is asked to end by `SIGTERM`, for a
+/// launcher that is killed leaves its processes behind; what does not end within 3 s is killed.
+/// `None`: it was not done.
 ///
 /// # Errors
 /// If it cannot be waited for, or not be killed.

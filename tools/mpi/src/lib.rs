@@ -1,4 +1,5 @@
-//! Any MPI library, found and called at run time: one binary runs under whatever `mpiexec` started it.
+//! Any MPI library, found and called at run time: one binary runs under whatever `mpiexec` started
+//! it.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), weir_mpi::Error> {
@@ -18,15 +19,17 @@
 //! ```
 //!
 //! * [`find`]: which MPI the launcher of this process belongs to, and where its library is.
-//! * [`Mpi`], [`Communicator`], [`Requests`]: the calls. A call costs what MPI's does and a few nanoseconds: the functions are
-//!   resolved once, nothing is allocated, and which ABI it is costs a branch that always goes one way.
+//! * [`Mpi`], [`Communicator`], [`Requests`]: the calls. A call costs what MPI's does and a few
+//!   nanoseconds: the functions are resolved once, nothing is allocated, and which ABI it is costs
+//!   a branch that always goes one way.
 //! * [`Window`], [`Persistent`]: memory of other ranks, and exchanges that are set up once.
 //! * [`Mpi::threads`]: several threads at once, where the library gives [`Level::Multiple`].
 //! * [`ended`]: a launcher and its processes, ended in time.
 //! * [`elf`]: what a program or library says it needs and is.
 //!
-//! Three ABIs are known: MPICH's, Open MPI's and that of the MPI 5.0 standard. Whose a library is is read from its SONAME and
-//! symbols. Counts are `int`s, as in all MPIs before 4.0; longer messages are refused.
+//! Three ABIs are known: MPICH's, Open MPI's and that of the MPI 5.0 standard. Whose a library is
+//! is read from its SONAME and symbols. Counts are `int`s, as in all MPIs before 4.0; longer
+//! messages are refused.
 
 #![deny(unsafe_code)]
 

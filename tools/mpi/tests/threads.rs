@@ -17,7 +17,8 @@ impl ThreadWork for Nothing {
 #[test]
 fn threads_are_refused_by_what_the_library_gives_not_by_what_was_asked() {
     let dir = tempfile::tempdir().unwrap();
-    // 2048 is MPI_THREAD_SERIALIZED of the standard's ABI; a number between two levels promises the lower one.
+    // 2048 is MPI_THREAD_SERIALIZED of the standard's ABI; a number between two levels promises the
+    // lower one.
     let arguments = ["-DABI_VERSION=1", "-DMOST_THREADS=2050"];
     let library = fake::compile(dir.path(), "libmpi_abi.so.1", 3, &arguments);
     let none = weir_job::Env::from_pairs::<&str, &str>([]);

@@ -1,4 +1,5 @@
-//! Lines of JSON between a driver and an end, with a time limit for each, and with a code on each where both have proved themselves.
+//! Lines of JSON between a driver and an end, with a time limit for each, and with a code on each
+//! where both have proved themselves.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};

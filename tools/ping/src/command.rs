@@ -145,7 +145,8 @@ pub fn table(findings: &[Finding]) -> String {
     text
 }
 
-/// Tries each of these hosts with each other one, or one alone with this host: findings that name their hosts.
+/// Tries each of these hosts with each other one, or one alone with this host: findings that name
+/// their hosts.
 ///
 /// # Errors
 /// The command line names no host.

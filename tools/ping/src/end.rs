@@ -14,7 +14,8 @@ use crate::{Error, flow, hex, unhex};
 
 /// Nothing asked for so long: the driver is gone.
 const ABANDONED: Duration = Duration::from_secs(60);
-/// Peers count as dead after this time: nobody wants to wait longer for the answer that nothing passes.
+/// Peers count as dead after this time: nobody wants to wait longer for the answer that nothing
+/// passes.
 const PEER_DEAD: Duration = Duration::from_secs(3);
 /// The largest window that is taken, messages.
 const MOST_WINDOW: u32 = 1024;

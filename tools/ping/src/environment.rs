@@ -1,13 +1,14 @@
 //! What of this shell's settings an end on another host is started with.
 
-/// Settings that a job's launcher would hand on, and that mean the same on every host; not the key, which would show in lists of processes.
+/// Settings that a job's launcher would hand on, and that mean the same on every host; not the key,
+/// which would show in lists of processes.
 const HANDED_ON: [&str; 12] = [
     "WEIR_KEY_FILE",
     "WEIR_PORT",
     "WEIR_IFACE",
     "WEIR_LEVEL",
     "WEIR_CARRIER",
-    "WEIR_LANES",
+    "WEIR_BULK",
     "WEIR_OFFLOAD",
     "WEIR_ECN",
     "WEIR_XDP",
@@ -16,7 +17,8 @@ const HANDED_ON: [&str; 12] = [
     "WEIR_STRIPE",
 ];
 
-/// The words before the command: `env NAME=VALUE ...`, quoted, as agents put the words they are given into one line for a shell; nothing without settings.
+/// The words before the command: `env NAME=VALUE ...`, quoted, as agents put the words they are
+/// given into one line for a shell; nothing without settings.
 #[must_use]
 pub fn for_host() -> Vec<String> {
     of(&|name| std::env::var(name).ok())

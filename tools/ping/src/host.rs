@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an agent may take to start an end, a password typed included.
 const START: Duration = Duration::from_secs(60);
 
-/// How long the end within this process may take to close its endpoint: it may be in the middle of something.
+/// How long the end within this process may take to close its endpoint: it may be in the middle of
+/// something.
 const GOODBYE: Duration = Duration::from_millis(500);
 
 /// A host.
@@ -164,7 +165,8 @@ impl Drop for Host {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // Its endpoint says goodbye: of a process that just ends the other host has to think that it died.
+        // Its endpoint says goodbye: of a process that just ends the other host has to think that
+        // it died.
         if let Some((thread, its_side)) = self.within.take() {
             let _ = its_side.shutdown(std::net::Shutdown::Both);
             let begun = Instant::now();

@@ -1,8 +1,11 @@
 //! Whether jobs can run over Weir between hosts, tried without any MPI (`spec/ping.md`).
 //!
-//! * [`words`]: what driver and end say to each other. [`channel`]: how it travels. [`proof`]: how a listener and a driver prove themselves.
-//! * [`end`]: answers questions at a host, by [`probe`] (datagrams and connections) and [`flow`] (endpoints).
-//! * [`host`]: a host as the driver has it. [`pair`]: what is tried between two. [`command`]: `weir ping`.
+//! * [`words`]: what driver and end say to each other. [`channel`]: how it travels. [`proof`]: how
+//!   a listener and a driver prove themselves.
+//! * [`end`]: answers questions at a host, by [`probe`] (datagrams and connections) and [`flow`]
+//!   (endpoints).
+//! * [`host`]: a host as the driver has it. [`pair`]: what is tried between two. [`command`]:
+//!   `weir ping`.
 
 #![forbid(unsafe_code)]
 

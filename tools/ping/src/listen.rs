@@ -36,7 +36,8 @@ struct Proof {
     proof: String,
 }
 
-/// Listens, and answers one driver after the other; `tell` hears how it goes. Returns only with `once`, after the first driver.
+/// Listens, and answers one driver after the other; `tell` hears how it goes. Returns only with
+/// `once`, after the first driver.
 ///
 /// # Errors
 /// The address cannot be had.
@@ -119,7 +120,8 @@ fn fresh_nonce() -> Result<[u8; NONCE_BYTES], Error> {
     Ok(nonce)
 }
 
-/// A stream that is read until a time: whoever says a byte now and then does not hold it for longer.
+/// A stream that is read until a time: whoever says a byte now and then does not hold it for
+/// longer.
 struct Input {
     stream: TcpStream,
     until: Option<Instant>,

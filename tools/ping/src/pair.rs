@@ -1,4 +1,5 @@
-//! What is tried between two hosts, in which order, and in which words it is told (`spec/ping.md` 3).
+//! What is tried between two hosts, in which order, and in which words it is told (`spec/ping.md`
+//! 3).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

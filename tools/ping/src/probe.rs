@@ -1,4 +1,5 @@
-//! Datagrams and connections of plain sockets, by which a host's ways are told apart from Weir's own.
+//! Datagrams and connections of plain sockets, by which a host's ways are told apart from Weir's
+//! own.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -42,7 +43,8 @@ fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
 }
 
 impl Probes {
-    /// Opens them at ports of this range, the last that are free first, as endpoints take the first; at any free ones if it is none.
+    /// Opens them at ports of this range, the last that are free first, as endpoints take the
+    /// first; at any free ones if it is none.
     ///
     /// # Errors
     /// The system's.

@@ -1,4 +1,5 @@
-//! How a listener and a driver prove to each other that they have the job's key, and sign what they say after that (`spec/ping.md` 4).
+//! How a listener and a driver prove to each other that they have the job's key, and sign what they
+//! say after that (`spec/ping.md` 4).
 
 use ring::hmac::{HMAC_SHA256, Key, Tag, sign, verify};
 

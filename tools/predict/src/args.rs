@@ -82,7 +82,9 @@ pub struct PredictArgs {
     /// The annotated program: C sources or plain files of directives, together one program
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The machine: the folder of a weir bench run, a description by hand (.toml), or a published one by its name alone (perseus, orion, apac; ./perseus is a file or folder); else the links of the source's Network
+    /// The machine: the folder of a weir bench run, a description by hand (.toml), or a published
+    /// one by its name alone (perseus, orion, apac; ./perseus is a file or folder); else the links
+    /// of the source's Network
     #[arg(short, long, value_name = "RUN|FILE.toml|NAME")]
     pub machine: Option<PathBuf>,
     /// Numbers of processes; else the source's `Default numprocs`
@@ -103,7 +105,8 @@ pub struct PredictArgs {
     /// Of a measured machine: sends of up to so many bytes complete without their receive
     #[arg(long, value_name = "BYTES")]
     pub eager: Option<u64>,
-    /// Of a measured machine: collectives drawn as wholes from what was measured, else made of messages
+    /// Of a measured machine: collectives drawn as wholes from what was measured, else made of
+    /// messages
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub measured: Vec<String>,
     /// How often each process count is run where something varies
@@ -121,13 +124,15 @@ pub struct PredictArgs {
     /// Ask what would be
     #[arg(long, value_name = "CHANGE")]
     pub what_if: Vec<WhatIf>,
-    /// Run each iteration of loops that repeat exactly; else whole periods of them are skipped, with the same result
+    /// Run each iteration of loops that repeat exactly; else whole periods of them are skipped,
+    /// with the same result
     #[arg(long)]
     pub every_iteration: bool,
     /// Steps after which a run is given up, each run by itself; what is skipped takes none
     #[arg(long, default_value_t = weir_predict::USUAL_BUDGET, value_parser = clap::value_parser!(u64).range(1..))]
     pub budget: u64,
-    /// Messages, requests and collectives that may be under way at once before a run is given up, 0.3 to 0.5 KB each; else 2 000 000 and 16 for each process
+    /// Messages, requests and collectives that may be under way at once before a run is given up,
+    /// 0.3 to 0.5 KB each; else 2 000 000 and 16 for each process
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub most_under_way: Option<u64>,
     /// Print one JSON document instead of tables

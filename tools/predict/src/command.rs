@@ -83,14 +83,16 @@ pub fn run_to(args: &PredictArgs, to: &mut Streams) -> u8 {
             document::plain_error(kind, code, &said)
         }
     };
-    // A document that cannot be printed is what failed, or its reader has gone: nobody is left to tell.
+    // A document that cannot be printed is what failed, or its reader has gone: nobody is left to
+    // tell.
     if args.json {
         let _ = to.print(&format!("{}\n", document::without_predictions(error)));
     }
     code
 }
 
-/// Predicts each count and prints all of them; the exit code is that of the first that has no prediction, or 0.
+/// Predicts each count and prints all of them; the exit code is that of the first that has no
+/// prediction, or 0.
 fn predicted(args: &PredictArgs, to: &mut Streams) -> Result<u8, Failure> {
     let parameters = parameters::by_name(&args.parameters).map_err(Failure::Usage)?;
     pictures::check(args, &[])?;
@@ -197,7 +199,8 @@ fn once(all: Vec<Diagnostic>) -> Vec<Diagnostic> {
     once
 }
 
-/// What should be known about the predictions: assumptions, extrapolations, messages that nobody received.
+/// What should be known about the predictions: assumptions, extrapolations, messages that nobody
+/// received.
 fn notices(machine: &Machine, rows: &[Row], files: &[String], to: &mut Streams) {
     for notice in &machine.notices {
         to.tell(&format!("weir: note: {notice}\n"));
@@ -209,8 +212,8 @@ fn notices(machine: &Machine, rows: &[Row], files: &[String], to: &mut Streams) 
     }
 }
 
-/// What goes to standard output: nothing where nothing is predicted, unless a document is asked for.
-/// `failure`: why page or trace could not be written.
+/// What goes to standard output: nothing where nothing is predicted, unless a document is asked
+/// for. `failure`: why page or trace could not be written.
 fn printed(
     args: &PredictArgs,
     machine: &Machine,

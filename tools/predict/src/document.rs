@@ -1,5 +1,5 @@
-//! The JSON document (`--json`), described in `spec/prediction.md` 12. It is whole whatever happens: what is not predicted has an
-//! `error` in place of its numbers.
+//! The JSON document (`--json`), described in `spec/prediction.md` 12. It is whole whatever
+//! happens: what is not predicted has an `error` in place of its numbers.
 
 use serde_json::{Map, Value, json};
 use weir_annotations::{Diagnostic, Place};
@@ -8,7 +8,8 @@ use crate::error::Reason;
 use crate::show;
 use crate::sweep::{Prediction, Row};
 
-/// All of it: a row for each process count, and what should be known about all of them. `failed`: what went wrong behind them.
+/// All of it: a row for each process count, and what should be known about all of them. `failed`:
+/// what went wrong behind them.
 pub fn document(rows: &[Row], notices: &[String], files: &[String], failed: Option<Value>) -> Value {
     let one = |row: &Row| match row {
         Ok(prediction) => predicted(prediction, files),

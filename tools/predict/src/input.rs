@@ -49,7 +49,8 @@ fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
-/// What is in a file; none if that is more than `most` bytes. What has no length, such as a device, is read no further either.
+/// What is in a file; none if that is more than `most` bytes. What has no length, such as a device,
+/// is read no further either.
 fn read(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Failure> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(|e| Failure::file(path, told(&e)))?;
@@ -76,7 +77,8 @@ fn told(error: &std::io::Error) -> String {
     }
 }
 
-/// With how many processes the texts were recorded, if they were: what all that say so have in common.
+/// With how many processes the texts were recorded, if they were: what all that say so have in
+/// common.
 pub fn recorded(texts: &[Text]) -> Option<BTreeSet<u32>> {
     let all = texts.iter().filter_map(|text| weir_annotations::recorded_counts(&text.text));
     all.reduce(|one, other| one.intersection(&other).copied().collect())
@@ -162,7 +164,8 @@ fn csv_error(error: csv::Error) -> String {
     }
 }
 
-/// Reads a machine: one of the published machines by its name alone; else a description by hand, or what was measured.
+/// Reads a machine: one of the published machines by its name alone; else a description by hand, or
+/// what was measured.
 pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
     if let Some(mut machine) = path.to_str().and_then(published) {
         by_hand(wishes)?;

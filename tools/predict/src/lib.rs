@@ -1,7 +1,9 @@
-//! `weir predict`: how long an annotated program runs on a machine, how much that varies, and where the time is lost.
+//! `weir predict`: how long an annotated program runs on a machine, how much that varies, and where
+//! the time is lost.
 //!
-//! Reads what [`weir_annotations`] (the program) and [`weir_predict`] (machine, virtual time) need from files, runs replicas
-//! on all processors, and prints tables or JSON. `spec/annotations.md` has the language, `spec/prediction.md` what is computed.
+//! Reads what [`weir_annotations`] (the program) and [`weir_predict`] (machine, virtual time) need
+//! from files, runs replicas on all processors, and prints tables or JSON. `spec/annotations.md`
+//! has the language, `spec/prediction.md` what is computed.
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -1,4 +1,5 @@
-//! A machine from what `weir bench` measured (`spec/distribution-format.md`): its folder becomes cells with distributions.
+//! A machine from what `weir bench` measured (`spec/distribution-format.md`): its folder becomes
+//! cells with distributions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,7 +11,8 @@ use weir_stats::Distribution;
 
 use crate::error::Failure;
 
-/// Reads a run's folder. Cells whose distribution is damaged are left out, and told in the machine's notices.
+/// Reads a run's folder. Cells whose distribution is damaged are left out, and told in the
+/// machine's notices.
 pub fn machine(path: &Path, wishes: &Wishes) -> Result<Machine, Failure> {
     let reader = Reader::open(path).map_err(|error| Failure::Failed(error.to_string()))?;
     let mut notices: Vec<String> = Vec::new();
@@ -45,7 +47,8 @@ fn of(cell: &Cell) -> String {
     format!("{} of {} bytes among {} ranks", of.label(), of.size_bytes, of.ranks)
 }
 
-/// Why there is no machine. What was measured and cannot be read is not told as what was not measured.
+/// Why there is no machine. What was measured and cannot be read is not told as what was not
+/// measured.
 fn without(path: &Path, error: &CalibrationError, left_out: &[String], between_threads: usize) -> Failure {
     let Some(first) = left_out.first() else {
         return match between_threads {
@@ -72,7 +75,8 @@ fn is_of_use(operation: &Operation, wishes: &Wishes) -> bool {
         || weir_predict::machine::operation_of(name).is_some_and(|op| wishes.measured.contains(&op))
 }
 
-/// Whether a cell is of several threads of each rank (format 3.5): its messages are not those of processes, which have one.
+/// Whether a cell is of several threads of each rank (format 3.5): its messages are not those of
+/// processes, which have one.
 fn is_between_threads(cell: &Cell) -> bool {
     cell.configuration.parameters.contains_key("threads")
 }
@@ -93,7 +97,8 @@ fn as_cell(cell: &Cell, times: Quantiles) -> weir_predict::Cell {
     }
 }
 
-/// The distribution of a cell's times in nanoseconds: from the first that is there of samples, histogram, chosen fit, summary.
+/// The distribution of a cell's times in nanoseconds: from the first that is there of samples,
+/// histogram, chosen fit, summary.
 fn distribution(reader: &Reader, cell: &Cell) -> Result<Option<Quantiles>, String> {
     if cell.samples.is_some() {
         let samples = reader.read_samples(cell).map_err(|error| error.to_string())?;
@@ -118,7 +123,8 @@ fn bins(histogram: &HistogramRecord) -> Result<Vec<(f64, f64, f64)>, String> {
         HistogramRecord::Hdr(record) => {
             let found =
                 weir_stats::histogram_from_base64(&record.v2_deflate_base64).map_err(|error| error.to_string())?;
-            // Values are whole units, rounded: that of u reaches from u - 1/2 to u + 1/2, but not below 0.
+            // Values are whole units, rounded: that of u reaches from u - 1/2 to u + 1/2, but not
+            // below 0.
             let ends = |value: u64| (found.lowest_equivalent(value) as f64, found.highest_equivalent(value) as f64);
             let recorded = found.iter_recorded().map(|step| {
                 let (low, high) = ends(step.value_iterated_to());

@@ -26,7 +26,8 @@ impl FromStr for Assignment {
         let number = value.parse().map(Value::Int).ok();
         let number = number.or_else(|| value.parse().ok().filter(|v: &f64| v.is_finite()).map(Value::Float));
         let value = number.ok_or_else(|| {
-            // `3ms` would mean 3 where the source says `time = t` and 0.003 where it says `time = t s`.
+            // `3ms` would mean 3 where the source says `time = t` and 0.003 where it says
+            // `time = t s`.
             let unit =
                 value.starts_with(|c: char| c.is_ascii_digit()) && value.ends_with(|c: char| c.is_ascii_alphabetic());
             let hint =

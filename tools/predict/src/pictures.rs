@@ -17,7 +17,8 @@ use crate::{document, show};
 /// Lines of the source that a page shows for each count.
 const MOST_LINES: usize = 10;
 
-/// Whether what is to be written would take the place of what is read, or of each other. `named`: the files that the sources name.
+/// Whether what is to be written would take the place of what is read, or of each other. `named`:
+/// the files that the sources name.
 ///
 /// # Errors
 /// Which.
@@ -48,7 +49,8 @@ pub fn have_folders(args: &PredictArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes what is asked for. A page tells of the counts without a prediction, too; a trace needs one that has it.
+/// Writes what is asked for. A page tells of the counts without a prediction, too; a trace needs
+/// one that has it.
 pub fn write(
     args: &PredictArgs,
     sweep: &Sweep,

@@ -1,4 +1,5 @@
-//! Runs a program for each process count: replicas with seeds that follow each other, on all processors.
+//! Runs a program for each process count: replicas with seeds that follow each other, on all
+//! processors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -62,7 +63,8 @@ impl Prediction {
         self.seed.wrapping_add(self.summary.median_run as u64)
     }
 
-    /// What should be known about it: extrapolations, and messages that nobody received. Each a line.
+    /// What should be known about it: extrapolations, and messages that nobody received. Each a
+    /// line.
     pub fn notices(&self, files: &[String]) -> Vec<String> {
         let median = self.median();
         let mut all: Vec<String> = self.guess.iter().chain(&median.notices).cloned().collect();
@@ -190,8 +192,8 @@ impl Sweep<'_> {
     }
 }
 
-/// All runs by number; or the first by number that does not come to its end, whatever the order in which they are run. Once one
-/// fails those behind it are not begun.
+/// All runs by number; or the first by number that does not come to its end, whatever the order in
+/// which they are run. Once one fails those behind it are not begun.
 fn until_one_fails(runs: u32, run: impl Fn(u32) -> Outcome + Sync) -> Result<Vec<Outcome>, (u32, Box<Outcome>)> {
     let failed = AtomicU32::new(u32::MAX);
     let one = |number: u32| {

@@ -1,4 +1,5 @@
-//! The command from end to end: closed forms come out to the last digit, and what is wrong has its exit code and its line.
+//! The command from end to end: closed forms come out to the last digit, and what is wrong has its
+//! exit code and its line.
 
 use std::fs;
 use std::path::Path;
@@ -294,7 +295,8 @@ fn a_machine_is_read_from_what_was_measured() {
     let ran = run_in(folder.path(), &["-n", "2", "--json", "--machine", "FOLDER"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     let json: Value = serde_json::from_str(&ran.out).unwrap();
-    // Half way between the two sizes that were measured; what four threads of each rank measured is none of it.
+    // Half way between the two sizes that were measured; what four threads of each rank measured is
+    // none of it.
     let median = json["predictions"][0]["median_s"].as_f64().unwrap();
     assert!((median - 3e-6).abs() < 1e-9, "{median}");
     // What was assumed is said.
@@ -553,7 +555,8 @@ fn the_document_is_whole_whatever_happens() {
         assert_eq!((code, &error["kind"]), (exit, &kind.into()), "{json}");
         assert!(!error["message"].as_str().unwrap().is_empty());
     }
-    // It is one document, too, where the predictions are there and what shows them cannot be written.
+    // It is one document, too, where the predictions are there and what shows them cannot be
+    // written.
     for option in ["--html", "--trace"] {
         for place in ["/dev/full", "FOLDER"] {
             let (code, json) = json("Serial time = 1\n", &["-n", "1", option, place]);
@@ -600,7 +603,8 @@ Loop iterations = 500000 {
 }";
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("program.c"), program).unwrap();
-    // Bytes a second and picoseconds, so that all is whole: 10^6 (latency + n / rate) = (latency x rate + n x 10^12) / (rate x 10^6) s.
+    // Bytes a second and picoseconds, so that all is whole: 10^6 (latency + n / rate) = (latency x
+    // rate + n x 10^12) / (rate x 10^6) s.
     for (rate, latency_ps, bytes) in [(117_300_000u128, 50_000u128, 1000u128), (3_333_333_000, 1, 8), (700_001, 333, 1)]
     {
         let machine = format!(
@@ -821,7 +825,8 @@ fn the_published_machines_are_there_by_name() {
     let pair = "// PEVPM Runon c1 = procnum == 0\n// PEVPM & c2 = else\n// PEVPM {\n// PEVPM Message type = MPI_Send size = 0 from = 0 to = 2\n\
                 // PEVPM }\n// PEVPM {\n// PEVPM Runon c1 = procnum == 2\n// PEVPM {\n\
                 // PEVPM Message type = MPI_Recv size = 0 from = 0 to = 2\n// PEVPM }\n// PEVPM }\n";
-    // Two on a node of Perseus, four on the others: 2 is elsewhere on the first only. The least of an empty message.
+    // Two on a node of Perseus, four on the others: 2 is elsewhere on the first only. The least of
+    // an empty message.
     let (perseus, _folder) = run(pair, &["--machine", "perseus", "-n", "3", "--json", "--mode", "min"]);
     let json: Value = serde_json::from_str(&perseus.out).unwrap();
     // What varies is never nothing: a little above 160 us.

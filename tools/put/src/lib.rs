@@ -1,5 +1,5 @@
-//! Writes a file for a person: whole or not at all, where the person's name for it leads ([`put`]); or a text, to standard output too
-//! ([`text`]).
+//! Writes a file for a person: whole or not at all, where the person's name for it leads ([`put`]);
+//! or a text, to standard output too ([`text`]).
 
 #![forbid(unsafe_code)]
 
@@ -9,12 +9,16 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// Writes the file `path` through `fill`. Errors of the file system become the caller's by `failed`.
+/// Writes the file `path` through `fill`. Errors of the file system become the caller's by
+/// `failed`.
 ///
-/// 1. What is a regular file, or is not there, gets its content when that is whole: what fails leaves what was there.
-/// 2. Anything else, such as a device or a named pipe, is written in place, and so is what is named under `/dev` or `/proc`.
+/// 1. What is a regular file, or is not there, gets its content when that is whole: what fails
+///    leaves what was there.
+/// 2. Anything else, such as a device or a named pipe, is written in place, and so is what is named
+///    under `/dev` or `/proc`.
 /// 3. Links are followed: the file behind one is replaced, not the link.
-/// 4. A file that is replaced keeps its mode. Where its folder takes no new file, it is written in place.
+/// 4. A file that is replaced keeps its mode. Where its folder takes no new file, it is written in
+///    place.
 ///
 /// # Errors
 /// Those of the file system, and of `fill`.
@@ -37,7 +41,8 @@ pub fn put<E>(
         let part = out.into_inner().map_err(|e| failed(e.into_error()))?;
         return part.persist(&path).map(|_| ()).map_err(|e| failed(e.error));
     }
-    // Not created: a name under /dev that is not there is a mistake. What is a regular file is emptied, unless somebody has it open and this is its name: then it is gone on with.
+    // Not created: a name under /dev that is not there is a mistake. What is a regular file is
+    // emptied, unless somebody has it open and this is its name: then it is gone on with.
     let open_already = is_of_the_system(&path);
     let file =
         OpenOptions::new().write(true).append(open_already).truncate(!open_already).open(&path).map_err(&failed)?;
@@ -46,7 +51,8 @@ pub fn put<E>(
     out.flush().map_err(failed)
 }
 
-/// Writes a text into a file as [`put`] does, or to standard output where no file is named. `failed` is told where it failed.
+/// Writes a text into a file as [`put`] does, or to standard output where no file is named.
+/// `failed` is told where it failed.
 ///
 /// # Errors
 /// Those of the file system.
@@ -81,7 +87,8 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
     Err(nix::Error::ELOOP.into())
 }
 
-/// An empty file in the same folder, with the mode of the file that it is to replace. None if the folder takes none, but holds a file that can be written.
+/// An empty file in the same folder, with the mode of the file that it is to replace. None if the
+/// folder takes none, but holds a file that can be written.
 fn beside(path: &Path, mode: Option<Permissions>) -> io::Result<Option<NamedTempFile>> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_there = mode.is_some();

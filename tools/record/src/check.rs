@@ -1,4 +1,5 @@
-//! The proof of a model: its text, read as any other, has each process do exactly what was recorded.
+//! The proof of a model: its text, read as any other, has each process do exactly what was
+//! recorded.
 
 use std::collections::BTreeSet;
 

@@ -62,7 +62,8 @@ struct Around<'a> {
     of: &'a BTreeMap<usize, u64>,
 }
 
-/// Writes columns for these processes (indices of the samples). `fixed`: for their number of processes only.
+/// Writes columns for these processes (indices of the samples). `fixed`: for their number of
+/// processes only.
 #[must_use]
 pub fn program(columns: &[Column], runs: &Runs, samples: &[usize], fixed: bool) -> Written {
     let mut emitter = Emitter { runs, fixed, out: Written::default(), last_place: 0, bounds: false };
@@ -108,7 +109,8 @@ impl Emitter<'_> {
                 let place = self.last_place;
                 let mut part = self.column(&columns[at], &present, around, inner);
                 if part.reach > 0 && !self.bounds && !self.fixed {
-                    // Recorded numbers of processes may never show it; at others the last ones have nobody there.
+                    // Recorded numbers of processes may never show it; at others the last ones have
+                    // nobody there.
                     self.last_place = place;
                     part = self.column(&columns[at], &present, around, inner + 1);
                     let pad = "  ".repeat(inner);

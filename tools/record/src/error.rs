@@ -71,7 +71,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same about recordings whose folder goes away with us: in the words of who asked for a run.
+    /// The same about recordings whose folder goes away with us: in the words of who asked for a
+    /// run.
     #[must_use]
     pub fn of_run(self, count: u32) -> Self {
         let name = |path: PathBuf| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();

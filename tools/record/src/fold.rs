@@ -1,8 +1,9 @@
 //! Finds loops in a list of tokens.
 //!
-//! Tokens go onto a stack; whenever its end repeats what lies directly before, or the body of the loop there, both become one
-//! loop. Each such step keeps what the stack means, so that a folded list always expands to what it was made of. The cost of a
-//! token is bounded: only so many candidates are tried, and no body is longer than [`LONGEST`].
+//! Tokens go onto a stack; whenever its end repeats what lies directly before, or the body of the
+//! loop there, both become one loop. Each such step keeps what the stack means, so that a folded
+//! list always expands to what it was made of. The cost of a token is bounded: only so many
+//! candidates are tried, and no body is longer than [`LONGEST`].
 
 use std::collections::HashMap;
 
@@ -204,7 +205,8 @@ mod tests {
         #[test]
         fn a_repetition_is_as_long_as_what_is_repeated(body in prop::collection::vec(0u32..6, 1..20), times in 3u32..200) {
             let tokens = body.repeat(times as usize);
-            // Where the first repetition ends may be cut differently, so that parts of three bodies can stay.
+            // Where the first repetition ends may be cut differently, so that parts of three bodies
+            // can stay.
             prop_assert!(size(&fold(&tokens)) <= 4 * body.len() + 4, "{:?}", fold(&tokens));
         }
     }

@@ -1,5 +1,6 @@
-//! From a run to a model: records the MPI calls of a small run by a library that is preloaded (PMPI), and makes of them a
-//! program in the directive language (`spec/annotations.md`) whose number of processes can be changed where the calls show how.
+//! From a run to a model: records the MPI calls of a small run by a library that is preloaded
+//! (PMPI), and makes of them a program in the directive language (`spec/annotations.md`) whose
+//! number of processes can be changed where the calls show how.
 //!
 //! * [`record`]: runs a program with the recorder (`recorder.c`), reads what it wrote
 //! * [`log`]: the files (`spec/recording.md`)

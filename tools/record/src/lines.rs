@@ -1,4 +1,5 @@
-//! From addresses of calls to lines of the source, by `addr2line` where there is one and the program has its lines.
+//! From addresses of calls to lines of the source, by `addr2line` where there is one and the
+//! program has its lines.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The file that the recorder writes for each process (`spec/recording.md`), and the text that went into it.
+//! The file that the recorder writes for each process (`spec/recording.md`), and the text that went
+//! into it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use thiserror::Error;
 pub const MAGIC: &[u8; 8] = b"WEIRREC2";
 /// Bytes a file has at most; the recorder stops there.
 pub const MOST_BYTES: usize = 64 << 20;
-/// Calls, and requests that they complete, in all files together: a model of more takes more memory and time than anybody expects.
+/// Calls, and requests that they complete, in all files together: a model of more takes more memory
+/// and time than anybody expects.
 pub const MOST_CALLS: usize = 4_000_000;
 /// Members of communicators in all files together.
 pub const MOST_MEMBERS: usize = 1 << 25;
@@ -65,8 +67,8 @@ pub struct Got {
     pub bytes: u64,
 }
 
-/// A call of MPI. Peers are process numbers in `MPI_COMM_WORLD`, [`NULL_PEER`] or [`ANY`]; requests are the lowest numbers
-/// free at the time; communicators are numbers, 0 is `MPI_COMM_WORLD`.
+/// A call of MPI. Peers are process numbers in `MPI_COMM_WORLD`, [`NULL_PEER`] or [`ANY`]; requests
+/// are the lowest numbers free at the time; communicators are numbers, 0 is `MPI_COMM_WORLD`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are MPI's arguments of these names")]
 pub enum Call {
@@ -78,7 +80,8 @@ pub enum Call {
     Sendrecv { to: i64, tag: i64, bytes: u64, from: i64, recvtag: i64, comm: u64, got: Got },
     /// Also `MPI_Iprobe` that found something.
     Probe { from: i64, tag: i64, comm: u64, got: Got },
-    /// Requests that were completed: by one name or (`all`) as a list; `any`: others of the list were not.
+    /// Requests that were completed: by one name or (`all`) as a list; `any`: others of the list
+    /// were not.
     Wait { all: bool, any: bool, done: Vec<(u64, Option<Got>)> },
     /// `kind` counts in [`COLLECTIVES`].
     Collective { kind: u8, bytes: u64, root: i64, comm: u64, request: Option<u64> },
@@ -181,7 +184,8 @@ impl Reader<'_> {
         Ok(byte)
     }
 
-    /// The number of a communicator or request: the recorder counts them by 31 bits, and rules are made of them.
+    /// The number of a communicator or request: the recorder counts them by 31 bits, and rules are
+    /// made of them.
     fn id(&mut self) -> Result<u64, LogError> {
         let id = self.number()?;
         if id >> 31 != 0 { Err(self.damaged("no communicator or request has this number")) } else { Ok(id) }

@@ -1,5 +1,5 @@
-//! Puts the folded lists of all processes into one program: what stands at the same place is one column, loops with common
-//! calls are one loop, and each column knows which processes have it.
+//! Puts the folded lists of all processes into one program: what stands at the same place is one
+//! column, loops with common calls are one loop, and each column knows which processes have it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,7 +128,8 @@ fn join(first: Column, second: Column, samples: &[Sample]) -> Option<Column> {
     })
 }
 
-/// Where one program has a loop and the other the same calls once, these are a loop of one iteration.
+/// Where one program has a loop and the other the same calls once, these are a loop of one
+/// iteration.
 fn wrap(columns: &mut Vec<Column>, other: &[Column]) {
     for model in other.iter().filter(|column| matches!(column, Column::Loop { .. })) {
         let keys = model.all_keys();
@@ -161,7 +162,8 @@ fn longest_run(fits: &[bool]) -> Option<(usize, usize)> {
     best
 }
 
-/// Pairs of columns that are one, so that as much as possible is common (longest common subsequence with weights).
+/// Pairs of columns that are one, so that as much as possible is common (longest common subsequence
+/// with weights).
 fn align(first: &[Column], second: &[Column], samples: &[Sample]) -> Vec<(usize, usize)> {
     let width = second.len() + 1;
     let mut best = vec![0u32; (first.len() + 1) * width];

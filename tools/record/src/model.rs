@@ -1,8 +1,9 @@
 //! Makes the model: folds, puts the processes together, looks for rules, writes, checks.
 //!
-//! Three ways of telling calls apart are tried, from the coarsest (a call is its place) to the finest (also its size, tag and
-//! where it goes, relative to its process). The first by which everything has a rule is the model. If none does, the model is
-//! for the recorded number of processes only: with tables where a rule is missing, or in the end process by process.
+//! Three ways of telling calls apart are tried, from the coarsest (a call is its place) to the
+//! finest (also its size, tag and where it goes, relative to its process). The first by which
+//! everything has a rule is the model. If none does, the model is for the recorded number of
+//! processes only: with tables where a rule is missing, or in the end process by process.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::log::{Recording, Room};
 
-/// The recorder, which the program's own MPI compiles: MPIs differ in their binary interfaces, not in their sources.
+/// The recorder, which the program's own MPI compiles: MPIs differ in their binary interfaces, not
+/// in their sources.
 const RECORDER: [(&str, &str); 2] =
     [("recorder.c", include_str!("recorder.c")), ("requests.c", include_str!("requests.c"))];
 
@@ -93,7 +94,8 @@ pub fn run(plan: &Plan, library: &Path, count: u32, folder: &Path) -> Result<(),
     }
 }
 
-/// Reads the recordings of a folder: of one run, or of several in folders within it. All that are read together share a room.
+/// Reads the recordings of a folder: of one run, or of several in folders within it. All that are
+/// read together share a room.
 ///
 /// # Errors
 /// If there are none, one is missing or is no recording, or there is no room.
@@ -115,7 +117,8 @@ pub fn read(folder: &Path, room: &mut Room) -> Result<Vec<Vec<Recording>>, Error
     Ok(runs)
 }
 
-/// Removes the recordings of an earlier run from a folder: a program that records nothing must not be taken for that one.
+/// Removes the recordings of an earlier run from a folder: a program that records nothing must not
+/// be taken for that one.
 ///
 /// # Errors
 /// Those of the file system.

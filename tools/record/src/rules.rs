@@ -1,5 +1,6 @@
-//! Finds rules: a number as an expression of the process, the number of processes and the index of a loop; a set of processes as
-//! a condition. Rules are tried in a fixed order, the plainest first, and hold for every point or not at all.
+//! Finds rules: a number as an expression of the process, the number of processes and the index of
+//! a loop; a set of processes as a condition. Rules are tried in a fixed order, the plainest first,
+//! and hold for every point or not at all.
 
 use std::collections::BTreeSet;
 
@@ -97,7 +98,8 @@ fn plus(c: i64) -> String {
     }
 }
 
-/// A process that is talked to. `index`: the name of the loop's index, if the number changes with it.
+/// A process that is talked to. `index`: the name of the loop's index, if the number changes with
+/// it.
 #[must_use]
 pub fn process(points: &[Point], index: Option<&str>) -> Option<Rule> {
     let whole = |points: &[Point]| match index {
@@ -253,8 +255,8 @@ fn indexed_processes(points: &[Point], i: &str) -> Vec<Candidate> {
     ]
 }
 
-/// A size, tag, number of a request or of iterations. `scales`: it may depend on the number of processes though only one was
-/// recorded; else a number is a number.
+/// A size, tag, number of a request or of iterations. `scales`: it may depend on the number of
+/// processes though only one was recorded; else a number is a number.
 #[must_use]
 pub fn number(points: &[Point], index: Option<&str>, scales: bool) -> Option<Rule> {
     let point = points.first()?;

@@ -1,5 +1,5 @@
-//! From recordings to what the model maker works on: acts with numbers, the same numbering of places in all processes, and what
-//! depended on the run.
+//! From recordings to what the model maker works on: acts with numbers, the same numbering of
+//! places in all processes, and what depended on the run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -65,8 +65,9 @@ fn refuse(run: &[Recording]) -> Result<(), Error> {
     Err(Error::Refused(format!("the program uses what no model is made of: {list}")))
 }
 
-/// All members of a communicator know it by the same number. Each is compared with its first, who looks whether all have it: so
-/// that one of all of many processes is gone through twice by each, and not by each with each.
+/// All members of a communicator know it by the same number. Each is compared with its first, who
+/// looks whether all have it: so that one of all of many processes is gone through twice by each,
+/// and not by each with each.
 fn communicators(run: &[Recording]) -> Result<(), Error> {
     let of = |m: u64, id: &u64| run.get(usize::try_from(m).ok()?).and_then(|other| other.comms.get(id));
     for recording in run {

@@ -1,5 +1,6 @@
-//! Loops that folding by place alone made one of two: rounds within iterations (peers that repeat with a period), or the same
-//! message several times before its size changes. The numbers of the calls tell them apart.
+//! Loops that folding by place alone made one of two: rounds within iterations (peers that repeat
+//! with a period), or the same message several times before its size changes. The numbers of the
+//! calls tell them apart.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,8 @@ fn rounds_of(body: &[Column], process: usize, sample: &Sample) -> Vec<u32> {
         .collect()
 }
 
-/// A loop of `count` as (outer, inner): by its shortest period, or as one whose iterations come in runs.
+/// A loop of `count` as (outer, inner): by its shortest period, or as one whose iterations come in
+/// runs.
 fn parts(rounds: &[u32], count: u64) -> Option<(u64, u64)> {
     let period = period(rounds) as u64;
     if period <= 1 || !count.is_multiple_of(period) {

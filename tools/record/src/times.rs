@@ -47,8 +47,8 @@ pub struct Law {
     pub doubt: Option<String>,
 }
 
-/// The law of what was recorded, by number of processes. `fixed`: the model is for the recorded number only. None: no time to
-/// speak of.
+/// The law of what was recorded, by number of processes. `fixed`: the model is for the recorded
+/// number only. None: no time to speak of.
 #[must_use]
 pub fn law(by_count: &BTreeMap<i64, Moments>, fixed: bool) -> Option<Law> {
     if by_count.values().all(|m| m.mean < LEAST_NS) {
@@ -82,8 +82,8 @@ pub fn law(by_count: &BTreeMap<i64, Moments>, fixed: bool) -> Option<Law> {
     Some(Law { text, split, doubt })
 }
 
-/// The plainest of: the same for any number, shared by all, a constant and a shared part (least squares of relative errors).
-/// With the greatest relative error.
+/// The plainest of: the same for any number, shared by all, a constant and a shared part (least
+/// squares of relative errors). With the greatest relative error.
 fn fitted(by_count: &BTreeMap<i64, Moments>, shown: &dyn Fn(f64) -> String) -> (String, f64) {
     let all: Vec<(f64, f64)> = by_count.iter().map(|(n, m)| (*n as f64, m.mean.max(1.0))).collect();
     let off = |of: &dyn Fn(f64) -> f64| all.iter().map(|(n, t)| (of(*n) / t - 1.0).abs()).fold(0.0, f64::max);

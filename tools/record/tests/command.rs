@@ -1,4 +1,5 @@
-//! The command, with a compiler, a launcher and programs that are scripts: what a run leaves is read, kept or told.
+//! The command, with a compiler, a launcher and programs that are scripts: what a run leaves is
+//! read, kept or told.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -51,7 +52,8 @@ impl Lab {
         fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs the command; what it says if it fails, which never has a folder of its own making in it.
+    /// Runs the command; what it says if it fails, which never has a folder of its own making in
+    /// it.
     fn record(&self, words: &[&str]) -> Result<String, String> {
         let model = self.at("model.txt");
         let _ = fs::remove_file(&model);

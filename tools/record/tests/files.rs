@@ -1,4 +1,5 @@
-//! Recordings that are cut, changed or made by somebody else: an error, no panic; what reads is what was written.
+//! Recordings that are cut, changed or made by somebody else: an error, no panic; what reads is
+//! what was written.
 
 use proptest::prelude::*;
 use weir_record::log::{ANY, Call, Event, Got, LogError, MAGIC, MOST_CALLS, Recording, Room, Site};
@@ -149,7 +150,8 @@ fn zigzag(value: i64) -> Vec<u8> {
     leb((value << 1 ^ value >> 63).cast_unsigned())
 }
 
-/// A file of process 0 of `size` with one record of a call: its number, then what follows its times.
+/// A file of process 0 of `size` with one record of a call: its number, then what follows its
+/// times.
 fn file(size: u64, op: u64, rest: &[Vec<u8>]) -> Vec<u8> {
     let body = [leb(op), leb(0), leb(u64::MAX), leb(0), rest.concat()].concat();
     [MAGIC.to_vec(), leb(0), leb(size), leb(1), vec![3], leb(body.len() as u64), body].concat()

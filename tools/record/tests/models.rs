@@ -1,4 +1,5 @@
-//! Models of programs whose calls are made up here: what is made from few processes must repeat what more would do.
+//! Models of programs whose calls are made up here: what is made from few processes must repeat
+//! what more would do.
 
 use std::collections::BTreeMap;
 
@@ -328,7 +329,8 @@ fn block(total: u64, n: u64, p: u64) -> u64 {
 fn uneven(n: u64, p: u64, s: &mut Script) {
     let own = 8 * block(1000, n, p);
     for _ in 0..10 {
-        // Scatterv and gatherv have each process's own size; allgatherv, alltoallv, reduce_scatter the mean, the same for all.
+        // Scatterv and gatherv have each process's own size; allgatherv, alltoallv, reduce_scatter
+        // the mean, the same for all.
         s.collective(1, 5, own, 0);
         s.collective(2, 3, own, 0);
         s.collective(3, 7, 8000 / n, -1);

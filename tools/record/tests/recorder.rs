@@ -1,4 +1,5 @@
-//! The recorder itself, in front of a real MPI: where `cargo xtask` has put MPICH. Elsewhere the test is told as one that is left out.
+//! The recorder itself, in front of a real MPI: where `cargo xtask` has put MPICH. Elsewhere the
+//! test is told as one that is left out.
 
 use std::fs;
 use std::io::Write;
@@ -16,12 +17,14 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// What carries MPI's messages looks at all variables that begin with WEIR_, and calls those that it does not know.
+/// What carries MPI's messages looks at all variables that begin with WEIR_, and calls those that
+/// it does not know.
 #[test]
 fn the_folders_variable_is_gone_when_mpi_begins_and_the_recording_is_made() {
     let mpicc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/mpi/mpich/bin/mpicc");
     if !mpicc.exists() {
-        // `cargo xtask test` counts the line as a test skipped, which the test program itself cannot; not by a macro, as of tests that pass that is not shown.
+        // `cargo xtask test` counts the line as a test skipped, which the test program itself
+        // cannot; not by a macro, as of tests that pass that is not shown.
         let name = "the_folders_variable_is_gone_when_mpi_begins_and_the_recording_is_made";
         let line = format!("IGNORED, not passed: {name}. There is no MPICH: {}\n", mpicc.display());
         let _ = std::io::stderr().write_all(line.as_bytes());

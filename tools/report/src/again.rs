@@ -1,4 +1,5 @@
-//! Commands to type next: one that measures a run again as another one was measured, so that each cell has a partner, and one that adds launches.
+//! Commands to type next: one that measures a run again as another one was measured, so that each
+//! cell has a partner, and one that adds launches.
 
 use std::path::Path;
 
@@ -7,7 +8,8 @@ use weir_distribution::Run;
 use crate::digest::Digest;
 use crate::units;
 
-/// Options whose values are what is taken from the other run, or belong to one start of the program: left out with their values.
+/// Options whose values are what is taken from the other run, or belong to one start of the
+/// program: left out with their values.
 const LEFT_OUT: [&str; 12] = [
     "--output",
     "--test",
@@ -27,7 +29,8 @@ const LETTERS: [&str; 3] = ["-o", "-t", "-s"];
 /// Options without a value that are left out.
 const FLAGS: [&str; 2] = ["--append", "--json"];
 
-/// A command line as somebody typed it: the program, its words but for `bench`, and the launcher's command after `--`, if it was recorded.
+/// A command line as somebody typed it: the program, its words but for `bench`, and the launcher's
+/// command after `--`, if it was recorded.
 struct Typed<'a> {
     program: &'a str,
     words: Vec<&'a str>,
@@ -49,8 +52,9 @@ impl<'a> Typed<'a> {
         self.words.first().copied().filter(|word| *word == "serverload")
     }
 
-    /// What starts ranks as those of `run` were: as it was typed, if that is known and was for as many; else by number and place, as the
-    /// launcher's own options and the environment are not known.
+    /// What starts ranks as those of `run` were: as it was typed, if that is known and was for as
+    /// many; else by number and place, as the launcher's own options and the environment are not
+    /// known.
     fn launcher(&self, run: &Run, as_then: bool) -> Vec<String> {
         if as_then && !self.launcher.is_empty() {
             return self.launcher.iter().map(|word| (*word).to_owned()).collect();
@@ -66,8 +70,9 @@ fn ranks(run: &Run) -> usize {
     run.launches.iter().map(|launch| launch.placement.len()).max().unwrap_or(0)
 }
 
-/// How a launcher is told the nodes of a run's ranks, where there are several with as many ranks on each, in blocks or in turn; nothing else. On one node alone
-/// ranks that were on several would be another placement, which is never compared with theirs, and so they would in another order.
+/// How a launcher is told the nodes of a run's ranks, where there are several with as many ranks on
+/// each, in blocks or in turn; nothing else. On one node alone ranks that were on several would be
+/// another placement, which is never compared with theirs, and so they would in another order.
 fn places(run: &Run) -> Vec<String> {
     let Some(launch) = run.launches.iter().max_by_key(|launch| launch.placement.len()) else { return Vec::new() };
     let mut placement: Vec<(u32, u32)> = launch.placement.iter().map(|one| (one.rank, one.node)).collect();
@@ -99,8 +104,9 @@ fn places(run: &Run) -> Vec<String> {
     }
 }
 
-/// The command that measures `run`, in folder `second`, again as `like` in folder `first` was, on as many ranks, as far as runs tell how they were
-/// started: none for a run that no `weir bench` made.
+/// The command that measures `run`, in folder `second`, again as `like` in folder `first` was, on
+/// as many ranks, as far as runs tell how they were started: none for a run that no `weir bench`
+/// made.
 #[must_use]
 pub fn command(first: &Path, like: &Run, second: &Path, run: &Run) -> Option<String> {
     // A server's load is not measured by ranks.
@@ -122,7 +128,8 @@ pub fn command(first: &Path, like: &Run, second: &Path, run: &Run) -> Option<Str
     Some(line(&all))
 }
 
-/// The command that adds `count` launches to a run, as far as runs tell how they were started: none for a run that no `weir bench` made.
+/// The command that adds `count` launches to a run, as far as runs tell how they were started: none
+/// for a run that no `weir bench` made.
 #[must_use]
 pub fn more(dir: &Path, run: &Run, count: usize) -> Option<String> {
     let typed = Typed::of(run)?;
@@ -139,7 +146,8 @@ pub fn more(dir: &Path, run: &Run, count: usize) -> Option<String> {
     Some(line(&words))
 }
 
-/// What to do for `count` launches more in a run: the command, or in words what to type where it is not known.
+/// What to do for `count` launches more in a run: the command, or in words what to type where it is
+/// not known.
 #[must_use]
 pub fn advice(digest: &Digest, count: usize) -> String {
     match digest.folder.as_deref().and_then(|dir| more(dir, &digest.run, count)) {

@@ -59,7 +59,8 @@ pub struct ReportArgs {
     /// What to make
     #[arg(long, value_enum, default_value = "html")]
     pub format: Format,
-    /// The file (html, text; - is standard output) or folder (svg, png) to write; else one inside the last run's folder
+    /// The file (html, text; - is standard output) or folder (svg, png) to write; else one inside
+    /// the last run's folder
     #[arg(short, long, value_name = "PATH")]
     pub output: Option<PathBuf>,
     /// Compare also a run of which nothing went by the provider that was set for it
@@ -80,7 +81,8 @@ pub enum ExportFormat {
     Csv,
     /// cells.csv, and a file of samples for each cell
     CsvPerCell,
-    /// The five text files of MPIBench: summary, histograms, outliers, subsamples, gnu; and span and bandwidth where a run has them
+    /// The five text files of MPIBench: summary, histograms, outliers, subsamples, gnu; and span
+    /// and bandwidth where a run has them
     Classic,
 }
 
@@ -155,7 +157,8 @@ pub fn export(args: &ExportArgs) -> Result<u8, Error> {
     Ok(0)
 }
 
-/// The tables, told beforehand how large they will be: samples as text are many times what they are as Parquet.
+/// The tables, told beforehand how large they will be: samples as text are many times what they are
+/// as Parquet.
 fn export_csv(reader: &Reader, folder: &Path, args: &ExportArgs) -> Result<Vec<PathBuf>, Error> {
     let layout = match (args.cells_only, args.format) {
         (true, _) => csv::Layout::CellsOnly,
@@ -196,7 +199,8 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
 /// The same, with `out` for standard output.
 ///
 /// # Errors
-/// In one line what cannot be read or written. What is asked for in a file is written also where `out` fails.
+/// In one line what cannot be read or written. What is asked for in a file is written also where
+/// `out` fails.
 pub fn report_to(out: &mut impl std::io::Write, args: &ReportArgs) -> Result<u8, Error> {
     let subject = match &args.runs[..] {
         [run] => Subject::One(Box::new(load(run)?)),

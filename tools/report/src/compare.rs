@@ -1,4 +1,5 @@
-//! Two runs against each other, cell by cell: how far apart, how sure, and whether the clocks could have told at all.
+//! Two runs against each other, cell by cell: how far apart, how sure, and whether the clocks could
+//! have told at all.
 
 use std::fmt;
 
@@ -12,10 +13,12 @@ use crate::units;
 /// Chance of any false difference among all cells (after Holm's correction).
 pub const SIGNIFICANCE: f64 = 0.05;
 
-/// Launches of each run from which on launches, not samples, are what is compared: two have a variance.
+/// Launches of each run from which on launches, not samples, are what is compared: two have a
+/// variance.
 pub const BY_LAUNCHES: usize = 2;
 
-/// Launches of each run with which a difference of some tens of percent among many cells is found in spite of the correction.
+/// Launches of each run with which a difference of some tens of percent among many cells is found
+/// in spite of the correction.
 pub const ENOUGH_LAUNCHES: usize = 5;
 
 /// Standard deviation of what rounding to whole nanoseconds does to a time.
@@ -66,20 +69,24 @@ pub struct Pair {
     pub level: usize,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// What stands for the first and the second run: of one launch its median, of several the geometric mean of their
-    /// medians (the arithmetic one where a median is not above zero). Everything said of the pair is made from these.
+    /// What stands for the first and the second run: of one launch its median, of several the
+    /// geometric mean of their medians (the arithmetic one where a median is not above zero).
+    /// Everything said of the pair is made from these.
     pub centres_ns: (f64, f64),
     /// Launches of the first and of the second run.
     pub launches: (usize, usize),
-    /// Time of the second run over that of the first: the quotient of the centres. No number ([`f64::NAN`]) where there are too few samples, or a median is not above zero.
+    /// Time of the second run over that of the first: the quotient of the centres. No number
+    /// ([`f64::NAN`]) where there are too few samples, or a median is not above zero.
     pub ratio: f64,
     /// Lower and upper end of its interval, at [`CONFIDENCE`]; no numbers where the ratio is none.
     pub interval: (f64, f64),
-    /// Probability of such a difference if there were none, between the machines ([`Pair::by_launches`]) or between these launches.
+    /// Probability of such a difference if there were none, between the machines
+    /// ([`Pair::by_launches`]) or between these launches.
     pub p: f64,
     /// The same, corrected for all tests made of that kind (Holm).
     pub p_corrected: f64,
-    /// Whether medians of launches were compared. Else samples were, and nothing is said of the machines.
+    /// Whether medians of launches were compared. Else samples were, and nothing is said of the
+    /// machines.
     pub by_launches: bool,
     /// How much of a difference the clocks of both runs may have made.
     pub clock_error_ns: f64,
@@ -147,8 +154,8 @@ impl fmt::Display for Pair {
     }
 }
 
-/// `slower by 12 % (9–15)`, or `3.2 times slower (3–3.5)` where percents stop being readable. A run that takes half the
-/// time is faster by 50 %: percents are of the first run's time.
+/// `slower by 12 % (9–15)`, or `3.2 times slower (3–3.5)` where percents stop being readable. A run
+/// that takes half the time is faster by 50 %: percents are of the first run's time.
 fn by(f: &mut fmt::Formatter<'_>, word: &str, factor: f64, low: f64, high: f64) -> fmt::Result {
     if factor >= 2.5 {
         return write!(
@@ -218,8 +225,8 @@ pub struct Comparison {
     pub matches: Vec<Match>,
     /// Points of the first, and of the second run, that the other did not measure.
     pub unmatched: (usize, usize),
-    /// Cells of which a run has one launch only: what differs between launches of one machine is not told there from what
-    /// differs between the runs.
+    /// Cells of which a run has one launch only: what differs between launches of one machine is
+    /// not told there from what differs between the runs.
     pub single: usize,
     /// Cells compared by launches of which a run has fewer than [`ENOUGH_LAUNCHES`].
     pub few: usize,
@@ -265,14 +272,17 @@ impl Comparison {
 
 /// Compares two digests.
 ///
-/// Where both runs measured a cell in at least [`BY_LAUNCHES`] launches, the launch is the unit, as samples of one launch share
-/// its memory layout, connections and neighbours (Kalibera and Jones, ISMM 2013; Hunold and Carpen-Amarie, IEEE TPDS
-/// 27(12), 2016): Welch's t test on the logarithms of the launches' medians, each of which weighs the same. It assumes
-/// that these logarithms are nearly normal. A test by ranks would assume nothing, but with five launches each its p-value is never below
-/// 2/252, which no correction for some tens of cells leaves significant, whatever the difference.
+/// Where both runs measured a cell in at least [`BY_LAUNCHES`] launches, the launch is the unit, as
+/// samples of one launch share its memory layout, connections and neighbours (Kalibera and Jones,
+/// ISMM 2013; Hunold and Carpen-Amarie, IEEE TPDS 27(12), 2016): Welch's t test on the logarithms
+/// of the launches' medians, each of which weighs the same. It assumes that these logarithms are
+/// nearly normal. A test by ranks would assume nothing, but with five launches each its p-value is
+/// never below 2/252, which no correction for some tens of cells leaves significant, whatever the
+/// difference.
 ///
-/// With one launch in either run the launches' variance is not known, and of the machines nothing can be said. The medians' own intervals,
-/// which know how samples depend on each other, are compared, and tell whether these launches differ ([`Verdict::LaunchesDiffer`]).
+/// With one launch in either run the launches' variance is not known, and of the machines nothing
+/// can be said. The medians' own intervals, which know how samples depend on each other, are
+/// compared, and tell whether these launches differ ([`Verdict::LaunchesDiffer`]).
 #[must_use]
 pub fn compare(first: &Digest, second: &Digest) -> Comparison {
     let mut matches = Vec::new();
@@ -294,7 +304,8 @@ pub fn compare(first: &Digest, second: &Digest) -> Comparison {
     Comparison { unmatched: (points(first), points(second)), single, few, matches }
 }
 
-/// Corrects the p-values of what was tested for being many: those about machines among themselves, and those about launches.
+/// Corrects the p-values of what was tested for being many: those about machines among themselves,
+/// and those about launches.
 fn correct(matches: &mut [Match]) {
     for by_launches in [true, false] {
         let tested = |pair: &&mut Pair| {
@@ -399,8 +410,9 @@ fn by_launches(a: &Point, b: &Point) -> Option<Difference> {
     welch(&logarithms(a), &logarithms(b), (least_variance(a), least_variance(b)), CONFIDENCE).ok()
 }
 
-/// What the logarithm of a launch's median varies at least: two launches that agree by chance better than each knows its own
-/// median, or than the clock tells times apart, do not make it known without error.
+/// What the logarithm of a launch's median varies at least: two launches that agree by chance
+/// better than each knows its own median, or than the clock tells times apart, do not make it known
+/// without error.
 fn least_variance(point: &Point) -> f64 {
     let own = |e: &Estimate| {
         let z_width = mean_of(&[*e], CONFIDENCE).map_or(0.0, |e| e.interval.width());
@@ -420,12 +432,14 @@ fn rounding(point: &Point) -> f64 {
     ROUNDING_NS / point.launch_medians.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// Logarithms of the launches' medians with their intervals; nothing where a launch has too few samples for one.
+/// Logarithms of the launches' medians with their intervals; nothing where a launch has too few
+/// samples for one.
 fn medians(point: &Point) -> Vec<Option<Estimate>> {
     let one = |(median, interval): (&f64, &Option<weir_stats::Interval>)| {
         let interval =
             interval.filter(|i| i.coverage >= CONFIDENCE - 1e-9 && i.coverage < 1.0 && i.contains(*median))?;
-        // A lower end that is not above zero: as far below, by its logarithm, as the upper end is above.
+        // A lower end that is not above zero: as far below, by its logarithm, as the upper end is
+        // above.
         let low = if interval.low > 0.0 { interval.low } else { median * median / interval.high };
         let (low, high) = (low.ln(), interval.high.ln());
         Some(Estimate { value: median.ln(), interval: weir_stats::Interval { low, high, ..interval } })
@@ -433,7 +447,8 @@ fn medians(point: &Point) -> Vec<Option<Estimate>> {
     point.launch_medians.iter().zip(&point.launch_intervals).map(one).collect()
 }
 
-/// Difference of the means of the launches' logarithms of medians, by the medians' own intervals: for these launches.
+/// Difference of the means of the launches' logarithms of medians, by the medians' own intervals:
+/// for these launches.
 fn by_samples(a: &Point, b: &Point) -> Option<Difference> {
     let mean = |p: &Point| {
         let medians: Option<Vec<Estimate>> = medians(p).into_iter().collect();

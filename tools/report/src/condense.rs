@@ -1,4 +1,5 @@
-//! One pass over a run: every sample is read once, cell by cell, and what remains is small enough to draw and to compare.
+//! One pass over a run: every sample is read once, cell by cell, and what remains is small enough
+//! to draw and to compare.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -190,7 +191,8 @@ fn unreadable(cell: &Cell, error: String) -> Warning {
     }
 }
 
-/// What independent samples those of a cell are worth: by repetitions, of which some ranks may be missing.
+/// What independent samples those of a cell are worth: by repetitions, of which some ranks may be
+/// missing.
 fn worth(samples: &[Sample], median: f64) -> f64 {
     let fair = samples.iter().filter(|s| s.counts() && s.duration_ns.is_finite());
     let mut fair: Vec<(u32, f64)> = fair.map(|s| (s.repetition, s.duration_ns)).collect();
@@ -208,8 +210,8 @@ fn interval_of(summary: &SummaryRecord) -> Option<Interval> {
     Some(Interval { low, high, coverage: summary.median_level.unwrap_or(CONFIDENCE) })
 }
 
-/// The cell's own summary, which knows what a reservoir left out; or that of its samples. And how many independent samples they
-/// are worth.
+/// The cell's own summary, which knows what a reservoir left out; or that of its samples. And how
+/// many independent samples they are worth.
 fn summary_of(cell: &Cell, durations: &[f64], samples: &[Sample]) -> Option<(SummaryRecord, Option<f64>)> {
     if let Some(summary) = cell.summary.as_ref().filter(|s| s.count > 0 && s.p50_ns.is_finite()) {
         let effective = cell.independence.as_ref().map(|i| i.effective_count).filter(|e| e.is_finite());
@@ -358,7 +360,8 @@ fn histogram_curve<'a>(histograms: impl Iterator<Item = &'a HistogramRecord>) ->
             HistogramRecord::Bins(bins) => all.extend(bins.bins.iter().map(|b| (b.low_ns, b.high_ns, b.count))),
             HistogramRecord::Hdr(record) => {
                 let Ok(found) = weir_stats::histogram_from_base64(&record.v2_deflate_base64) else { continue };
-                // Values are whole units, rounded: that of u reaches from u - 1/2 to u + 1/2, but not below 0.
+                // Values are whole units, rounded: that of u reaches from u - 1/2 to u + 1/2, but
+                // not below 0.
                 let ends = |value: u64| (found.lowest_equivalent(value) as f64, found.highest_equivalent(value) as f64);
                 all.extend(found.iter_recorded().map(|step| {
                     let (low, high) = ends(step.value_iterated_to());

@@ -1,4 +1,5 @@
-//! An empirical distribution in a bounded number of points: what plots are drawn from, whatever the number of samples.
+//! An empirical distribution in a bounded number of points: what plots are drawn from, whatever the
+//! number of samples.
 
 use crate::scale::{Kind, Scale};
 
@@ -10,14 +11,16 @@ const EVEN: usize = 512;
 /// Ranks of each tail at even ratios of the distance from its end.
 const TAIL: usize = 64;
 
-/// Ascending (value, number of samples up to and with it); samples between two points lie between their values.
+/// Ascending (value, number of samples up to and with it); samples between two points lie between
+/// their values.
 ///
-/// The first, the last and every extreme sample are points of their own, so that range and tail are exact; in between no
-/// point is further from the next than one 512th of the samples.
+/// The first, the last and every extreme sample are points of their own, so that range and tail are
+/// exact; in between no point is further from the next than one 512th of the samples.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Curve {
     points: Vec<(f64, f64)>,
-    /// The last of the samples up to a point is at its value; in a histogram samples are anywhere in their bin.
+    /// The last of the samples up to a point is at its value; in a histogram samples are anywhere
+    /// in their bin.
     discrete: bool,
 }
 
@@ -80,15 +83,17 @@ impl Curve {
         self.points.iter().map(|p| p.0).find(|v| *v > 0.0)
     }
 
-    /// Where a logarithmic axis may begin: at the least value above 0, but no more than a decade below the 1st percentile. What a
-    /// clock made nearly nothing of would take decades else, and leave all others a rest of the axis.
+    /// Where a logarithmic axis may begin: at the least value above 0, but no more than a decade
+    /// below the 1st percentile. What a clock made nearly nothing of would take decades else, and
+    /// leave all others a rest of the axis.
     #[must_use]
     pub fn log_floor(&self) -> Option<f64> {
         let least = self.least_positive()?;
         Some(self.quantile(0.01).filter(|p| *p > 0.0).map_or(least, |p1| least.max(p1 / 10.0)))
     }
 
-    /// The value below which the share `p` (0..=1) of samples lies, between points by interpolation.
+    /// The value below which the share `p` (0..=1) of samples lies, between points by
+    /// interpolation.
     #[must_use]
     pub fn quantile(&self, p: f64) -> Option<f64> {
         let wanted = p.clamp(0.0, 1.0) * self.count();
@@ -113,7 +118,8 @@ impl Curve {
         }
     }
 
-    /// How many samples fall into each of `bins` equal parts of a scale; what lies beyond it counts at its ends.
+    /// How many samples fall into each of `bins` equal parts of a scale; what lies beyond it counts
+    /// at its ends.
     #[must_use]
     pub fn histogram(&self, scale: &Scale, bins: usize) -> Vec<f64> {
         let mut out = vec![0.0; bins];
@@ -135,7 +141,8 @@ impl Curve {
         if self.discrete { since.min(1.0) } else { 0.0 }
     }
 
-    /// At most about `limit` points (value, share of samples at most as large), for a cumulative curve.
+    /// At most about `limit` points (value, share of samples at most as large), for a cumulative
+    /// curve.
     #[must_use]
     pub fn cumulative(&self, limit: usize) -> Vec<(f64, f64)> {
         let total = self.count();
@@ -143,15 +150,17 @@ impl Curve {
         thin(points, limit, |p| p.1)
     }
 
-    /// At most about `limit` points (value, share of samples at least as large), for a tail on logarithmic axes: they
-    /// lie at even ratios of the share. The largest sample has the share 1/n.
+    /// At most about `limit` points (value, share of samples at least as large), for a tail on
+    /// logarithmic axes: they lie at even ratios of the share. The largest sample has the share
+    /// 1/n.
     #[must_use]
     pub fn tail(&self, limit: usize) -> Vec<(f64, f64)> {
         let total = self.count();
         let mut below = 0.0;
         let mut points = Vec::with_capacity(self.points.len());
         for &(value, rank) in &self.points {
-            // As large as this value are all but those before it; between points the last sample is as good as any.
+            // As large as this value are all but those before it; between points the last sample is
+            // as good as any.
             let share = (total - (rank - 1.0).max(below)) / total;
             points.push((value, share.clamp(f64::MIN_POSITIVE, 1.0)));
             below = rank.min(total - 1.0).max(0.0);
@@ -197,7 +206,8 @@ fn spread(out: &mut [f64], from: f64, to: f64, mass: f64) {
     }
 }
 
-/// Leaves out points that are nearer than 1/limit to the one before, along `place` (0..=1); keeps both ends.
+/// Leaves out points that are nearer than 1/limit to the one before, along `place` (0..=1); keeps
+/// both ends.
 fn thin(points: Vec<(f64, f64)>, limit: usize, place: impl Fn(&(f64, f64)) -> f64) -> Vec<(f64, f64)> {
     if points.len() <= limit {
         return points;
@@ -213,7 +223,8 @@ fn thin(points: Vec<(f64, f64)>, limit: usize, place: impl Fn(&(f64, f64)) -> f6
     out
 }
 
-/// The scale that holds all of some curves between two quantiles, on which nothing of theirs has no place.
+/// The scale that holds all of some curves between two quantiles, on which nothing of theirs has no
+/// place.
 #[must_use]
 pub fn common_scale<'a>(
     curves: impl Iterator<Item = &'a Curve> + Clone,

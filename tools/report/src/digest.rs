@@ -1,4 +1,5 @@
-//! A run without its samples: what is kept of each operation, size and level, small enough to draw and to compare.
+//! A run without its samples: what is kept of each operation, size and level, small enough to draw
+//! and to compare.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,7 +38,8 @@ impl Level {
         Self { pairs, ranks, nodes, ranks_per_node, threads }
     }
 
-    /// `8 pairs, 4 × 4` for point-to-point operations, `1 pair of 4 threads, 2 × 1` between threads, `4 × 2` (nodes by ranks on each) for collectives.
+    /// `8 pairs, 4 × 4` for point-to-point operations, `1 pair of 4 threads, 2 × 1` between
+    /// threads, `4 × 2` (nodes by ranks on each) for collectives.
     #[must_use]
     pub fn label(&self) -> String {
         let placement = format!("{} × {}", self.nodes, self.ranks_per_node);
@@ -119,8 +121,8 @@ pub struct Point {
     pub size_mode: SizeMode,
     /// Launches that measured it.
     pub launches: u32,
-    /// Statistics: of one launch its summary; of several the medians of their statistics, with the least minimum, the
-    /// greatest maximum, and an interval that holds those of all launches.
+    /// Statistics: of one launch its summary; of several the medians of their statistics, with the
+    /// least minimum, the greatest maximum, and an interval that holds those of all launches.
     pub row: SummaryRecord,
     /// Median of each launch.
     pub launch_medians: Vec<f64>,
@@ -142,11 +144,13 @@ pub struct Point {
     pub curve: Curve,
     /// How far apart processes started: last start minus first.
     pub skew: Between,
-    /// How long a repetition took as a whole, of an operation of all ranks: last end minus first start.
+    /// How long a repetition took as a whole, of an operation of all ranks: last end minus first
+    /// start.
     pub span: Between,
     /// Bytes a second as the run records them; of several launches the median of each number.
     pub recorded_bandwidth: Option<Bandwidth>,
-    /// Ranks that changed their processor during a batch of repetitions, with the batches of all launches.
+    /// Ranks that changed their processor during a batch of repetitions, with the batches of all
+    /// launches.
     pub moved: Vec<Moved>,
     /// Repetitions left out because a process came after the agreed start.
     pub missed: u64,
@@ -211,7 +215,8 @@ impl Profile {
         self.points.range((level, 0)..=(level, u64::MAX)).map(|(_, point)| point)
     }
 
-    /// What the first number of its levels counts, as [`Level::short`] writes them; nothing where they are placements only.
+    /// What the first number of its levels counts, as [`Level::short`] writes them; nothing where
+    /// they are placements only.
     #[must_use]
     pub fn counted(&self) -> Option<&'static str> {
         let any = |is: fn(&Level) -> bool| self.levels.iter().any(is);
@@ -292,13 +297,14 @@ impl Point {
         self.row.count > 0
     }
 
-    /// Bytes a second: as recorded, or the size (of one message, or one process' buffer) over quantiles of the time, of which the
-    /// least bandwidth has the longest.
+    /// Bytes a second: as recorded, or the size (of one message, or one process' buffer) over
+    /// quantiles of the time, of which the least bandwidth has the longest.
     #[must_use]
     pub fn bandwidth(&self) -> Option<Bandwidth> {
         let (bytes, row) = (self.size_bytes as f64, &self.row);
         let over = |ns: f64| bytes / ns * 1e9;
-        // A time that is not known, or that the clocks made nothing of, tells no bandwidth: the median's stands for it.
+        // A time that is not known, or that the clocks made nothing of, tells no bandwidth: the
+        // median's stands for it.
         let or_median = |ns: f64| over(if ns > 0.0 { ns } else { row.p50_ns });
         let computed = || Bandwidth {
             bytes,

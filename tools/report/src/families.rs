@@ -1,4 +1,5 @@
-//! Fitted distributions as the format records them, turned into what the statistics room can evaluate, and into words.
+//! Fitted distributions as the format records them, turned into what the statistics room can
+//! evaluate, and into words.
 
 use weir_distribution::{Family, FitRecord};
 use weir_stats::Distribution;
@@ -11,7 +12,8 @@ pub fn parameter(fit: &FitRecord, name: &str) -> Option<f64> {
     fit.parameters.get(name).copied().filter(|v| v.is_finite())
 }
 
-/// The parameter that says what form the distribution has; none for families that have one form only.
+/// The parameter that says what form the distribution has; none for families that have one form
+/// only.
 #[must_use]
 pub fn shape_parameter(fit: &FitRecord) -> Option<f64> {
     parameter(fit, "shape").or_else(|| parameter(fit, "sigma"))

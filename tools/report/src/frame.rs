@@ -23,7 +23,8 @@ pub struct Plot {
     pub note: String,
     /// SVG elements of the drawing without title, explanation and note.
     pub body: String,
-    /// Upper and lower edge of what `body` draws, in user units: title and explanation are above, the note is below.
+    /// Upper and lower edge of what `body` draws, in user units: title and explanation are above,
+    /// the note is below.
     pub area: (f64, f64),
 }
 
@@ -162,7 +163,8 @@ pub struct Margins {
     pub right: f64,
 }
 
-/// Width of all plots: a phone shows it whole with letters that can be read, a wide window several side by side.
+/// Width of all plots: a phone shows it whole with letters that can be read, a wide window several
+/// side by side.
 pub const WIDTH: f64 = 430.0;
 
 impl Frame {
@@ -224,8 +226,8 @@ impl Frame {
         self.canvas.text_upwards("small", 15.0, (self.top + self.bottom) / 2.0, Anchor::Middle, label);
     }
 
-    /// Writes labels to the right of the area at their heights, moved apart where they would overlap; each has the class
-    /// of its line's colour as text.
+    /// Writes labels to the right of the area at their heights, moved apart where they would
+    /// overlap; each has the class of its line's colour as text.
     pub fn end_labels(&mut self, labels: Vec<(f64, String, String)>) {
         const PITCH: f64 = 15.0;
         let mut labels: Vec<_> = labels.into_iter().filter(|l| l.0.is_finite()).collect();
@@ -402,8 +404,9 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// `n` panels in rows of `columns`, each `height` high with room for a heading above and ticks below, and what they
-    /// take up in all. Left of each is a `gutter` for the words of its vertical axis.
+    /// `n` panels in rows of `columns`, each `height` high with room for a heading above and ticks
+    /// below, and what they take up in all. Left of each is a `gutter` for the words of its
+    /// vertical axis.
     #[must_use]
     pub fn grid(frame: &Frame, n: usize, columns: usize, height: f64, gutter: f64) -> (Vec<Self>, f64) {
         const GAP: f64 = 20.0;
@@ -441,7 +444,8 @@ impl Panel {
         canvas.line("axis", (self.left, self.bottom), (self.right, self.bottom));
     }
 
-    /// Lines at ticks of the vertical axis, with words to their left; as many as have room, powers of ten first.
+    /// Lines at ticks of the vertical axis, with words to their left; as many as have room, powers
+    /// of ten first.
     pub fn y_ticks(&self, canvas: &mut Canvas, ticks: &[Tick]) {
         let is_power =
             |tick: &&Tick| tick.text.starts_with('1') && !tick.text.contains('.') && !tick.text.contains('5');

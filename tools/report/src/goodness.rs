@@ -1,4 +1,5 @@
-//! How well fitted families fit, in words; and how many humps a distribution has, which no family of ours can follow.
+//! How well fitted families fit, in words; and how many humps a distribution has, which no family
+//! of ours can follow.
 
 use weir_distribution::{FitRecord, TestRecord};
 
@@ -28,7 +29,8 @@ pub fn test_words(fit: &FitRecord, name: &str) -> String {
     format!("{}{p}", units::number(test.statistic))
 }
 
-/// Tests that reject a fit, in words. Each of several tests must be surer than one alone (Bonferroni).
+/// Tests that reject a fit, in words. Each of several tests must be surer than one alone
+/// (Bonferroni).
 #[must_use]
 pub fn rejected_by(fit: &FitRecord) -> Vec<&'static str> {
     let p = |name: &str| test(fit, name).and_then(|t| t.p_value);
@@ -36,7 +38,8 @@ pub fn rejected_by(fit: &FitRecord) -> Vec<&'static str> {
     TESTS.iter().filter(|t| p(t.0).is_some_and(|p| p < SIGNIFICANCE / known)).map(|t| t.1).collect()
 }
 
-/// The fits that come next to the chosen one, by Anderson and Darling's statistic, which weighs tails as well as the body.
+/// The fits that come next to the chosen one, by Anderson and Darling's statistic, which weighs
+/// tails as well as the body.
 #[must_use]
 pub fn next_best(point: &Point, limit: usize) -> Vec<&FitRecord> {
     let distance = |f: &FitRecord| TESTS.iter().find_map(|t| test(f, t.0)).map_or(f64::INFINITY, |t| t.statistic);
@@ -46,7 +49,8 @@ pub fn next_best(point: &Point, limit: usize) -> Vec<&FitRecord> {
     others
 }
 
-/// What is to be said of the chosen fit: whether tests reject it, and whether the samples have several humps.
+/// What is to be said of the chosen fit: whether tests reject it, and whether the samples have
+/// several humps.
 #[must_use]
 pub fn verdict(point: &Point, fit: &FitRecord) -> String {
     let rejected = rejected_by(fit);
@@ -64,8 +68,8 @@ pub fn verdict(point: &Point, fit: &FitRecord) -> String {
 
 /// The range that holds the body of a distribution, and which part of the samples lies above it.
 ///
-/// It ends at the highest of some quantiles at which the middle half still has a tenth of the axis: farther out a tail a
-/// thousand times as long would squeeze all there is to see into one bin.
+/// It ends at the highest of some quantiles at which the middle half still has a tenth of the axis:
+/// farther out a tail a thousand times as long would squeeze all there is to see into one bin.
 #[must_use]
 pub fn body(point: &Point) -> (f64, f64, f64) {
     let at = |p: f64| point.curve.quantile(p).unwrap_or(0.0);
@@ -100,7 +104,8 @@ pub fn humps(point: &Point) -> usize {
     count_humps(&counts)
 }
 
-/// A scale of at most `bins` bins that are whole ticks wide, so that none holds more ticks than another; and their number.
+/// A scale of at most `bins` bins that are whole ticks wide, so that none holds more ticks than
+/// another; and their number.
 #[must_use]
 pub fn binned(low: f64, high: f64, tick_ns: f64, bins: usize) -> (Scale, usize) {
     let width = (high - low) / bins as f64;
@@ -121,7 +126,8 @@ fn count_humps(counts: &[f64]) -> usize {
     let smooth: Vec<f64> = (0..counts.len())
         .map(|i| (if i > 0 { at(i - 1) } else { 0.0 }) * 0.25 + at(i) * 0.5 + at(i + 1) * 0.25)
         .collect();
-    // Walks up to peaks and down into valleys; a turn counts once it is larger than chance makes it.
+    // Walks up to peaks and down into valleys; a turn counts once it is larger than chance makes
+    // it.
     let sure = |high: f64, low: f64| high - low > 0.4 * high && high - low > 4.0 * (high + low).sqrt();
     let (mut humps, mut rising, mut peak, mut valley, mut mass) = (0, true, 0.0f64, 0.0f64, 0.0f64);
     for (value, count) in smooth.iter().zip(counts) {

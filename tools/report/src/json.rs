@@ -9,21 +9,29 @@ use crate::warnings;
 
 /// A run as one JSON document: all that the tables hold, times in ns.
 ///
-/// * `machine`; `transport`: what carried its messages, as counted; `samples`: how many were read; `warnings`: all that the text has, each with `code`, `message`, `advice`
-/// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `points`, each with
-///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`, and between threads `threads`
+/// * `machine`; `transport`: what carried its messages, as counted; `samples`: how many were read;
+///   `warnings`: all that the text has, each with `code`, `message`, `advice`
+/// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `points`, each
+///   with
+///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`, and between threads
+///     `threads`
 ///   * `launches`: how many measured it; `launch_medians_ns`: the median of each
-///   * `summary`: as in the format, of one launch; of several (`summary_of` is `launches`, else `samples`) the medians of the launches'
-///     quantiles, means and deviations, the least `min_ns`, the greatest `max_ns`, and from `median_low_ns` to `median_high_ns` what holds the
-///     interval of each launch
-///   * `bytes_per_s`: the median; `bandwidth`: `bytes`, `p1_bytes_per_s`, `p50_bytes_per_s`, `p99_bytes_per_s`, `mean_bytes_per_s` as in the
-///     format, and `recorded`: whether the run has them (of several launches the medians), or they are the size over the times
-///   * `skew`: `summary` of last minus first start; `span`: of last end minus first start of a repetition; `null` where none was recorded
-///   * `moved`: ranks that changed their processor during a batch of repetitions, each with `rank` and `batches` (of all launches)
+///   * `summary`: as in the format, of one launch; of several (`summary_of` is `launches`, else
+///     `samples`) the medians of the launches' quantiles, means and deviations, the least `min_ns`,
+///     the greatest `max_ns`, and from `median_low_ns` to `median_high_ns` what holds the interval
+///     of each launch
+///   * `bytes_per_s`: the median; `bandwidth`: `bytes`, `p1_bytes_per_s`, `p50_bytes_per_s`,
+///     `p99_bytes_per_s`, `mean_bytes_per_s` as in the format, and `recorded`: whether the run has
+///     them (of several launches the medians), or they are the size over the times
+///   * `skew`: `summary` of last minus first start; `span`: of last end minus first start of a
+///     repetition; `null` where none was recorded
+///   * `moved`: ranks that changed their processor during a batch of repetitions, each with `rank`
+///     and `batches` (of all launches)
 ///   * `clock_tick_ns`; `enough_for_p99`: whether 99th percentiles mean something
 ///   * `services`: how a server served its clients, as in the format, of each launch
-///   * `outliers`, beyond `outlier_boundary_ns`; `clock_error_ns`: bound on a duration's error; `effective_count`,
-///     `lag1_autocorrelation`; `fit`: the chosen one, of the first launch that has one
+///   * `outliers`, beyond `outlier_boundary_ns`; `clock_error_ns`: bound on a duration's error;
+///     `effective_count`, `lag1_autocorrelation`; `fit`: the chosen one, of the first launch that
+///     has one
 #[must_use]
 pub fn run_json(digest: &Digest) -> Value {
     let operations: Vec<Value> = digest.profiles.iter().map(profile_json).collect();
@@ -76,24 +84,30 @@ fn profile_json(profile: &Profile) -> Value {
 
 /// A comparison as one JSON document. Times are in ns.
 ///
-/// * `first`, `second`: `name`, `machine` and `transport` of the runs; `unmatched`: cells that the other run does not have
+/// * `first`, `second`: `name`, `machine` and `transport` of the runs; `unmatched`: cells that the
+///   other run does not have
 /// * `significance`: a corrected p-value below it counts; `summary`: all in a sentence
-/// * `warnings`: all that the text has, each with `code`, `message`, `advice`, and `run`: which it is about, `first`, `second` or `both`; `null`
-///   where it is about the comparison
+/// * `warnings`: all that the text has, each with `code`, `message`, `advice`, and `run`: which it
+///   is about, `first`, `second` or `both`; `null` where it is about the comparison
 /// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `cells`, each with
-///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`, and between threads `threads`
-///   * `first_ns`, `second_ns`: what stands for a run: of one launch its median, of several (`first_launches`, `second_launches`) the
-///     geometric mean of their medians (arithmetic where a median is not above 0)
-///   * `ratio`: `second_ns` over `first_ns`, null where a centre is not above 0 or samples are too few; `ratio_low`, `ratio_high`: its 95 % interval,
-///     `null` where nothing could be compared
-///   * `unit`: `launch` if launches were compared (Welch's test on logarithms), `sample` if the medians' own intervals were, as a run has one
-///     launch only: nothing is said of the machines then
-///   * `p`, `p_corrected`: of the test; after Holm's correction for all cells; `null` where `unit` is `sample`
-///   * `first_span_ns`, `second_span_ns`: medians of the spans; `first_bytes_per_s`, `second_bytes_per_s`: medians of the bandwidths; `null`
-///     where not both runs have one
+///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`, and between threads
+///     `threads`
+///   * `first_ns`, `second_ns`: what stands for a run: of one launch its median, of several
+///     (`first_launches`, `second_launches`) the geometric mean of their medians (arithmetic where
+///     a median is not above 0)
+///   * `ratio`: `second_ns` over `first_ns`, null where a centre is not above 0 or samples are too
+///     few; `ratio_low`, `ratio_high`: its 95 % interval, `null` where nothing could be compared
+///   * `unit`: `launch` if launches were compared (Welch's test on logarithms), `sample` if the
+///     medians' own intervals were, as a run has one launch only: nothing is said of the machines
+///     then
+///   * `p`, `p_corrected`: of the test; after Holm's correction for all cells; `null` where `unit`
+///     is `sample`
+///   * `first_span_ns`, `second_span_ns`: medians of the spans; `first_bytes_per_s`,
+///     `second_bytes_per_s`: medians of the bandwidths; `null` where not both runs have one
 ///   * `clock_error_ns`: by how much the clocks of both runs may be off together
-///   * `verdict`: `faster`, `slower`, `launches-differ` (but a run has one only, which cannot tell), `within-clock-error`,
-///     `within-launches`, `no-difference`, `not-positive`, `too-few`; `text`: the same for people
+///   * `verdict`: `faster`, `slower`, `launches-differ` (but a run has one only, which cannot
+///     tell), `within-clock-error`, `within-launches`, `no-difference`, `not-positive`, `too-few`;
+///     `text`: the same for people
 #[must_use]
 pub fn comparison_json(first: &Digest, second: &Digest, comparison: &Comparison) -> Value {
     let operations: Vec<Value> = comparison

@@ -1,8 +1,9 @@
 //! Plots and pages of what was measured, and comparisons of two runs.
 //!
-//! [`load`] reads a run once and keeps a [`digest::Digest`] of it, small whatever the number of samples; everything else
-//! is made from that: tables ([`table`]), drawings ([`run_plots`], [`comparison_plots`]) as SVG or PNG, and one page
-//! ([`page`]) that needs no network. [`compare::compare`] judges two digests against each other.
+//! [`load`] reads a run once and keeps a [`digest::Digest`] of it, small whatever the number of
+//! samples; everything else is made from that: tables ([`table`]), drawings ([`run_plots`],
+//! [`comparison_plots`]) as SVG or PNG, and one page ([`page`]) that needs no network.
+//! [`compare::compare`] judges two digests against each other.
 
 #![forbid(unsafe_code)]
 
@@ -93,7 +94,8 @@ pub enum Error {
 /// Reads a run and condenses it.
 ///
 /// # Errors
-/// If `run.json` cannot be read. A samples file that cannot is a warning in the digest: the rest of the run is whole.
+/// If `run.json` cannot be read. A samples file that cannot is a warning in the digest: the rest of
+/// the run is whole.
 pub fn load(path: &Path) -> Result<Digest, Error> {
     let reader = Reader::open(path)?;
     let read = |cell: &weir_distribution::Cell| reader.read_samples(cell).map_err(|e| e.to_string());
@@ -120,8 +122,9 @@ pub fn load(path: &Path) -> Result<Digest, Error> {
     Ok(digest)
 }
 
-/// Launches that did not come to their end, as nobody writes them any more: a killed process leaves no word. `writing`: whether
-/// somebody writes the run now, which then is its last launch, if that is known.
+/// Launches that did not come to their end, as nobody writes them any more: a killed process leaves
+/// no word. `writing`: whether somebody writes the run now, which then is its last launch, if that
+/// is known.
 fn cut_off(digest: &Digest, writing: Option<bool>) -> Vec<weir_distribution::Warning> {
     let Some(writing) = writing else { return Vec::new() };
     let run = &digest.run;
@@ -188,7 +191,8 @@ pub fn run_plots(digest: &Digest) -> Vec<Plot> {
     distinct(out)
 }
 
-/// All drawings of a comparison, for files. None has the name of one of [`run_plots`], as both may lie in one folder.
+/// All drawings of a comparison, for files. None has the name of one of [`run_plots`], as both may
+/// lie in one folder.
 #[must_use]
 pub fn comparison_plots(first: &Digest, second: &Digest, comparison: &Comparison) -> Vec<Plot> {
     let detail = &Detail::STEPS[0];

@@ -1,5 +1,5 @@
-//! Warnings: those that the record of a run holds, said once each whatever the number of launches and cells, and those that
-//! follow from what was read.
+//! Warnings: those that the record of a run holds, said once each whatever the number of launches
+//! and cells, and those that follow from what was read.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,17 @@ use crate::{again, units};
 pub const UNREADABLE: &str = "unreadable-samples";
 /// Code of a warning: a histogram cannot be read.
 pub const DAMAGED: &str = "damaged-histogram";
-/// Code of a warning: what the environment names did not carry all cells. The report words it for the run as a whole.
+/// Code of a warning: what the environment names did not carry all cells. The report words it for
+/// the run as a whole.
 pub const NOT_CARRIED: &str = "not-carried";
 /// Code of the writer's warning about its clocks, which it gave before it measured.
 const CLOCK: &str = "clock-error";
 
-/// Warnings of the run, its launches and its cells; of one kind there is one, which names the launches or counts the cells.
+/// Warnings of the run, its launches and its cells; of one kind there is one, which names the
+/// launches or counts the cells.
 ///
-/// What the writer said about the clocks beforehand is left out where there are cells: these carry the bounds that held.
+/// What the writer said about the clocks beforehand is left out where there are cells: these carry
+/// the bounds that held.
 #[must_use]
 pub fn of_record(run: &Run) -> Vec<Warning> {
     let mut out: Vec<Warning> = run.warnings.clone();
@@ -99,12 +102,14 @@ pub fn launches(numbers: &[u32]) -> String {
     }
 }
 
-/// Whether less can be said of a cell, as it has too few samples or none; not of one that somebody described by its histogram alone.
+/// Whether less can be said of a cell, as it has too few samples or none; not of one that somebody
+/// described by its histogram alone.
 fn is_poor(point: &Point) -> bool {
     !point.knows_p99() && (point.has_row() || point.curve.is_empty())
 }
 
-/// Cells with so few samples that less can be said of them, those with none among them; nothing if all have enough.
+/// Cells with so few samples that less can be said of them, those with none among them; nothing if
+/// all have enough.
 #[must_use]
 pub fn few_samples(digest: &Digest) -> Option<Warning> {
     let all = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
@@ -147,7 +152,8 @@ pub fn far_apart(digest: &Digest) -> Option<Warning> {
     Some(warning("launches-apart", message, Some(advice)))
 }
 
-/// Ranks that changed their processor while a point was measured: `rank 3`, `ranks 0, 3`; at most eight by number.
+/// Ranks that changed their processor while a point was measured: `rank 3`, `ranks 0, 3`; at most
+/// eight by number.
 #[must_use]
 pub fn moved_ranks(point: &Point) -> Option<String> {
     const SHOWN: usize = 8;
@@ -160,7 +166,8 @@ pub fn moved_ranks(point: &Point) -> Option<String> {
     (!numbers.is_empty()).then(|| format!("{word} {}{more}", numbers.join(", ")))
 }
 
-/// Whether a cell of this operation has too few samples for a quantile or a form, which its tables and plots say.
+/// Whether a cell of this operation has too few samples for a quantile or a form, which its tables
+/// and plots say.
 #[must_use]
 pub fn has_few(profile: &Profile) -> bool {
     profile.points.values().any(is_poor)

@@ -1,6 +1,6 @@
-//! The order in which people find things: operations by family and name, whatever order they were measured in (which is
-//! shuffled, so that a drift of the machine does not look like a difference of operations), and the configuration that most
-//! was measured in before an odd one.
+//! The order in which people find things: operations by family and name, whatever order they were
+//! measured in (which is shuffled, so that a drift of the machine does not look like a difference
+//! of operations), and the configuration that most was measured in before an odd one.
 
 use std::cmp::Reverse;
 
@@ -30,7 +30,8 @@ const POINT_TO_POINT: [&str; 7] = [
 ];
 const KERNELS: [&str; 4] = [Operation::FARM, Operation::BOTS, Operation::FFT, Operation::JACOBI];
 
-/// The family of an operation, given with or without its size mode; one of the future counts by whether it has pairs.
+/// The family of an operation, given with or without its size mode; one of the future counts by
+/// whether it has pairs.
 #[must_use]
 pub fn family(operation: &str, has_pairs: bool) -> Family {
     let bare = operation.strip_suffix("-each").or_else(|| operation.strip_suffix("-total")).unwrap_or(operation);
@@ -48,7 +49,8 @@ impl Profile {
         family(&self.key.operation, self.levels.iter().any(|l| l.pairs > 0))
     }
 
-    /// The bandwidth at one of its points; none of an application, of whose time with its size nothing is transferred at a rate.
+    /// The bandwidth at one of its points; none of an application, of whose time with its size
+    /// nothing is transferred at a rate.
     #[must_use]
     pub fn bandwidth_of(&self, point: &Point) -> Option<Bandwidth> {
         point.bandwidth().filter(|b| self.family() != Family::Kernel && b.p50_bytes_per_s.is_finite())
@@ -67,14 +69,15 @@ impl Profile {
     }
 }
 
-/// The level to show first, given the cells of each: that of the most cells; of several the highest, since contention is
-/// what small benchmarks hide.
+/// The level to show first, given the cells of each: that of the most cells; of several the
+/// highest, since contention is what small benchmarks hide.
 #[must_use]
 pub fn main_level(cells: &[usize]) -> usize {
     (0..cells.len()).max_by_key(|l| cells[*l]).unwrap_or(0)
 }
 
-/// Levels one after the other: ascending, but those with less than half the cells of another at the end.
+/// Levels one after the other: ascending, but those with less than half the cells of another at the
+/// end.
 #[must_use]
 pub fn level_order(cells: &[usize]) -> Vec<usize> {
     let most = cells.iter().copied().max().unwrap_or(0);
@@ -83,7 +86,8 @@ pub fn level_order(cells: &[usize]) -> Vec<usize> {
     order
 }
 
-/// At most `limit` levels to draw, ascending: the lowest, the highest, some between, and the main one in any case.
+/// At most `limit` levels to draw, ascending: the lowest, the highest, some between, and the main
+/// one in any case.
 #[must_use]
 pub fn drawn_levels(cells: &[usize], limit: usize) -> Vec<usize> {
     let main = main_level(cells);

@@ -1,4 +1,5 @@
-//! Drawings as pixels, with the letters that this program brings along: a bare machine needs no fonts.
+//! Drawings as pixels, with the letters that this program brings along: a bare machine needs no
+//! fonts.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,12 +1,13 @@
-//! What may be read from a number of samples: from how many on a quantile, a form or a fit means something, and how narrow
-//! an interval can be when a clock ticks.
+//! What may be read from a number of samples: from how many on a quantile, a form or a fit means
+//! something, and how narrow an interval can be when a clock ticks.
 
 use weir_distribution::FitRecord;
 
 use crate::digest::Point;
 use crate::units;
 
-/// Samples from which on the 99th percentile is another one than the largest, and a form or a fit is more than chance.
+/// Samples from which on the 99th percentile is another one than the largest, and a form or a fit
+/// is more than chance.
 pub const ENOUGH: u64 = 100;
 
 /// Launches' medians that are so many times apart are no repetitions of one another.
@@ -24,7 +25,8 @@ pub struct Shown {
 }
 
 impl Point {
-    /// Whether its 99th percentile means something: each launch, whose median it is, has [`ENOUGH`] samples.
+    /// Whether its 99th percentile means something: each launch, whose median it is, has [`ENOUGH`]
+    /// samples.
     #[must_use]
     pub fn knows_p99(&self) -> bool {
         self.row.count / u64::from(self.launches.max(1)) >= ENOUGH
@@ -50,14 +52,16 @@ impl Point {
         self.has_launches().then(|| self.launch_medians.iter().fold((f64::INFINITY, f64::NEG_INFINITY), range))
     }
 
-    /// How many times apart its launches' medians are, if that is more than [`APART`]: they saw two states of the machine, or one of them was
-    /// disturbed, and what lies between stands for none of them.
+    /// How many times apart its launches' medians are, if that is more than [`APART`]: they saw two
+    /// states of the machine, or one of them was disturbed, and what lies between stands for none
+    /// of them.
     #[must_use]
     pub fn apart(&self) -> Option<f64> {
         self.launch_range().filter(|r| r.0 > 0.0).map(|(low, high)| high / low).filter(|factor| *factor > APART)
     }
 
-    /// Whether its form means something: [`ENOUGH`] samples, or a histogram that somebody wrote without any.
+    /// Whether its form means something: [`ENOUGH`] samples, or a histogram that somebody wrote
+    /// without any.
     #[must_use]
     pub fn has_form(&self) -> bool {
         !self.curve.is_empty() && (self.drawn == 0 || self.drawn >= ENOUGH)
@@ -75,8 +79,8 @@ impl Point {
         self.sound_fits().find(|f| f.chosen)
     }
 
-    /// The interval of the median, at least one tick of the clock wide: a hundred thousand equal readings do not make a
-    /// clock finer than it is.
+    /// The interval of the median, at least one tick of the clock wide: a hundred thousand equal
+    /// readings do not make a clock finer than it is.
     #[must_use]
     pub fn interval(&self) -> Option<Shown> {
         let (low, high) = (self.row.median_low_ns?, self.row.median_high_ns?);

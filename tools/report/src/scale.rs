@@ -1,4 +1,5 @@
-//! From values to places on paper: linear and logarithmic scales, the axis of sizes, and their ticks.
+//! From values to places on paper: linear and logarithmic scales, the axis of sizes, and their
+//! ticks.
 
 use crate::units;
 
@@ -42,8 +43,8 @@ pub struct Tick {
 }
 
 impl Scale {
-    /// A scale for values between `low` and `high`, widened where they leave no room (equal, not finite, or not
-    /// positive on a logarithmic scale), so that it can place any value.
+    /// A scale for values between `low` and `high`, widened where they leave no room (equal, not
+    /// finite, or not positive on a logarithmic scale), so that it can place any value.
     #[must_use]
     pub fn new(kind: Kind, low: f64, high: f64, from: f64, to: f64) -> Self {
         let (mut low, mut high) =
@@ -147,7 +148,8 @@ fn log_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The axis of message sizes: logarithmic to base 2 where sizes differ much, with a place of its own for size 0.
+/// The axis of message sizes: logarithmic to base 2 where sizes differ much, with a place of its
+/// own for size 0.
 #[derive(Debug, Clone)]
 pub struct Sizes {
     all: Vec<u64>,

@@ -1,9 +1,11 @@
-//! Colours and letters of all drawings: one table of classes, written as a style sheet for a page, for a drawing that
-//! stands alone (both follow the reader's choice of light or dark), or for pixels (light).
+//! Colours and letters of all drawings: one table of classes, written as a style sheet for a page,
+//! for a drawing that stands alone (both follow the reader's choice of light or dark), or for
+//! pixels (light).
 //!
-//! Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with any common colour
-//! blindness tell apart, lightened on dark ground; ordered values take viridis (van der Walt and Smith, 2015), whose
-//! lightness rises evenly. Lines of one plot differ in dash and mark too, never in colour alone.
+//! Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with
+//! any common colour blindness tell apart, lightened on dark ground; ordered values take viridis
+//! (van der Walt and Smith, 2015), whose lightness rises evenly. Lines of one plot differ in dash
+//! and mark too, never in colour alone.
 
 use std::fmt::Write as _;
 
@@ -142,7 +144,8 @@ fn colours(prefix: &str, ground: Ground) -> String {
         rule(&format!(".c{i}"), &format!("stroke:{colour}"));
         rule(&format!(".f{i}"), &format!("fill:{colour}"));
     }
-    // The palest end vanishes on white, the darkest on black: lines use the part of the scale that shows.
+    // The palest end vanishes on white, the darkest on black: lines use the part of the scale that
+    // shows.
     let (from, to) = if ground == Ground::Light { (0.0, 0.8) } else { (0.3, 1.0) };
     for i in 0..STEPS {
         let colour = viridis(from + (to - from) * i as f64 / (STEPS - 1) as f64);

@@ -1,11 +1,13 @@
-//! A small writer of SVG: elements, paths with short coordinates, and the escaping that both SVG and HTML need.
+//! A small writer of SVG: elements, paths with short coordinates, and the escaping that both SVG
+//! and HTML need.
 
 use std::fmt::Write as _;
 
 /// Text as it may stand in an element or in a quoted attribute of SVG and HTML.
 ///
-/// Characters that XML cannot hold at all (control characters but for tab and line ends) become U+FFFD, so that a
-/// hostile or damaged string in a run can neither end an attribute nor make the document unreadable.
+/// Characters that XML cannot hold at all (control characters but for tab and line ends) become
+/// U+FFFD, so that a hostile or damaged string in a run can neither end an attribute nor make the
+/// document unreadable.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -26,9 +28,11 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// A coordinate in user units with one decimal, which is finer than any screen shows at these sizes.
+/// A coordinate in user units with one decimal, which is finer than any screen shows at these
+/// sizes.
 ///
-/// A value that is not finite, which a plot must never ask for, is written as 0: the document stays well formed.
+/// A value that is not finite, which a plot must never ask for, is written as 0: the document stays
+/// well formed.
 pub fn coordinate(out: &mut String, value: f64) {
     debug_assert!(value.is_finite(), "a mark without a place");
     let tenths = if value.is_finite() { (value * 10.0).round().clamp(-1e7, 1e7) as i64 } else { 0 };
@@ -209,8 +213,8 @@ impl Canvas {
         let _ = writeln!(self.body, "\" class=\"{class}\"{anchor}{more}>{}</text>", escape(text));
     }
 
-    /// A point that tells its values: an invisible mark with a title, which browsers show on hovering and the page's
-    /// script shows beside the plot.
+    /// A point that tells its values: an invisible mark with a title, which browsers show on
+    /// hovering and the page's script shows beside the plot.
     pub fn hint(&mut self, x: f64, y: f64, text: &str) {
         self.body.push_str("<circle class=\"hit\" cx=\"");
         coordinate(&mut self.body, x);
@@ -235,7 +239,8 @@ impl Canvas {
     }
 }
 
-/// About how wide a text is, in units of its font size: Noto Sans' average letter, with digits and narrow letters told apart.
+/// About how wide a text is, in units of its font size: Noto Sans' average letter, with digits and
+/// narrow letters told apart.
 ///
 /// Only used to place legends and to break lines; nothing depends on its being exact.
 #[must_use]

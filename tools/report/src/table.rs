@@ -181,7 +181,8 @@ impl Table {
         (!rows.is_empty()).then(|| Self { caption, head, rows, levels: profile.levels.clone(), order, notes })
     }
 
-    /// How well the chosen families fit an operation's samples; none if nothing was fitted to enough of them.
+    /// How well the chosen families fit an operation's samples; none if nothing was fitted to
+    /// enough of them.
     #[must_use]
     pub fn of_fits(profile: &Profile) -> Option<Self> {
         let mut head = vec![("size", Side::Right), ("chosen family", Side::Left), ("verdict", Side::Left)];
@@ -259,14 +260,16 @@ impl Table {
         self.order.iter().filter_map(|l| Some((*l, self.levels.get(*l)?.label())))
     }
 
-    /// Columns as a page has them: words, which are what is looked for, come second, where a narrow window shows them too.
+    /// Columns as a page has them: words, which are what is looked for, come second, where a narrow
+    /// window shows them too.
     fn columns(&self) -> Vec<usize> {
         let mut columns: Vec<usize> = (0..self.head.len()).collect();
         columns.sort_by_key(|i| (*i > 0, self.head[*i].1 != Side::Left));
         columns
     }
 
-    /// About how wide the table is on a page, in the page's letters: where there is less room, each row becomes lines of its own.
+    /// About how wide the table is on a page, in the page's letters: where there is less room, each
+    /// row becomes lines of its own.
     fn width_rem(&self) -> f64 {
         const LETTER: f64 = 0.92;
         const PADDING: f64 = 1.1;

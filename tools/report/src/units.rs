@@ -10,7 +10,8 @@ pub fn time(ns: f64) -> String {
     format!("{value} {unit}")
 }
 
-/// [`time`] with zeros at its end, so that times in a column have the same number of digits: `2.30 µs`.
+/// [`time`] with zeros at its end, so that times in a column have the same number of digits:
+/// `2.30 µs`.
 #[must_use]
 pub fn time_in_column(ns: f64) -> String {
     let short = time(ns);
@@ -23,8 +24,9 @@ pub fn time_in_column(ns: f64) -> String {
     format!("{digits}{point}{} {unit}", "0".repeat(3 - have))
 }
 
-/// Two times in the unit of the larger, with as many digits as tell them apart: `16.46 – 16.50 µs`, `0.99 – 1.01 µs`. Where that
-/// would leave little of the smaller, each has its own: `1.94 µs – 2.79 ms`.
+/// Two times in the unit of the larger, with as many digits as tell them apart: `16.46 – 16.50 µs`,
+/// `0.99 – 1.01 µs`. Where that would leave little of the smaller, each has its own:
+/// `1.94 µs – 2.79 ms`.
 #[must_use]
 pub fn range(low_ns: f64, high_ns: f64) -> String {
     let (Some(&(by, unit)), true) =
@@ -44,7 +46,8 @@ pub fn range(low_ns: f64, high_ns: f64) -> String {
     format!("{low:.decimals$} – {high:.decimals$} {unit}")
 }
 
-/// A size in bytes: `0 B`, `1500 B`, `64 KiB`, `1.5 MiB`; binary units only where they are exact to two decimals.
+/// A size in bytes: `0 B`, `1500 B`, `64 KiB`, `1.5 MiB`; binary units only where they are exact to
+/// two decimals.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     for (unit, name) in [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {

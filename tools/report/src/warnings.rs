@@ -1,4 +1,5 @@
-//! All warnings of a run and of a comparison: those of its record, and those that follow from the data; and what each is about, in a few plain words.
+//! All warnings of a run and of a comparison: those of its record, and those that follow from the
+//! data; and what each is about, in a few plain words.
 
 use std::collections::BTreeSet;
 
@@ -37,8 +38,8 @@ pub fn of_run(digest: &Digest) -> Vec<Warning> {
     out
 }
 
-/// That what the environment names did not carry all cells, or none. The writer says so too, of its launch: this holds for the whole run, and for
-/// runs of writers that did not look.
+/// That what the environment names did not carry all cells, or none. The writer says so too, of its
+/// launch: this holds for the whole run, and for runs of writers that did not look.
 fn label_warning(digest: &Digest) -> Option<Warning> {
     let label = Label::of(&digest.run);
     let (kept, others) = label.kept().filter(|(_, others)| *others > 0)?;
@@ -54,13 +55,16 @@ fn label_warning(digest: &Digest) -> Option<Warning> {
     Some(warning(NOT_CARRIED, message, said.and_then(|w| w.advice.clone())))
 }
 
-/// From this autocorrelation of one repetition with the next on, a cell's launch saw few states of the machine.
+/// From this autocorrelation of one repetition with the next on, a cell's launch saw few states of
+/// the machine.
 const STRONG: f64 = 0.3;
 
-/// Where a repetition resembles the one before strongly, and what samples are worth for a median then.
+/// Where a repetition resembles the one before strongly, and what samples are worth for a median
+/// then.
 ///
-/// The two are not the same: however long a phase of the machine lasts, the median of all samples does not depend on it where it
-/// lies between the times of some ranks and those of the others in every repetition, as with a bcast's root.
+/// The two are not the same: however long a phase of the machine lasts, the median of all samples
+/// does not depend on it where it lies between the times of some ranks and those of the others in
+/// every repetition, as with a bcast's root.
 fn dependence_warning(digest: &Digest) -> Option<Warning> {
     let points = || digest.profiles.iter().flat_map(|p| p.points.values().map(move |point| (p, point)));
     let strong: Vec<_> =
@@ -99,7 +103,8 @@ fn worth<'a>(cells: impl Iterator<Item = (&'a Profile, &'a Point)>) -> String {
     }
 }
 
-/// That ranks changed their processor, where the writer did not come to say so, as it does at the end of a launch.
+/// That ranks changed their processor, where the writer did not come to say so, as it does at the
+/// end of a launch.
 fn moved_warning(digest: &Digest) -> Option<Warning> {
     const MOVED: &str = "moved-ranks";
     if digest.warnings.iter().any(|w| w.code == MOVED) {
@@ -138,7 +143,8 @@ fn clock_warning(digest: &Digest) -> Option<Warning> {
     Some(warning("clock-bounds", message, Some(advice.to_owned())))
 }
 
-/// Where starts are closer together than the clocks can tell: durations may be exact and skews are not.
+/// Where starts are closer together than the clocks can tell: durations may be exact and skews are
+/// not.
 fn skew_warning(digest: &Digest) -> Option<Warning> {
     let bounds = digest.run.launches.iter().flat_map(|l| {
         let ranks = l.clock.iter().flat_map(|c| &c.ranks);
@@ -224,7 +230,8 @@ fn of_comparison(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec<Wa
     out
 }
 
-/// How to come to enough launches of both runs; nothing where both have them, but not in every cell.
+/// How to come to enough launches of both runs; nothing where both have them, but not in every
+/// cell.
 fn add_launches((first, second): (&Digest, &Digest)) -> Option<String> {
     let few = [first, second].into_iter().filter(|digest| digest.run.launches.len() < ENOUGH_LAUNCHES);
     let advice = few.map(|digest| again::advice(digest, ENOUGH_LAUNCHES - digest.run.launches.len()));

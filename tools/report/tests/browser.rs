@@ -1,6 +1,8 @@
-//! The page in a real browser: it runs, its controls work, and its policy keeps strangers' scripts out.
+//! The page in a real browser: it runs, its controls work, and its policy keeps strangers' scripts
+//! out.
 //!
-//! Without Chromium on PATH this is reported as ignored, which the suite counts as skipped: hence a harness of its own.
+//! Without Chromium on PATH this is reported as ignored, which the suite counts as skipped: hence a
+//! harness of its own.
 
 mod common;
 
@@ -91,7 +93,8 @@ window.addEventListener('load', function () {
   said.tapped = tip.hidden ? '' : tip.textContent; said.first = figure.points[0].text;
   parent.postMessage(JSON.stringify(said), '*');
 
-  // Letters of the charts that are shown: the least size, which of them touch each other, which are cut off.
+  // Letters of the charts that are shown: the least size, which of them touch each other, which
+  // are cut off.
   function letters() {
     var out = { least: 99, touching: [], cut: [], all: 0 };
     list('figure, a.tile').filter(seen).forEach(function (figure) {
@@ -105,7 +108,8 @@ window.addEventListener('load', function () {
       texts.forEach(function (a, i) {
         if (a.box.left < whole.left - 1 || a.box.right > whole.right + 1 || a.box.top < whole.top - 1 || a.box.bottom > whole.bottom + 1) out.cut.push(a.words);
         texts.slice(i + 1).forEach(function (b) {
-          // Boxes hold ascenders and descenders: the space between two lines of text is part of both.
+          // Boxes hold ascenders and descenders: the space between two lines of text is part of
+          // both.
           var across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
           var down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
           if (across > 1 * unit && down > 5 * unit) out.touching.push(a.words + ' / ' + b.words);
@@ -231,7 +235,8 @@ fn used(said: &serde_json::Value, width: u32, case: &str) {
     }
 }
 
-/// The document around a page that is shown as wide as asked for, which headless Chromium's own window is not below 500, with what the page's probe found.
+/// The document around a page that is shown as wide as asked for, which headless Chromium's own
+/// window is not below 500, with what the page's probe found.
 fn framed(browser: &str, dir: &Path, page: &str, width: u32) -> String {
     std::fs::write(dir.join("inside.html"), page).expect("written");
     let around = format!(

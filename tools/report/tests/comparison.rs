@@ -83,7 +83,8 @@ fn a_faster_machine_is_said_to_be_faster() {
 
 #[test]
 fn the_same_machine_measured_twice_is_not_said_to_differ() {
-    // With a chance of 5 % of any false difference among all cells, over 6 seeds a fault shows as many of them.
+    // With a chance of 5 % of any false difference among all cells, over 6 seeds a fault shows as
+    // many of them.
     let false_ones: usize = (10..16)
         .map(|seed| {
             let comparison = compared(Shape { seed, ..base() });
@@ -167,7 +168,8 @@ fn the_page_says_in_words_what_was_found() {
     assert!(json["operations"][0]["cells"][0]["p_corrected"].is_null());
 }
 
-/// A run of one operation: by size the median of each launch, known to a thousandth, and by how much clocks may be off.
+/// A run of one operation: by size the median of each launch, known to a thousandth, and by how
+/// much clocks may be off.
 fn digest_of(name: &str, cells: &[Vec<f64>], clock_error_ns: f64) -> Digest {
     let mut run = Run::new(name);
     run.launches = (0..cells.iter().map(Vec::len).max().unwrap_or(0) as u32)
@@ -280,7 +282,8 @@ fn tenfold_differences_are_found_by_launches_in_every_cell() {
 
 #[test]
 fn launches_that_agree_by_chance_are_not_known_without_error() {
-    // Two launches with the very same median: each is known to a thousandth only, and so are the runs.
+    // Two launches with the very same median: each is known to a thousandth only, and so are the
+    // runs.
     let comparison =
         compare::compare(&digest_of("a", &[vec![5000.0; 2]], 0.0), &digest_of("b", &[vec![5003.0; 2]], 0.0));
     let pair = comparison.pairs().next().unwrap();
@@ -379,7 +382,8 @@ fn medians_not_above_zero_have_no_ratio_and_no_nan() {
 
 #[test]
 fn dependent_samples_of_one_machine_are_not_said_to_differ_more_often_than_they_may() {
-    // A phase of the machine lasts for some ten repetitions. As if independent, half of the comparisons would find something.
+    // A phase of the machine lasts for some ten repetitions. As if independent, half of the
+    // comparisons would find something.
     let mut random = seeded(84);
     let normal = Distribution::Normal { mean: 0.0, sd: 1.0 };
     let mut series = |count: usize| -> Vec<f64> {

@@ -1,4 +1,5 @@
-//! The head of a page: one line of warnings, the small pictures of all operations, the list of contents; and what they lead to.
+//! The head of a page: one line of warnings, the small pictures of all operations, the list of
+//! contents; and what they lead to.
 
 mod common;
 

@@ -303,7 +303,8 @@ fn what_is_no_run_is_refused_in_one_line() {
     assert!(!error.contains('\n') && error.contains(&dir.path().display().to_string()), "{error}");
 }
 
-/// Writes a run whose cells are these, in this order: operation, size, pairs, launch, number of samples.
+/// Writes a run whose cells are these, in this order: operation, size, pairs, launch, number of
+/// samples.
 fn run_in_order(dir: &Path, launches: u32, cells: &[(&str, u64, u32, u32, u32)]) -> weir_report::digest::Digest {
     let mut run = Run::new("m");
     run.command =
@@ -485,7 +486,8 @@ fn one_number_says_how_good_the_clocks_were() {
     assert!(page.contains("off by at most 50 µs in any sample") && page.contains("a sample is off by at most 50 µs"));
 }
 
-/// A run of one cell in launches with these medians; samples lie within 2 ns of them, and the last launch has most.
+/// A run of one cell in launches with these medians; samples lie within 2 ns of them, and the last
+/// launch has most.
 fn run_in_launches(medians: &[f64]) -> weir_report::digest::Digest {
     let mut run = Run::new("m");
     for launch in 0..medians.len() as u32 {

@@ -1,5 +1,5 @@
-//! What a run records beside times: spans, bandwidths, ranks that moved. Each is in the table, in plots and in the document for
-//! programs, of one run and of two.
+//! What a run records beside times: spans, bandwidths, ranks that moved. Each is in the table, in
+//! plots and in the document for programs, of one run and of two.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Writes the page of a made-up prediction, to be looked at: `cargo run -p weir-scene --example page -- page.html`.
+//! Writes the page of a made-up prediction, to be looked at:
+//! `cargo run -p weir-scene --example page -- page.html`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

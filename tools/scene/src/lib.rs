@@ -1,8 +1,8 @@
-//! What a prediction looks like: one page ([`page::html`]) that opens without a network, and a trace ([`trace::write`]) for
-//! viewers of Chrome's trace events such as Perfetto.
+//! What a prediction looks like: one page ([`page::html`]) that opens without a network, and a
+//! trace ([`trace::write`]) for viewers of Chrome's trace events such as Perfetto.
 //!
-//! Both are made from plain data ([`Scene`], [`Timeline`]); whoever predicts fills it in. A timeline is bounded: a [`Collector`]
-//! keeps the beginning of a run and says what it left out.
+//! Both are made from plain data ([`Scene`], [`Timeline`]); whoever predicts fills it in. A
+//! timeline is bounded: a [`Collector`] keeps the beginning of a run and says what it left out.
 
 #![forbid(unsafe_code)]
 
@@ -32,8 +32,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// What speed-ups are against: the smallest number of processes and seconds. With one process its run time, with more what
-    /// they compute together.
+    /// What speed-ups are against: the smallest number of processes and seconds. With one process
+    /// its run time, with more what they compute together.
     #[must_use]
     pub fn work(&self) -> Option<(u32, f64)> {
         let least = self.points.first()?;
@@ -56,7 +56,8 @@ pub struct Point {
     pub high_s: f64,
     /// Run time of each replica, seconds.
     pub times_s: Vec<f64>,
-    /// Processor time by cause, seconds; computation first. The same causes in the same order in each point.
+    /// Processor time by cause, seconds; computation first. The same causes in the same order in
+    /// each point.
     pub causes: Vec<(String, f64)>,
     /// Source lines with the most processor time lost, most first.
     pub lines: Vec<LineLoss>,

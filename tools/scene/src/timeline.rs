@@ -146,8 +146,8 @@ impl Collector {
         self.bars.len() >= self.most && self.arrows.len() >= self.most
     }
 
-    /// The timeline of a run that ended then. What began after something that was left out is left out too, so that no process
-    /// seems to stand still where others go on.
+    /// The timeline of a run that ended then. What began after something that was left out is left
+    /// out too, so that no process seems to stand still where others go on.
     #[must_use]
     pub fn finish(mut self, numprocs: u32, end_ns: f64, places: Vec<String>) -> Timeline {
         let shown_ns = self.whole_ns.min(end_ns);

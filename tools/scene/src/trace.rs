@@ -1,5 +1,6 @@
-//! A timeline as Chrome trace events (Google, "Trace Event Format"), which Perfetto and others open: a track for each process,
-//! a slice for each stretch of its time with the source line, a flow from the sender's slice to the receiver's for each message.
+//! A timeline as Chrome trace events (Google, "Trace Event Format"), which Perfetto and others
+//! open: a track for each process, a slice for each stretch of its time with the source line, a
+//! flow from the sender's slice to the receiver's for each message.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::timeline::Timeline;
 
-/// Writes a timeline. Times of trace events are microseconds; here they have three decimals, whole nanoseconds.
+/// Writes a timeline. Times of trace events are microseconds; here they have three decimals, whole
+/// nanoseconds.
 ///
 /// # Errors
 /// The writer's.

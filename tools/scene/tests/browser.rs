@@ -1,6 +1,8 @@
-//! The page in a real browser: its own script runs, strangers' do not, the diagram shows a run and can be zoomed.
+//! The page in a real browser: its own script runs, strangers' do not, the diagram shows a run and
+//! can be zoomed.
 //!
-//! Without Chromium on PATH this is reported as ignored, which the suite counts as skipped: hence a harness of its own.
+//! Without Chromium on PATH this is reported as ignored, which the suite counts as skipped: hence a
+//! harness of its own.
 
 mod common;
 

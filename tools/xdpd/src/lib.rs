@@ -1,7 +1,9 @@
-//! `weir xdpd`: attaches the program to interfaces and gives ring buffers or AF_XDP sockets to the ranks of users on a list (spec/xdp.md 3).
+//! `weir xdpd`: attaches the program to interfaces and gives ring buffers or AF_XDP sockets to the
+//! ranks of users on a list (spec/xdp.md 3).
 //!
-//! It has no state that outlives it: what it holds are descriptors, and the kernel takes back what they stand for however it ends. The file of its
-//! socket it removes when it is asked to end; one that was killed leaves it, and the next helper replaces it.
+//! It has no state that outlives it: what it holds are descriptors, and the kernel takes back what
+//! they stand for however it ends. The file of its socket it removes when it is asked to end; one
+//! that was killed leaves it, and the next helper replaces it.
 
 mod listener;
 mod rights;
@@ -25,10 +27,12 @@ use std::time::Duration;
   weir xdpd --interface eth1 --allow @mpi         # all members of the group mpi
   systemctl enable --now weir-xdpd.socket         # the same by systemd, with its settings in /etc/default/weir-xdpd")]
 pub struct XdpdArgs {
-    /// Interface to serve; may be given several times. For an address on a VLAN name the VLAN's own interface (eth0.5)
+    /// Interface to serve; may be given several times. For an address on a VLAN name the VLAN's own
+    /// interface (eth0.5)
     #[arg(long, required = true, value_name = "NAME")]
     pub interface: Vec<String>,
-    /// User (name or number) who may have ring buffers or sockets, or @GROUP; may be given several times. Root always may. With AF_XDP sockets who may can send any packet on the interface
+    /// User (name or number) who may have ring buffers or sockets, or @GROUP; may be given several
+    /// times. Root always may. With AF_XDP sockets who may can send any packet on the interface
     #[arg(long, value_name = "USER")]
     pub allow: Vec<String>,
     /// Where to listen; systemd's socket goes before it
@@ -45,7 +49,8 @@ pub struct XdpdArgs {
 /// How packets reach ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// By ring buffers that a program at tc's entry fills, for any number of ranks; they send by UDP, and others' traffic loses nothing (Linux 6.6)
+    /// By ring buffers that a program at tc's entry fills, for any number of ranks; they send by
+    /// UDP, and others' traffic loses nothing (Linux 6.6)
     Ring,
     /// By AF_XDP sockets both ways, a rank for each queue, the program in the network stack
     Generic,

@@ -32,7 +32,8 @@ pub fn from_systemd() -> Result<Option<OwnedFd>> {
     Ok(Some(fd))
 }
 
-/// The file of a socket of ours. It is removed when this is dropped, unless another has come in its place.
+/// The file of a socket of ours. It is removed when this is dropped, unless another has come in its
+/// place.
 #[derive(Debug)]
 pub struct OwnFile {
     path: PathBuf,

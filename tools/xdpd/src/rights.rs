@@ -5,11 +5,13 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use std::io;
 
-/// To attach the program, to load it, to make AF_XDP sockets, and to lock their frames in memory where the limit cannot be raised (in containers).
+/// To attach the program, to load it, to make AF_XDP sockets, and to lock their frames in memory
+/// where the limit cannot be raised (in containers).
 const KEPT: CapabilitySet =
     CapabilitySet::NET_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::NET_RAW).union(CapabilitySet::IPC_LOCK);
 
-/// What nobody can be served without in this mode (`spec/xdp.md` 6.1). Ring buffers need no right to make sockets.
+/// What nobody can be served without in this mode (`spec/xdp.md` 6.1). Ring buffers need no right
+/// to make sockets.
 fn needed(mode: Mode) -> &'static [(CapabilitySet, &'static str)] {
     const NEEDED: [(CapabilitySet, &str); 3] = [
         (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
@@ -34,7 +36,8 @@ fn lacking_of(mode: Mode, permitted: CapabilitySet) -> Vec<&'static str> {
     needed(mode).iter().filter(|(right, _)| !permitted.contains(*right)).map(|(_, name)| *name).collect()
 }
 
-/// Gives up all rights but those needed, for good. Ranks' frames are locked memory, of which there may be as much as ranks need.
+/// Gives up all rights but those needed, for good. Ranks' frames are locked memory, of which there
+/// may be as much as ranks need.
 ///
 /// # Errors
 /// The system's.

@@ -1,4 +1,5 @@
-//! The helper and ranks without rights, in network namespaces. Needs root and AF_XDP; where one is missing the tests are reported as ignored.
+//! The helper and ranks without rights, in network namespaces. Needs root and AF_XDP; where one is
+//! missing the tests are reported as ignored.
 
 #[path = "../../../transports/xdp/tests/common/mod.rs"]
 mod common;
@@ -126,7 +127,8 @@ fn as_user<R: Send + 'static>(host: &Host, user: u32, work: impl FnOnce() -> R +
     host.run(move || {
         std::thread::scope(|s| {
             let thread = s.spawn(move || {
-                // SAFETY: no pointers. The system call changes this thread alone, which ends with what it does here.
+                // SAFETY: no pointers. The system call changes this thread alone, which ends with
+                // what it does here.
                 let r = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
                 assert_eq!(r, 0, "to become user {user}");
                 work()
@@ -184,7 +186,8 @@ fn each_queue_serves_one_rank() {
     let queues = [&first, &second].map(|p| p.place().expect("XDP").0.queue);
     assert_eq!(queues, [0, 1]);
     assert_eq!(refused(open(&ha, NOBODY, &helper.socket)), Refused::Queues);
-    // A frame that comes to another queue than the rank's passes to its UDP socket: nothing is lost.
+    // A frame that comes to another queue than the rank's passes to its UDP socket: nothing is
+    // lost.
     let (mut second, mut b) = (second, hb.open(Mode::Generic));
     until_by_xdp(&mut first, &mut b);
     for n in 0..200 {

@@ -1,9 +1,11 @@
-//! Writes what is sent and received to a pcapng file, which Wireshark reads (with `tools/wireshark/weir.lua` it knows the protocol too).
+//! Writes what is sent and received to a pcapng file, which Wireshark reads (with
+//! `tools/wireshark/weir.lua` it knows the protocol too).
 //!
-//! Format: draft-ietf-opsawg-pcapng, blocks section header, interface description (link type RAW: an IP header comes first), enhanced packet.
-//! The IP and UDP headers are made up from the addresses, so that every tool can tell the flows apart. A datagram is written when it is
-//! pushed: one that the kernel then refuses is in the file too. When the file cannot be written (disk full) capture ends with one
-//! warning, and the file behind its last whole block; traffic goes on.
+//! Format: draft-ietf-opsawg-pcapng, blocks section header, interface description (link type RAW:
+//! an IP header comes first), enhanced packet. The IP and UDP headers are made up from the
+//! addresses, so that every tool can tell the flows apart. A datagram is written when it is pushed:
+//! one that the kernel then refuses is in the file too. When the file cannot be written (disk full)
+//! capture ends with one warning, and the file behind its last whole block; traffic goes on.
 
 use crate::records::RecordFile;
 use crate::unshared::create_unshared;
@@ -180,7 +182,8 @@ fn packet(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, parts: &[IoSlice<
     out.extend_from_slice(&[0, 0]);
     parts.iter().for_each(|p| out.extend_from_slice(p));
     if !v4 {
-        // Over IPv6 the UDP checksum is not optional (RFC 8200 section 8.1): pseudo header (addresses, length, protocol), then all of UDP.
+        // Over IPv6 the UDP checksum is not optional (RFC 8200 section 8.1): pseudo header
+        // (addresses, length, protocol), then all of UDP.
         let pseudo = sum_words(u32::from(udp_len) + 17, &out[udp_at - 32..udp_at]);
         let sum = match checksum(pseudo, &out[udp_at..]) {
             0 => 0xffff,

@@ -8,9 +8,11 @@ use std::ops::Deref;
 use std::path::Path;
 use weir_net::{Datagrams, Route, RxInfo, TimeNs, WAKE_SOURCES};
 
-/// A device of which everything sent and received may be written to a file; while nothing is, it costs a look whether it is.
+/// A device of which everything sent and received may be written to a file; while nothing is, it
+/// costs a look whether it is.
 ///
-/// The file tells what the device was given and gave: of a device behind [`weir_net::Faulty`] what the bad network let through on the way out, and what came before it on the way in.
+/// The file tells what the device was given and gave: of a device behind [`weir_net::Faulty`] what
+/// the bad network let through on the way out, and what came before it on the way in.
 pub struct Captured<D> {
     device: D,
     capture: Option<Box<Capture>>,
@@ -27,8 +29,9 @@ impl<D: Datagrams> Captured<D> {
         &self.device
     }
 
-    /// Writes everything sent and received from now on to a pcapng file. When that fails later (disk full), capture ends, and `ended` is told why. `false`: another endpoint
-    /// writes that file, and nothing is captured here.
+    /// Writes everything sent and received from now on to a pcapng file. When that fails later
+    /// (disk full), capture ends, and `ended` is told why. `false`: another endpoint writes that
+    /// file, and nothing is captured here.
     ///
     /// # Errors
     /// The file cannot be created.

@@ -1,5 +1,6 @@
-//! What passes a datagram device, in a file: [`Captured`] wraps any device and writes pcapng, which Wireshark reads. And what such files are made of: [`RecordFile`], which a full disk cuts
-//! behind a whole record, and [`create_unshared`], by which two endpoints never write one file.
+//! What passes a datagram device, in a file: [`Captured`] wraps any device and writes pcapng, which
+//! Wireshark reads. And what such files are made of: [`RecordFile`], which a full disk cuts behind
+//! a whole record, and [`create_unshared`], by which two endpoints never write one file.
 
 mod capture;
 mod captured;

@@ -1,4 +1,5 @@
-//! Files of whole records: what a full disk cuts short ends with its last whole record, so that whoever reads it finds no half one.
+//! Files of whole records: what a full disk cuts short ends with its last whole record, so that
+//! whoever reads it finds no half one.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -53,7 +54,8 @@ impl<W: Sink> RecordFile<W> {
     /// Writes what waits.
     ///
     /// # Errors
-    /// The file's (disk full), once: the file then ends behind the last record that is there as a whole, and what is appended later is lost.
+    /// The file's (disk full), once: the file then ends behind the last record that is there as a
+    /// whole, and what is appended later is lost.
     pub fn flush(&mut self) -> io::Result<()> {
         let mut done = 0;
         let mut result = Ok(());

@@ -1,17 +1,20 @@
-//! Files that one process writes alone: two that write the same one ruin it, and nobody notices until it is read.
+//! Files that one process writes alone: two that write the same one ruin it, and nobody notices
+//! until it is read.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Creates (or empties) a file that nobody else writes as long as it is open; `None` if somebody who opened it in this way does, and
-/// then it is left as it is. The lock is the descriptor's (flock(2)): the kernel takes it back from whoever dies. What is no regular
-/// file (a pipe, a terminal) is shared, and so is a file where the file system has no locks.
+/// Creates (or empties) a file that nobody else writes as long as it is open; `None` if somebody
+/// who opened it in this way does, and then it is left as it is. The lock is the descriptor's
+/// (flock(2)): the kernel takes it back from whoever dies. What is no regular file (a pipe, a
+/// terminal) is shared, and so is a file where the file system has no locks.
 ///
-/// The lock is that of the open file, of which a child made by fork(2) has a copy: it lasts until the last of the copies is closed, so
-/// that such a child keeps the file taken after its parent's end. One that calls execve(2) loses its copy there (`O_CLOEXEC`, which the
-/// standard library always sets).
+/// The lock is that of the open file, of which a child made by fork(2) has a copy: it lasts until
+/// the last of the copies is closed, so that such a child keeps the file taken after its parent's
+/// end. One that calls execve(2) loses its copy there (`O_CLOEXEC`, which the standard library
+/// always sets).
 ///
 /// # Errors
 /// The file cannot be created; the error names it.

@@ -119,7 +119,8 @@ fn behind_a_bad_network_it_holds_what_the_device_was_given_and_gave() {
     assert_eq!(read_pcapng(&bytes), [(2, OWN, PEER, b"out".to_vec()), (1, PEER, OWN, b"out".to_vec())]);
 }
 
-/// (direction, source port, destination port, UDP payload) of each packet, checking block lengths and IPv4 headers on the way.
+/// (direction, source port, destination port, UDP payload) of each packet, checking block lengths
+/// and IPv4 headers on the way.
 fn read_pcapng(mut file: &[u8]) -> Vec<(u32, u16, u16, Vec<u8>)> {
     let word = |b: &[u8], at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("four bytes"));
     let half = |b: &[u8], at: usize| u16::from_be_bytes([b[at], b[at + 1]]);

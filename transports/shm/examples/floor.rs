@@ -1,7 +1,9 @@
-//! What shared memory costs between two processes: half a round trip of small and large messages, through the ring and by direct reading; waking who sleeps; how
-//! long looking at many peers takes; what an idle peer holds. Prints medians of the turns with least and greatest.
+//! What shared memory costs between two processes: half a round trip of small and large messages,
+//! through the ring and by direct reading; waking who sleeps; how long looking at many peers takes;
+//! what an idle peer holds. Prints medians of the turns with least and greatest.
 //!
-//! `cargo run --release -p weir-shm --example floor`, on a quiet machine with two processors. The second process is this program again.
+//! `cargo run --release -p weir-shm --example floor`, on a quiet machine with two processors. The
+//! second process is this program again.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
@@ -12,7 +14,8 @@ use weir_shm::{Config, Event, PeerIx, RemotePiece, Shm, State};
 const KEY: [u8; 32] = [0x5a; 32];
 const TURNS: usize = 7;
 const TURN: Duration = Duration::from_millis(20);
-/// Messages up to the end of a record go whole, longer ones in pieces of so many bytes (a whole number of lines with its header).
+/// Messages up to the end of a record go whole, longer ones in pieces of so many bytes (a whole
+/// number of lines with its header).
 const PIECES: [usize; 3] = [8 << 10, 16 << 10, 32 << 10];
 const SIZES: [usize; 7] = [4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20];
 const PEERS: [usize; 4] = [1, 8, 64, 256];
@@ -20,10 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a record says: its kind.
 const ECHO: u16 = 1;
-/// A piece of a message of (u64) bytes in all, which comes back when it is whole; its first 16 bytes are the length and the size of pieces.
+/// A piece of a message of (u64) bytes in all, which comes back when it is whole; its first 16
+/// bytes are the length and the size of pieces.
 const BEGIN: u16 = 2;
 const PIECE: u16 = 3;
-/// An address and a length (u64 each), to be pulled; the answer is a DONE, then the same the other way.
+/// An address and a length (u64 each), to be pulled; the answer is a DONE, then the same the other
+/// way.
 const PULL: u16 = 4;
 const DONE: u16 = 5;
 /// Sleep before looking for the next record, with the wait descriptor.
@@ -274,7 +279,8 @@ fn measure() -> io::Result<()> {
         looking_at(peers)?;
     }
     let used = resident_kib()?;
-    // The other side gives back its own ring's pages; it spins and polls meanwhile, as this one does.
+    // The other side gives back its own ring's pages; it spins and polls meanwhile, as this one
+    // does.
     let until = side.begin.elapsed() + Duration::from_millis(700);
     while side.begin.elapsed() < until {
         side.idle()?;

@@ -1,10 +1,14 @@
-//! A board (spec/shm.md 11): memory of all processes of a program on one host, in which each writes what is its own and reads what is the others'. By it they meet, step after step, without a
+//! A board (spec/shm.md 11): memory of all processes of a program on one host, in which each writes
+//! what is its own and reads what is the others'. By it they meet, step after step, without a
 //! message: an empty step is one cache line written and one of each other read.
 //!
-//! Each member has a *line* for even steps and one for odd steps, a *row* for each other member, and a *heap* for what its rows tell of. It writes those of step k + 2 only after it has seen the
-//! lines of all of step k + 1, and a member writes its line of k + 1 only when it needs nothing of step k any more.
+//! Each member has a *line* for even steps and one for odd steps, a *row* for each other member,
+//! and a *heap* for what its rows tell of. It writes those of step k + 2 only after it has seen the
+//! lines of all of step k + 1, and a member writes its line of k + 1 only when it needs nothing of
+//! step k any more.
 //!
-//! What another member wrote is its word: it is checked, copied out once, and never used as a place. Whoever scribbles makes bytes wrong, or is found out.
+//! What another member wrote is its word: it is checked, copied out once, and never used as a
+//! place. Whoever scribbles makes bytes wrong, or is found out.
 
 use crate::bytes::{SharedBytes, WORD, copy_in};
 use crate::sync::{AtomicU64, Ordering};
@@ -143,7 +147,8 @@ pub struct Board<W> {
 }
 
 impl<W: Words> Board<W> {
-    /// That of member `own`, which meets the others first in step `first`. `None`: the memory is not as large as its shape says, or there is no such member.
+    /// That of member `own`, which meets the others first in step `first`. `None`: the memory is
+    /// not as large as its shape says, or there is no such member.
     pub fn new(words: W, shape: Shape, own: usize, first: u64) -> Option<Board<W>> {
         let good = words.words().len() == shape.words() && own < shape.members;
         good.then_some(Board { words, shape, own, first, told: 0, used: 0 })
@@ -154,7 +159,8 @@ impl<W: Words> Board<W> {
         &self.words.words()[at]
     }
 
-    /// Tells another member something in step `step`: `says`, and these parts, one behind the other, if there is room for them. False: there was not, and they have to come otherwise.
+    /// Tells another member something in step `step`: `says`, and these parts, one behind the
+    /// other, if there is room for them. False: there was not, and they have to come otherwise.
     pub fn say(&mut self, step: u64, to: usize, says: &[u8; ROW_BYTES], parts: &[&[u8]]) -> bool {
         let row = self.shape.row((step % 2) as usize, self.own, to);
         let place = self.keep(step, parts);
@@ -165,7 +171,8 @@ impl<W: Words> Board<W> {
         place != 0
     }
 
-    /// Tells a member to which something was said in this step what is lent to it: a list of words. False: there is no room for it.
+    /// Tells a member to which something was said in this step what is lent to it: a list of words.
+    /// False: there is no room for it.
     pub fn lend(&mut self, step: u64, to: usize, list: &[u8]) -> bool {
         let row = self.shape.row((step % 2) as usize, self.own, to);
         let place = self.keep(step, &[list]);
@@ -191,12 +198,14 @@ impl<W: Words> Board<W> {
         place
     }
 
-    /// Says, for all steps from the one that is posted next on, whose memory this member can read: a bit for each.
+    /// Says, for all steps from the one that is posted next on, whose memory this member can read:
+    /// a bit for each.
     pub fn set_reach(&mut self, mask: u64) {
         self.word(REACH + self.own).store(mask, Ordering::Relaxed);
     }
 
-    /// Whether a member can read this one's memory, as it has said before it posted a step that was seen.
+    /// Whether a member can read this one's memory, as it has said before it posted a step that was
+    /// seen.
     #[must_use]
     pub fn reaches(&self, member: usize) -> bool {
         self.word(REACH + member).load(Ordering::Relaxed) >> self.own & 1 != 0
@@ -279,8 +288,9 @@ impl<W: Words> Board<W> {
         whole.then(|| SharedBytes::new(&self.words.words()[heap + at / WORD..heap + self.shape.heap], end - at))
     }
 
-    /// Whether this member's own lines, of a step that it has posted and of the one before, are as it has written them. If not, another one has written what is not its own, and others may wait
-    /// for what they cannot see any more.
+    /// Whether this member's own lines, of a step that it has posted and of the one before, are as
+    /// it has written them. If not, another one has written what is not its own, and others may
+    /// wait for what they cannot see any more.
     #[must_use]
     pub fn are_own_lines_whole(&self, step: u64) -> bool {
         let whole = |step: u64| {

@@ -1,8 +1,8 @@
 //! Bytes in memory that another process may change at any time.
 //!
-//! Rust may assume of a `&[u8]` that nobody changes it, so none is ever made of shared memory. It is read and written as atomic words,
-//! or by an instruction whose effect the compiler does not look into. A peer that scribbles meanwhile makes the copied bytes
-//! wrong, and nothing else.
+//! Rust may assume of a `&[u8]` that nobody changes it, so none is ever made of shared memory. It
+//! is read and written as atomic words, or by an instruction whose effect the compiler does not
+//! look into. A peer that scribbles meanwhile makes the copied bytes wrong, and nothing else.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -45,7 +45,8 @@ impl<'a> SharedBytes<'a> {
         len
     }
 
-    /// Copies whole words into `dst`, a multiple of a word long: the payload from its beginning on, as much as fits, and behind its end what else its last word holds. Less work than
+    /// Copies whole words into `dst`, a multiple of a word long: the payload from its beginning on,
+    /// as much as fits, and behind its end what else its last word holds. Less work than
     /// [`copy_to`](SharedBytes::copy_to) where little is copied.
     #[inline]
     pub fn copy_words(&self, dst: &mut [u8]) {
@@ -60,7 +61,8 @@ impl<'a> SharedBytes<'a> {
         }
     }
 
-    /// The `N` bytes from byte `at` on, if there are so many. What is parsed must be read once, and this is how.
+    /// The `N` bytes from byte `at` on, if there are so many. What is parsed must be read once, and
+    /// this is how.
     #[must_use]
     pub fn read_at<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         let mut out = [0; N];
@@ -80,7 +82,8 @@ impl<'a> SharedBytes<'a> {
         Some(u64::from_le(word.load(Ordering::Relaxed)))
     }
 
-    /// Its words by twos, from the word of this number on; a last one that has no other is left out. Each is read once.
+    /// Its words by twos, from the word of this number on; a last one that has no other is left
+    /// out. Each is read once.
     #[inline]
     pub fn pairs(&self, number: usize) -> impl Iterator<Item = [u64; 2]> + use<'a> {
         let words = self.words.get(number..self.len / WORD).unwrap_or(&[]);
@@ -110,7 +113,8 @@ pub(crate) fn copy_out(words: &[AtomicU64], at: usize, dst: &mut [u8]) {
     assert!(at <= words.len() * WORD && dst.len() <= words.len() * WORD - at, "copy beyond the ring");
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     if dst.len() >= STRING_MIN {
-        // SAFETY: the assertion shows that the source lies within `words`; `dst` is a slice of that length.
+        // SAFETY: the assertion shows that the source lies within `words`; `dst` is a slice of that
+        // length.
         return unsafe { copy_string(dst.as_mut_ptr(), words.as_ptr().cast::<u8>().add(at), dst.len()) };
     }
     let (mut at, mut dst) = (at, dst);
@@ -133,14 +137,15 @@ pub(crate) fn copy_out(words: &[AtomicU64], at: usize, dst: &mut [u8]) {
     }
 }
 
-/// Copies `src` to byte `at` of `words`; both ends must lie within, and nobody else may write there.
+/// Copies `src` to byte `at` of `words`; both ends must lie within, and nobody else may write
+/// there.
 #[inline]
 pub(crate) fn copy_in(words: &[AtomicU64], at: usize, src: &[u8]) {
     assert!(at <= words.len() * WORD && src.len() <= words.len() * WORD - at, "copy beyond the ring");
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
     if src.len() >= STRING_MIN {
-        // SAFETY: the assertion shows that the destination lies within `words`, whose atomics may be written through a shared
-        // reference; `src` is a slice of that length.
+        // SAFETY: the assertion shows that the destination lies within `words`, whose atomics may
+        // be written through a shared reference; `src` is a slice of that length.
         return unsafe { copy_string(words.as_ptr().cast::<u8>().add(at).cast_mut(), src.as_ptr(), src.len()) };
     }
     let (mut at, mut src) = (at, src);
@@ -164,7 +169,8 @@ pub(crate) fn copy_in(words: &[AtomicU64], at: usize, src: &[u8]) {
     }
 }
 
-/// Copies the first words of `src`, which is a multiple of a word long, to the beginning of `words`; it must fit, and nobody else may write there.
+/// Copies the first words of `src`, which is a multiple of a word long, to the beginning of
+/// `words`; it must fit, and nobody else may write there.
 #[inline]
 pub(crate) fn copy_words_in(words: &[AtomicU64], src: &[u8]) {
     assert!(src.len().div_ceil(WORD) <= words.len(), "copy beyond the ring");
@@ -173,8 +179,8 @@ pub(crate) fn copy_words_in(words: &[AtomicU64], src: &[u8]) {
     }
 }
 
-/// Copies by the processor's string instruction, which the compiler does not look into: what another process does to the memory
-/// meanwhile is no race in the language's sense.
+/// Copies by the processor's string instruction, which the compiler does not look into: what
+/// another process does to the memory meanwhile is no race in the language's sense.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes.

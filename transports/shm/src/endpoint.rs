@@ -33,7 +33,8 @@ pub struct Config {
     pub socket_check_ns: u64,
     /// A ring on which nothing was sent for so long gives its pages back, in nanoseconds.
     pub trim_ns: u64,
-    /// So many peers' rings are looked at though nothing comes by them. Of more, those that are quiet are left to their sockets.
+    /// So many peers' rings are looked at though nothing comes by them. Of more, those that are
+    /// quiet are left to their sockets.
     pub awake: usize,
     /// How often quiet ones are looked for by who sleeps now and then, in nanoseconds.
     pub doze_ns: u64,
@@ -65,7 +66,8 @@ pub struct PeerIx {
 }
 
 impl PeerIx {
-    /// Its place in a table: below the number of peers there were at a time, and used again after [`Shm::forget`].
+    /// Its place in a table: below the number of peers there were at a time, and used again after
+    /// [`Shm::forget`].
     #[must_use]
     #[inline]
     pub fn slot(self) -> usize {
@@ -80,7 +82,8 @@ pub enum State {
     Connecting,
     /// Records can be sent.
     Up,
-    /// There is none, or none any more. Unless it is [`Why::Corrupt`], what the peer published can still be read.
+    /// There is none, or none any more. Unless it is [`Why::Corrupt`], what the peer published can
+    /// still be read.
     Over(Why),
 }
 
@@ -166,7 +169,8 @@ pub struct Shm {
     /// When sockets are looked at next; 0 for at once.
     pub(crate) service_at_ns: u64,
     pub(crate) trim_at_ns: u64,
-    /// When quiet rings are looked for, if anybody has slept here since the last time; and which of those left to their sockets is looked at next.
+    /// When quiet rings are looked for, if anybody has slept here since the last time; and which of
+    /// those left to their sockets is looked at next.
     pub(crate) doze_at_ns: u64,
     pub(crate) has_slept: bool,
     pub(crate) next_dormant: usize,
@@ -228,8 +232,9 @@ impl Shm {
         })
     }
 
-    /// Begins an association, or finds the one there is. It comes up, or does not, by [`poll`](Shm::poll). One that is over and had come up is
-    /// found too, until it is forgotten; one that had not is tried again.
+    /// Begins an association, or finds the one there is. It comes up, or does not, by
+    /// [`poll`](Shm::poll). One that is over and had come up is found too, until it is forgotten;
+    /// one that had not is tried again.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -313,13 +318,15 @@ impl Shm {
         }
     }
 
-    /// Room for a record of `len` bytes in the peer's ring, to be filled in place and committed, then shown by [`publish`](Shm::publish).
+    /// Room for a record of `len` bytes in the peer's ring, to be filled in place and committed,
+    /// then shown by [`publish`](Shm::publish).
     ///
     /// # Errors
     /// See [`SendError`].
     #[inline]
     pub fn reserve(&mut self, peer: PeerIx, kind: u16, len: usize) -> Result<Reservation<'_, MappedRing>, SendError> {
-        // A reservation that is handed out borrows the ring, so what went wrong is found out before.
+        // A reservation that is handed out borrows the ring, so what went wrong is found out
+        // before.
         let link = self.link(peer)?;
         let (room, dormant) = (link.tx.make_room(kind, len), link.dormant);
         if dormant {
@@ -346,7 +353,8 @@ impl Shm {
         Ok(link.tx.reservation(kind, len))
     }
 
-    /// Shows the peer all records committed for it, and wakes it if it sleeps: no system call if it does not.
+    /// Shows the peer all records committed for it, and wakes it if it sleeps: no system call if it
+    /// does not.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -374,7 +382,8 @@ impl Shm {
         self.publish(peer)
     }
 
-    /// Where what was committed for the peer ends, in bytes since the association began: a mark to compare with [`read_there`](Shm::read_there).
+    /// Where what was committed for the peer ends, in bytes since the association began: a mark to
+    /// compare with [`read_there`](Shm::read_there).
     ///
     /// # Errors
     /// See [`SendError`].
@@ -383,7 +392,8 @@ impl Shm {
         Ok(self.link(peer)?.tx.tail())
     }
 
-    /// How far the peer has read, in bytes since the association began: records that end there or before were taken. Looks at a cache line that the peer writes.
+    /// How far the peer has read, in bytes since the association began: records that end there or
+    /// before were taken. Looks at a cache line that the peer writes.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -403,7 +413,8 @@ impl Shm {
         }
     }
 
-    /// Wakes the peer. If its socket is full of such messages it will wake all the same; if it is gone, that is seen elsewhere.
+    /// Wakes the peer. If its socket is full of such messages it will wake all the same; if it is
+    /// gone, that is seen elsewhere.
     #[cold]
     fn wake(&mut self, peer: PeerIx) {
         if let Ok(link) = self.link(peer) {
@@ -412,8 +423,9 @@ impl Shm {
         }
     }
 
-    /// The next peer of which something can be received, in turn; none if nothing is found. Looks at one cache line of the ring of each peer
-    /// that was active of late, and if there is nothing at those of some others; what came of these is found by [`poll`](Shm::poll) at the latest.
+    /// The next peer of which something can be received, in turn; none if nothing is found. Looks
+    /// at one cache line of the ring of each peer that was active of late, and if there is nothing
+    /// at those of some others; what came of these is found by [`poll`](Shm::poll) at the latest.
     #[inline]
     pub fn next_ready(&mut self) -> Option<PeerIx> {
         if !self.page.is_ours() {
@@ -429,7 +441,8 @@ impl Shm {
         self.peers.handle(self.peers.live[at].slot)
     }
 
-    /// The next ring that has something, of those behind this one in turn; else one of those left to their sockets.
+    /// The next ring that has something, of those behind this one in turn; else one of those left
+    /// to their sockets.
     fn ready_behind(&mut self, first: usize) -> Option<usize> {
         let awake = self.peers.awake;
         let mut others = (first + 1..awake).chain(0..first.min(awake));
@@ -440,7 +453,8 @@ impl Shm {
         self.peers.look_at_dormant(&mut self.next_dormant, DORMANT_LOOKS)
     }
 
-    /// Whether [`try_recv`](Shm::try_recv) has something to find: a record, nonsense, or a peer to be woken for the room that was made. One look at a cache line; false is certain, but for
+    /// Whether [`try_recv`](Shm::try_recv) has something to find: a record, nonsense, or a peer to
+    /// be woken for the room that was made. One look at a cache line; false is certain, but for
     /// what the peer publishes meanwhile.
     #[inline]
     #[must_use]
@@ -449,7 +463,8 @@ impl Shm {
             && self.peers.get(peer).and_then(|peer| peer.live).is_some_and(|at| self.peers.live[at].rx.has_news())
     }
 
-    /// The peer's next record, if it has published one. Call it until there is none: only then is a peer woken that waits for room.
+    /// The peer's next record, if it has published one. Call it until there is none: only then is a
+    /// peer woken that waits for room.
     ///
     /// # Errors
     /// See [`RecvError`].
@@ -479,18 +494,21 @@ impl Shm {
         }
     }
 
-    /// Reads from the peer's memory into ours: the remote pieces in their order fill the local ones. Returns how many bytes; fewer than asked where a
-    /// piece of the peer's is not there. The addresses are the peer's word, and what they lead to is the peer's loss.
+    /// Reads from the peer's memory into ours: the remote pieces in their order fill the local
+    /// ones. Returns how many bytes; fewer than asked where a piece of the peer's is not there. The
+    /// addresses are the peer's word, and what they lead to is the peer's loss.
     ///
     /// # Errors
-    /// `Unsupported` if [`can_pull`](Shm::can_pull) says no, `ConnectionReset` if the peer ended meanwhile (what was read is not to be trusted then),
-    /// else the system's, which are the sender's fault.
+    /// `Unsupported` if [`can_pull`](Shm::can_pull) says no, `ConnectionReset` if the peer ended
+    /// meanwhile (what was read is not to be trusted then), else the system's, which are the
+    /// sender's fault.
     pub fn pull(&mut self, peer: PeerIx, remote: &[RemotePiece], local: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         // SAFETY: an IoSliceMut is an iovec (its documentation says so) of memory we may write.
         unsafe { self.pull_into(peer, remote, &*(std::ptr::from_mut(local) as *const [libc::iovec])) }
     }
 
-    /// As [`pull`](Shm::pull), into memory of which there may be no reference: pieces may overlap, and others may use them.
+    /// As [`pull`](Shm::pull), into memory of which there may be no reference: pieces may overlap,
+    /// and others may use them.
     ///
     /// # Errors
     /// As there.
@@ -524,7 +542,8 @@ impl Shm {
         let named = remote.iter().copied().filter(|piece| piece.len > 0).take(PIECES_MAX - 1);
         // SAFETY: passed on from the caller.
         let read = unsafe { pull::read(probe, named, local, pieces) };
-        // A peer that closes says so before it lets go of its memory: seen after the read, that it has not said so covers the read.
+        // A peer that closes says so before it lets go of its memory: seen after the read, that it
+        // has not said so covers the read.
         fence(Ordering::Acquire);
         let live = self.peers.get(peer).and_then(|peer| peer.live);
         let closed = live.is_none_or(|at| self.peers.live[at].rx.is_closed());
@@ -542,7 +561,8 @@ impl Shm {
         }
     }
 
-    /// Drives handshakes, notices ends, and appends what happened to `events`. Without system calls most of the time.
+    /// Drives handshakes, notices ends, and appends what happened to `events`. Without system calls
+    /// most of the time.
     #[inline]
     pub fn poll(&mut self, now_ns: u64, events: &mut Vec<Event>) {
         if now_ns >= self.service_at_ns {
@@ -553,21 +573,25 @@ impl Shm {
         }
     }
 
-    /// Whether [`poll`](Shm::poll) has events to tell that it knows of already. What is still to be found out by it is not counted.
+    /// Whether [`poll`](Shm::poll) has events to tell that it knows of already. What is still to be
+    /// found out by it is not counted.
     #[must_use]
     #[inline]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Readable when there is something to [`poll`](Shm::poll) for, or somebody woke this endpoint. For a wait set of the caller's.
+    /// Readable when there is something to [`poll`](Shm::poll) for, or somebody woke this endpoint.
+    /// For a wait set of the caller's.
     #[must_use]
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.wait.as_fd()
     }
 
-    /// Says to all peers that this endpoint is about to sleep on [`wait_fd`](Shm::wait_fd). False if there is something to do first: records to
-    /// receive, room where there was none, an event. After true sleep, no longer than [`next_timeout_ns`](Shm::next_timeout_ns) says, then [`cancel_sleep`](Shm::cancel_sleep).
+    /// Says to all peers that this endpoint is about to sleep on [`wait_fd`](Shm::wait_fd). False
+    /// if there is something to do first: records to receive, room where there was none, an event.
+    /// After true sleep, no longer than [`next_timeout_ns`](Shm::next_timeout_ns) says, then
+    /// [`cancel_sleep`](Shm::cancel_sleep).
     #[must_use]
     pub fn prepare_sleep(&mut self) -> bool {
         if !self.page.is_ours() {
@@ -625,14 +649,16 @@ impl Shm {
         }
     }
 
-    /// Ends an association in order: the peer reads what was sent, then hears of the end. What it sent can still be read here.
+    /// Ends an association in order: the peer reads what was sent, then hears of the end. What it
+    /// sent can still be read here.
     pub fn close(&mut self, peer: PeerIx) {
         if self.page.is_ours() {
             self.over(peer, Why::Closed);
         }
     }
 
-    /// Gives up a peer with everything; ends the association if it is up. Its handle leads nowhere from now on.
+    /// Gives up a peer with everything; ends the association if it is up. Its handle leads nowhere
+    /// from now on.
     pub fn forget(&mut self, peer: PeerIx) {
         if self.page.is_ours() {
             self.over(peer, Why::Closed);
@@ -677,7 +703,8 @@ impl Shm {
         Terms { probe_address, probe_value, memory_bytes: MEMORY_BYTES as u64, ring_bytes: RING_BYTES as u64 }
     }
 
-    /// When [`poll`](Shm::poll) wants to be called at the latest, in nanoseconds; none if only descriptors matter.
+    /// When [`poll`](Shm::poll) wants to be called at the latest, in nanoseconds; none if only
+    /// descriptors matter.
     #[must_use]
     pub fn next_timeout_ns(&self) -> Option<u64> {
         let dials = self.dialling.iter().filter_map(|ix| self.peers.get(*ix)).map(|peer| self.dial_timeout_ns(peer));
@@ -685,7 +712,8 @@ impl Shm {
     }
 }
 
-/// Gives up a connection that is being made, with its memory. Closing does not take it out of the wait set where a forked child has a copy.
+/// Gives up a connection that is being made, with its memory. Closing does not take it out of the
+/// wait set where a forked child has a copy.
 pub(crate) fn drop_dial(wait: &OwnedFd, peer: &mut Peer) {
     if let Some(socket) = peer.dial.take().and_then(|dial| dial.socket) {
         sys::epoll_remove(wait, &socket);

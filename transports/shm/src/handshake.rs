@@ -1,5 +1,5 @@
-//! The messages by which two endpoints get to know each other, and what proves that each has the job's key (spec/shm.md 3). Pure: bytes in,
-//! bytes out.
+//! The messages by which two endpoints get to know each other, and what proves that each has the
+//! job's key (spec/shm.md 3). Pure: bytes in, bytes out.
 
 use ring::{hkdf, hmac};
 
@@ -10,7 +10,8 @@ const MAGIC: [u8; 8] = *b"WEIRSHM\0";
 /// Bytes of a random number that is used once.
 pub const NONCE_LEN: usize = 32;
 const MAC_LEN: usize = 32;
-/// Bytes of a message's head: magic, kind, version, reason, five zero bytes, sender's id, receiver's id.
+/// Bytes of a message's head: magic, kind, version, reason, five zero bytes, sender's id,
+/// receiver's id.
 const HEAD_LEN: usize = 32;
 /// Bytes of HELLO.
 pub const HELLO_LEN: usize = HEAD_LEN + NONCE_LEN;
@@ -31,7 +32,8 @@ pub enum Kind {
     Proof = 3,
     /// Listener: mapped; where to probe.
     Ready = 4,
-    /// Either: no, and why. Not signed: who has another key could not read it, and it harms only this connection.
+    /// Either: no, and why. Not signed: who has another key could not read it, and it harms only
+    /// this connection.
     Refuse = 5,
 }
 
@@ -78,7 +80,8 @@ pub struct Pair {
     pub listener: u64,
 }
 
-/// Where the other side finds the word that shows whether it can read this process's memory, and how long the memory is (PROOF only).
+/// Where the other side finds the word that shows whether it can read this process's memory, and
+/// how long the memory is (PROOF only).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Address of the word.
@@ -130,8 +133,8 @@ impl Keys {
         context.sign()
     }
 
-    /// Appends to a message the proof over it and all before it. Every part has a fixed length and a kind of its own, so that no two
-    /// conversations read the same.
+    /// Appends to a message the proof over it and all before it. Every part has a fixed length and
+    /// a kind of its own, so that no two conversations read the same.
     fn signed(&self, before: &[&[u8]], mut message: Vec<u8>) -> [u8; SIGNED_LEN] {
         let tag = self.sign(&[before, &[&message]].concat());
         message.extend_from_slice(tag.as_ref());

@@ -106,7 +106,8 @@ fn memory_that_is_not_sealed_or_of_another_size_is_refused() {
     file.set_len(MEMORY_BYTES as u64).expect("memory");
     assert_eq!(reason(&offer(&mut shm, own, &terms(), Some(&file.into())).1), memory);
     assert_eq!((shm.peers(), shm.counters().refused_other), (vec![], 5));
-    // The same with what is right comes up; its probe leads nowhere, so that its memory is not read.
+    // The same with what is right comes up; its probe leads nowhere, so that its memory is not
+    // read.
     let (_socket, ready) = offer(&mut shm, own, &terms(), Some(&good));
     assert_eq!(ready.len(), SIGNED_LEN);
     let peer = shm.peers()[0];

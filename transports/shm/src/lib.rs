@@ -1,12 +1,16 @@
-//! Shared memory between two endpoints of one host and one user (spec/shm.md): found by abstract Unix sockets, proved by the job's key, rings
-//! of records in a sealed memfd, large payload by one copy from the peer's memory, waking through the socket. And boards: memory of all
-//! processes of a program on one host, by which they meet.
+//! Shared memory between two endpoints of one host and one user (spec/shm.md): found by abstract
+//! Unix sockets, proved by the job's key, rings of records in a sealed memfd, large payload by one
+//! copy from the peer's memory, waking through the socket. And boards: memory of all processes of a
+//! program on one host, by which they meet.
 //!
-//! This crate moves records. What they mean is the engine's affair. [`Shm`] is one endpoint with all its peers.
+//! This crate moves records. What they mean is the engine's affair. [`Shm`] is one endpoint with
+//! all its peers.
 //!
-//! `unsafe` is in `sys` (system calls), `mapped` and `place` (where rings and boards lie) and `bytes` (copying what others may change).
+//! `unsafe` is in `sys` (system calls), `mapped` and `place` (where rings and boards lie) and
+//! `bytes` (copying what others may change).
 //!
-//! The rings and boards are model-checked (`cargo xtask test` does it), and the same code on ordinary memory is made so that Miri can run it:
+//! The rings and boards are model-checked (`cargo xtask test` does it), and the same code on
+//! ordinary memory is made so that Miri can run it:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p weir-shm --release --test loom --target-dir target/loom

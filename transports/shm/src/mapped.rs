@@ -1,4 +1,5 @@
-//! A pair's memory: the control page and the two rings in it (spec/shm.md 2), and the page that tells a forked child from its parent.
+//! A pair's memory: the control page and the two rings in it (spec/shm.md 2), and the page that
+//! tells a forked child from its parent.
 
 use crate::ring::{Control, LINE, Memory};
 use crate::sync::{AtomicU64, Ordering};
@@ -26,7 +27,8 @@ pub struct MappedRing {
     _mapping: Arc<Mapping>,
 }
 
-// SAFETY: both addresses are of atomics in memory that the mapping keeps; nothing is bound to a thread.
+// SAFETY: both addresses are of atomics in memory that the mapping keeps; nothing is bound to a
+// thread.
 unsafe impl Send for MappedRing {}
 // SAFETY: as above.
 unsafe impl Sync for MappedRing {}
@@ -34,8 +36,8 @@ unsafe impl Sync for MappedRing {}
 impl Memory for MappedRing {
     #[inline]
     fn control(&self) -> &Control {
-        // SAFETY: aligned, within the mapping that `_mapping` keeps, and of atomics (and padding nobody reads), so that the peer may
-        // write there at any time.
+        // SAFETY: aligned, within the mapping that `_mapping` keeps, and of atomics (and padding
+        // nobody reads), so that the peer may write there at any time.
         unsafe { self.control.as_ref() }
     }
     #[inline]
@@ -52,7 +54,8 @@ impl Memory for MappedRing {
 pub fn map_pair(memory: &OwnedFd) -> io::Result<(Arc<Mapping>, [MappedRing; 2])> {
     let mapping = Arc::new(Mapping::shared(memory, MEMORY_BYTES)?);
     let ring = |i: usize| {
-        // SAFETY: both lie within the MEMORY_BYTES of the mapping (see the constants), at multiples of a line of a page's beginning.
+        // SAFETY: both lie within the MEMORY_BYTES of the mapping (see the constants), at multiples
+        // of a line of a page's beginning.
         let (control, data) =
             unsafe { (mapping.at().add(i * size_of::<Control>()), mapping.at().add(CONTROL_BYTES + i * RING_BYTES)) };
         MappedRing { control: control.cast(), data: data.cast(), _mapping: Arc::clone(&mapping) }
@@ -66,7 +69,8 @@ pub fn ring_offset(i: usize) -> usize {
     CONTROL_BYTES + i * RING_BYTES
 }
 
-/// A page that a child made by fork finds empty: what says that an endpoint is still its maker's, and the word that peers probe.
+/// A page that a child made by fork finds empty: what says that an endpoint is still its maker's,
+/// and the word that peers probe.
 #[derive(Debug)]
 pub struct OwnPage {
     page: Mapping,

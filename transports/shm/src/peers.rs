@@ -1,5 +1,5 @@
-//! The table of peers: who is dialled, who is up, who is over, and the receiving rings in one row so that looking at all of them is
-//! cheap.
+//! The table of peers: who is dialled, who is up, who is over, and the receiving rings in one row
+//! so that looking at all of them is cheap.
 
 use crate::endpoint::{PeerIx, State};
 use crate::handshake::Connector;
@@ -78,7 +78,8 @@ pub struct Peers {
     by_id: HashMap<u64, u32>,
     /// Those that are awake first.
     pub live: Vec<Live>,
-    /// How many of them are. The others are left to their sockets: `sleeping` is set, and nobody looks at them (spec/shm.md 5).
+    /// How many of them are. The others are left to their sockets: `sleeping` is set, and nobody
+    /// looks at them (spec/shm.md 5).
     pub awake: usize,
 }
 
@@ -191,7 +192,8 @@ impl Peers {
         self.awake += 1;
     }
 
-    /// Leaves those of the rings that are awake to their sockets by which nothing went for `looks` looks, of which this is one, as long as more than `least` are awake, and more than one.
+    /// Leaves those of the rings that are awake to their sockets by which nothing went for `looks`
+    /// looks, of which this is one, as long as more than `least` are awake, and more than one.
     pub fn doze(&mut self, least: usize, looks: u32) {
         for at in (0..self.awake).rev() {
             let live = &mut self.live[at];
@@ -208,8 +210,9 @@ impl Peers {
         }
     }
 
-    /// Looks at some of the rings that are left to their sockets, the next ones each time: sooner than the sockets, and a peer may have cleared what says that it is to wake us.
-    /// One that has something is looked at again from now on; its place.
+    /// Looks at some of the rings that are left to their sockets, the next ones each time: sooner
+    /// than the sockets, and a peer may have cleared what says that it is to wake us. One that has
+    /// something is looked at again from now on; its place.
     #[inline(never)]
     pub fn look_at_dormant(&mut self, from: &mut usize, most: usize) -> Option<usize> {
         let dormant = self.live.len() - self.awake;

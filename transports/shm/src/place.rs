@@ -1,4 +1,5 @@
-//! Where a board lies: memory without a name, made by one member and opened by the others by its number in that one's process (spec/shm.md 11).
+//! Where a board lies: memory without a name, made by one member and opened by the others by its
+//! number in that one's process (spec/shm.md 11).
 
 use crate::board::{Shape, Words};
 use crate::sync::{AtomicU64, Ordering};
@@ -17,7 +18,8 @@ pub struct BoardMemory {
 impl Words for BoardMemory {
     #[inline]
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has so many words (`map`), begins at a page, and is of atomics, so that others may write there at any time.
+        // SAFETY: the mapping has so many words (`map`), begins at a page, and is of atomics, so
+        // that others may write there at any time.
         unsafe { std::slice::from_raw_parts(self.mapping.at().as_ptr().cast(), self.words) }
     }
 }

@@ -1,4 +1,5 @@
-//! Reading the peer's memory directly: whether it can be, tried once by reading a word that the peer has told; and each read, which brings that word along.
+//! Reading the peer's memory directly: whether it can be, tried once by reading a word that the
+//! peer has told; and each read, which brings that word along.
 
 use crate::handshake::Terms;
 use crate::sys::{self, RemotePiece};
@@ -48,8 +49,10 @@ pub enum NotRead {
     System(io::Error),
 }
 
-/// Reads the remote pieces, in their order, into the local ones, and the peer's word before them by the same call. A call reads from one address space: if the word is right, so is
-/// whose memory was read. Returns how many bytes; fewer than asked where a later piece is not there. `pieces` is room for the list.
+/// Reads the remote pieces, in their order, into the local ones, and the peer's word before them by
+/// the same call. A call reads from one address space: if the word is right, so is whose memory was
+/// read. Returns how many bytes; fewer than asked where a later piece is not there. `pieces` is
+/// room for the list.
 ///
 /// # Errors
 /// See [`NotRead`].
@@ -156,7 +159,8 @@ mod tests {
     fn a_process_at_its_end_has_no_memory_though_its_number_is_still_its_own() {
         let mut child = std::process::Command::new("true").spawn().expect("spawn");
         let pid = child.id() as i32;
-        // SAFETY: an all-zero siginfo is a valid one to fill; the child is ours and stays to be waited for.
+        // SAFETY: an all-zero siginfo is a valid one to fill; the child is ours and stays to be
+        // waited for.
         let ended = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             libc::waitid(libc::P_PID, pid as u32, &raw mut info, libc::WEXITED | libc::WNOWAIT)

@@ -1,8 +1,10 @@
-//! One direction of a pair: a ring of records in shared memory, one producer, one consumer (spec/shm.md 4).
+//! One direction of a pair: a ring of records in shared memory, one producer, one consumer
+//! (spec/shm.md 4).
 //!
-//! A record begins at a cache line, and its first word, the header, is also what publishes it: the consumer looks at the line that it
-//! is about to read and at nothing else, so that a small message costs one line moved between two caches. The same code runs over a
-//! mapped memfd, over ordinary memory (tests, Miri, fuzzing) and over the model checker's memory.
+//! A record begins at a cache line, and its first word, the header, is also what publishes it: the
+//! consumer looks at the line that it is about to read and at nothing else, so that a small message
+//! costs one line moved between two caches. The same code runs over a mapped memfd, over ordinary
+//! memory (tests, Miri, fuzzing) and over the model checker's memory.
 
 use crate::bytes::{SharedBytes, WORD, copy_in, copy_words_in};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, store_then_fence};
@@ -11,15 +13,16 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, store_then_fence};
 pub const LINE: usize = 64;
 /// Bytes of a record's header.
 pub const HEADER: usize = 8;
-/// A record may take this fraction of the ring, so that one that does not fit before the end always fits after it.
+/// A record may take this fraction of the ring, so that one that does not fit before the end always
+/// fits after it.
 const RECORD_FRACTION: usize = 4;
 /// Kind of the record that fills the ring up to its end. Not for callers.
 const KIND_SKIP: u16 = 0xffff;
 /// The largest kind for callers.
 pub const KIND_MAX: u16 = KIND_SKIP - 1;
 
-/// What both sides of one direction tell each other beside the records; each word has a line of its own, for each has one writer that writes
-/// often and one reader that reads seldom.
+/// What both sides of one direction tell each other beside the records; each word has a line of its
+/// own, for each has one writer that writes often and one reader that reads seldom.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Control {
@@ -61,7 +64,8 @@ pub trait Memory {
     fn data(&self) -> &[AtomicU64];
 }
 
-/// Words of the smallest ring: four lines, one for each record that may be under way, one for the zero that ends them.
+/// Words of the smallest ring: four lines, one for each record that may be under way, one for the
+/// zero that ends them.
 pub const MIN_WORDS: usize = RECORD_FRACTION * LINE / WORD;
 
 /// A ring in ordinary memory, for tests.
@@ -82,7 +86,8 @@ impl HeapRing {
         HeapRing { control: Control::default(), data: (0..words).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Writes a word of the shared memory, as a broken peer does: 0 to 3 are the control words, then come the records.
+    /// Writes a word of the shared memory, as a broken peer does: 0 to 3 are the control words,
+    /// then come the records.
     pub fn scribble(&self, word: usize, value: u64) {
         match word {
             0 => self.control.head.store(value, Ordering::Relaxed),
@@ -103,7 +108,8 @@ impl<T: core::ops::Deref<Target = HeapRing>> Memory for T {
     }
 }
 
-/// The peer wrote something into the ring that nobody who keeps the rules writes. The ring is of no use any more.
+/// The peer wrote something into the ring that nobody who keeps the rules writes. The ring is of no
+/// use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Corrupt {
     /// The consumer says to have read more than was written, or less than before.
@@ -128,8 +134,9 @@ pub enum NoRoom {
     Corrupt(#[from] Corrupt),
 }
 
-/// A header: length in bits 0 to 31, kind in 32 to 47, place in 48 to 62, bit 63 set. The place is that of its line in the
-/// ring's history, so that a header left from an earlier lap is not taken for a new one.
+/// A header: length in bits 0 to 31, kind in 32 to 47, place in 48 to 62, bit 63 set. The place is
+/// that of its line in the ring's history, so that a header left from an earlier lap is not taken
+/// for a new one.
 fn header(len: u32, kind: u16, position: u64) -> u64 {
     1 << 63 | place(position) << 48 | u64::from(kind) << 32 | u64::from(len)
 }
@@ -159,7 +166,8 @@ pub struct Producer<M> {
     memory: M,
     /// Where the first record began.
     origin: u64,
-    /// Where the next record begins, in bytes since the beginning and with the origin, as all positions here.
+    /// Where the next record begins, in bytes since the beginning and with the origin, as all
+    /// positions here.
     tail: u64,
     /// The consumer's `head` when it was last looked at.
     head: u64,
@@ -172,7 +180,8 @@ pub struct Producer<M> {
 }
 
 impl<M: Memory> Producer<M> {
-    /// The writing side of a new ring whose first record begins at line `origin` of it, the same for both sides.
+    /// The writing side of a new ring whose first record begins at line `origin` of it, the same
+    /// for both sides.
     pub fn new(memory: M, origin: usize) -> Producer<M> {
         let origin = start(&memory, origin);
         Producer { memory, origin, tail: origin, head: origin, cleared: origin, first: None, lacking: 0 }
@@ -184,7 +193,8 @@ impl<M: Memory> Producer<M> {
         self.memory.data().len() * WORD / RECORD_FRACTION - HEADER
     }
 
-    /// Room for a record of `len` bytes. It counts only when it is committed; what is not written of it is what the ring had there.
+    /// Room for a record of `len` bytes. It counts only when it is committed; what is not written
+    /// of it is what the ring had there.
     ///
     /// # Errors
     /// See [`NoRoom`].
@@ -204,7 +214,8 @@ impl<M: Memory> Producer<M> {
         let total = record_bytes(len);
         let to_end = bytes - (self.tail as usize & (bytes - 1));
         let skip = if total > to_end { to_end } else { 0 };
-        // The line behind the record must be free too: its first word is the zero at which the consumer waits.
+        // The line behind the record must be free too: its first word is the zero at which the
+        // consumer waits.
         let wanted = skip + total + LINE;
         if !self.has_free(wanted)? {
             self.lacking = wanted;
@@ -212,7 +223,8 @@ impl<M: Memory> Producer<M> {
         }
         self.lacking = 0;
         if total > LINE {
-            // The payload may write over the line that was cleared, and the reservation may yet be given up.
+            // The payload may write over the line that was cleared, and the reservation may yet be
+            // given up.
             self.cleared = self.tail;
         }
         if skip > 0 {
@@ -272,7 +284,8 @@ impl<M: Memory> Producer<M> {
             self.word(end).store(0, Ordering::Relaxed);
             self.cleared = end;
         }
-        // The consumer does not come past the first record that is not published: the others need no order among themselves.
+        // The consumer does not come past the first record that is not published: the others need
+        // no order among themselves.
         if self.first.is_some() {
             self.word(begin).store(header, Ordering::Relaxed);
         } else {
@@ -281,7 +294,8 @@ impl<M: Memory> Producer<M> {
         self.tail = end;
     }
 
-    /// Shows the consumer all that was committed. True if it sleeps and must be woken; told once for each of its sleeps.
+    /// Shows the consumer all that was committed. True if it sleeps and must be woken; told once
+    /// for each of its sleeps.
     #[inline]
     #[must_use]
     pub fn publish(&mut self) -> bool {
@@ -289,7 +303,8 @@ impl<M: Memory> Producer<M> {
         store_then_fence(self.word(position), header);
         let sleeping = &self.memory.control().sleeping;
         let wake = sleeping.load(Ordering::SeqCst) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0;
-        // The next record, if it is a small one, finds its end cleared, in a line that nobody looks at now.
+        // The next record, if it is a small one, finds its end cleared, in a line that nobody looks
+        // at now.
         let next = self.tail + LINE as u64;
         let bytes = (self.memory.data().len() * WORD) as u64;
         if bytes - (self.tail - self.head) >= 2 * LINE as u64 {
@@ -299,7 +314,8 @@ impl<M: Memory> Producer<M> {
         wake
     }
 
-    /// Says that this side is about to sleep. False, and nothing said, if a record that found no room has it now: try again.
+    /// Says that this side is about to sleep. False, and nothing said, if a record that found no
+    /// room has it now: try again.
     ///
     /// # Errors
     /// As [`reserve`](Producer::reserve).
@@ -308,8 +324,8 @@ impl<M: Memory> Producer<M> {
             return Ok(true);
         }
         self.memory.control().waiting.store(1, Ordering::Relaxed);
-        // Either the consumer sees the word when it next finishes a quarter of the ring, or this side sees what it has finished.
-        // More than a quarter is unread where there is no room.
+        // Either the consumer sees the word when it next finishes a quarter of the ring, or this
+        // side sees what it has finished. More than a quarter is unread where there is no room.
         fence(Ordering::SeqCst);
         let may = !self.has_free(self.lacking)?;
         if !may {
@@ -333,13 +349,15 @@ impl<M: Memory> Producer<M> {
         self.first.is_some()
     }
 
-    /// Nothing is to be said about this side while it looks at other rings: all is published, and no record waits for room.
+    /// Nothing is to be said about this side while it looks at other rings: all is published, and
+    /// no record waits for room.
     #[must_use]
     pub(crate) fn is_idle(&self) -> bool {
         self.first.is_none() && self.lacking == 0
     }
 
-    /// Publishes what is committed and says that nothing follows. True as for [`publish`](Producer::publish).
+    /// Publishes what is committed and says that nothing follows. True as for
+    /// [`publish`](Producer::publish).
     #[must_use]
     pub fn close(&mut self) -> bool {
         let published = self.publish();
@@ -349,8 +367,9 @@ impl<M: Memory> Producer<M> {
         (control.sleeping.load(Ordering::SeqCst) != 0 && control.sleeping.swap(0, Ordering::AcqRel) != 0) || published
     }
 
-    /// The bytes of the ring that hold nothing, of whole pages of `page` bytes and as up to two ranges, if the consumer has read
-    /// everything: their memory may be given back, for zero is what belongs there.
+    /// The bytes of the ring that hold nothing, of whole pages of `page` bytes and as up to two
+    /// ranges, if the consumer has read everything: their memory may be given back, for zero is
+    /// what belongs there.
     ///
     /// # Errors
     /// As [`reserve`](Producer::reserve).
@@ -386,7 +405,8 @@ impl<M: Memory> Reservation<'_, M> {
         copy_in(&data[index(self.ring.tail, data.len())..], HEADER + at, src);
     }
 
-    /// Copies `src`, a multiple of a word long, to the beginning of the payload; what of it lies behind the payload's end, in its last word, nobody reads.
+    /// Copies `src`, a multiple of a word long, to the beginning of the payload; what of it lies
+    /// behind the payload's end, in its last word, nobody reads.
     ///
     /// # Panics
     /// If it would end behind the payload's last word.
@@ -422,7 +442,8 @@ impl<M: Memory> Consumer<M> {
         Consumer { memory, origin, head: origin, owes_wake: false }
     }
 
-    /// Whether something lies there: a load of one word, in this processor's cache unless the producer has written.
+    /// Whether something lies there: a load of one word, in this processor's cache unless the
+    /// producer has written.
     #[inline]
     #[must_use]
     pub fn has_record(&self) -> bool {
@@ -430,7 +451,8 @@ impl<M: Memory> Consumer<M> {
         data[index(self.head, data.len())].load(Ordering::Relaxed) != 0
     }
 
-    /// Whether something lies there, or the producer is to be woken ([`take_wake`](Consumer::take_wake)).
+    /// Whether something lies there, or the producer is to be woken
+    /// ([`take_wake`](Consumer::take_wake)).
     #[inline]
     #[must_use]
     pub(crate) fn has_news(&self) -> bool {
@@ -452,7 +474,8 @@ impl<M: Memory> Consumer<M> {
         Ok(self.find()?.map(|found| self.take(found)))
     }
 
-    /// Whether there is a record, and of which shape: the first half of [`try_recv`](Consumer::try_recv).
+    /// Whether there is a record, and of which shape: the first half of
+    /// [`try_recv`](Consumer::try_recv).
     ///
     /// # Errors
     /// As there.
@@ -523,13 +546,15 @@ impl<M: Memory> Consumer<M> {
         core::mem::take(&mut self.owes_wake)
     }
 
-    /// Says that this side is about to sleep. False, and nothing said, if there is something to read or the peer has closed.
-    /// After true, sleep until woken, then [`cancel_sleep`](Consumer::cancel_sleep).
+    /// Says that this side is about to sleep. False, and nothing said, if there is something to
+    /// read or the peer has closed. After true, sleep until woken, then
+    /// [`cancel_sleep`](Consumer::cancel_sleep).
     #[must_use]
     pub fn prepare_sleep(&self) -> bool {
         let control = self.memory.control();
         control.sleeping.store(1, Ordering::Relaxed);
-        // Either the producer sees the word, or this side sees what the producer published before it looked.
+        // Either the producer sees the word, or this side sees what the producer published before
+        // it looked.
         fence(Ordering::SeqCst);
         let may = !self.has_record() && !self.is_closed();
         if !may {
@@ -550,7 +575,8 @@ impl<M: Memory> Consumer<M> {
     }
 }
 
-/// The shape of the record that [`Consumer::find`] found. A copy, checked; the peer cannot change it any more.
+/// The shape of the record that [`Consumer::find`] found. A copy, checked; the peer cannot change
+/// it any more.
 #[derive(Debug)]
 pub struct Found {
     kind: u16,

@@ -1,4 +1,5 @@
-//! What happens at an endpoint's sockets: strangers, handshakes, wakings, ends. Each look does a bounded amount of work.
+//! What happens at an endpoint's sockets: strangers, handshakes, wakings, ends. Each look does a
+//! bounded amount of work.
 
 use crate::endpoint::{Event, PeerIx, Shm, State, drop_dial};
 use crate::handshake::{self, Listener, NONCE_LEN, Reason, SIGNED_LEN, Terms};
@@ -158,7 +159,8 @@ impl Shm {
                 Err(e)
                     if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) =>
                 {
-                    // The connection stays in the queue; to be told of it at once again would keep a processor busy.
+                    // The connection stays in the queue; to be told of it at once again would keep
+                    // a processor busy.
                     self.counters.accept_failures += 1;
                     sys::epoll_remove(&self.wait, &self.listener);
                     self.paused_until_ns = Some(now_ns.saturating_add(PAUSE_NS));
@@ -237,7 +239,8 @@ impl Shm {
         Ok(handshake)
     }
 
-    /// Takes a stranger's PROOF and memory: which peer it is, READY for it, and what its link is made of.
+    /// Takes a stranger's PROOF and memory: which peer it is, READY for it, and what its link is
+    /// made of.
     fn admit(
         &mut self,
         socket: &OwnedFd,
@@ -296,7 +299,8 @@ impl Shm {
     fn come_up(&mut self, ix: PeerIx, socket: OwnedFd, made: Made) {
         let Made { pidfd, pull, mapping, tx, rx, tx_ring } = made;
         let added = sys::epoll_add(&self.wait, &socket, TAG_PEER + u64::from(ix.slot));
-        // The wait set has it as a stranger's, or as a dialled one's, perhaps already: the tag is put right.
+        // The wait set has it as a stranger's, or as a dialled one's, perhaps already: the tag is
+        // put right.
         let added = added.or_else(|_| {
             sys::epoll_remove(&self.wait, &socket);
             sys::epoll_add(&self.wait, &socket, TAG_PEER + u64::from(ix.slot))
@@ -309,7 +313,8 @@ impl Shm {
         let id = peer.id;
         drop_dial(&self.wait, peer);
         peer.state = State::Up;
-        // Looking at many peers whose next records all lie at one place of a page would use one set of the cache only.
+        // Looking at many peers whose next records all lie at one place of a page would use one set
+        // of the cache only.
         let origin = ((self.id ^ id) % ORIGINS) as usize;
         let tx = Producer::new(tx, origin);
         let link = Link {
@@ -393,7 +398,8 @@ impl Shm {
         let n = match sys::recv_plain(socket, &mut bytes) {
             Ok(n) if n > 0 => n,
             Err(e) if would_block(&e) => return,
-            // Closed without a word: what a listener of another user does, but its user was seen before.
+            // Closed without a word: what a listener of another user does, but its user was seen
+            // before.
             _ => return self.over(ix, Why::BadHandshake),
         };
         let step =
@@ -410,7 +416,8 @@ impl Shm {
         }
     }
 
-    /// CHALLENGE has come: makes the memory and sends PROOF with it. The error is why it is over, none where the peer connects itself.
+    /// CHALLENGE has come: makes the memory and sends PROOF with it. The error is why it is over,
+    /// none where the peer connects itself.
     fn prove(&mut self, ix: PeerIx, challenge: &[u8]) -> Result<(), Option<Why>> {
         let terms = self.own_terms();
         let Some(Peer { dial: Some(dial), .. }) = self.peers.get_mut(ix) else { return Ok(()) };
@@ -464,7 +471,8 @@ impl Shm {
         }
     }
 
-    /// Gives back the pages of rings on which nothing was sent since the last look and all was read.
+    /// Gives back the pages of rings on which nothing was sent since the last look and all was
+    /// read.
     fn trim(&mut self) {
         let page = sys::page_bytes();
         for ix in self.peers.handles() {

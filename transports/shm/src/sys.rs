@@ -1,15 +1,19 @@
-//! The system calls, thin: abstract sockets, sealed memory, descriptors in messages, another process's memory.
+//! The system calls, thin: abstract sockets, sealed memory, descriptors in messages, another
+//! process's memory.
 
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
-/// The seals that memory must have: its size is fixed, and so are the seals. No other but [`SEAL_EXEC`].
+/// The seals that memory must have: its size is fixed, and so are the seals. No other but
+/// [`SEAL_EXEC`].
 pub const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-/// Nobody can make it executable (Linux 6.3). A system may give it to all such memory (`vm.memfd_noexec`).
+/// Nobody can make it executable (Linux 6.3). A system may give it to all such memory
+/// (`vm.memfd_noexec`).
 const SEAL_EXEC: i32 = 0x20;
-/// Asks for that, as one must where the system makes no memory that could be executed (`vm.memfd_noexec` 2).
+/// Asks for that, as one must where the system makes no memory that could be executed
+/// (`vm.memfd_noexec` 2).
 const NOEXEC_SEAL: u32 = 0x8;
 
 fn check(result: i64) -> io::Result<i64> {
@@ -54,7 +58,8 @@ pub fn listen(name: &[u8], backlog: i32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Connects to an abstract name; at once or not at all, as Unix sockets do. `WouldBlock`: its queue is full.
+/// Connects to an abstract name; at once or not at all, as Unix sockets do. `WouldBlock`: its queue
+/// is full.
 pub fn connect(name: &[u8]) -> io::Result<OwnedFd> {
     let (address, len) = abstract_address(name)?;
     let fd = socket()?;
@@ -91,8 +96,9 @@ pub fn credentials(fd: &OwnedFd) -> io::Result<Credentials> {
     Ok(Credentials { pid: cred.pid, uid: cred.uid })
 }
 
-/// A descriptor that is readable when the process at the other end has ended. The system's own answer (Linux 6.5) names the process itself,
-/// the older way a number that may have passed to another, which the probe of its memory would find out.
+/// A descriptor that is readable when the process at the other end has ended. The system's own
+/// answer (Linux 6.5) names the process itself, the older way a number that may have passed to
+/// another, which the probe of its memory would find out.
 pub fn peer_pidfd(fd: &OwnedFd, pid: i32) -> io::Result<OwnedFd> {
     const SO_PEERPIDFD: i32 = 77;
     let mut pidfd: RawFd = -1;
@@ -128,7 +134,8 @@ pub enum MemoryError {
     Seal,
 }
 
-/// Whether this process may make a file of so many bytes. One that tries all the same is sent SIGXFSZ, by which most end: memory without a name is a file in this.
+/// Whether this process may make a file of so many bytes. One that tries all the same is sent
+/// SIGXFSZ, by which most end: memory without a name is a file in this.
 fn may_have_file_of(bytes: usize) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to `limit`, which lives through the call.
@@ -156,7 +163,8 @@ pub fn sealed_memory(bytes: usize) -> Result<OwnedFd, MemoryError> {
     Ok(fd)
 }
 
-/// Opens memory without a name that another process of this host has open under this number. Nothing else: what has a name may have other effects when it is opened.
+/// Opens memory without a name that another process of this host has open under this number.
+/// Nothing else: what has a name may have other effects when it is opened.
 pub fn open_memory_of(pid: u32, fd: RawFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/{pid}/fd/{fd}");
     let target = std::fs::read_link(&path)?;
@@ -168,7 +176,8 @@ pub fn open_memory_of(pid: u32, fd: RawFd) -> io::Result<OwnedFd> {
     Ok(std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true).write(true), flags).open(&path)?.into())
 }
 
-/// Whether a descriptor is memory of exactly this size and sealed so, so that no access to a mapping of it can fail.
+/// Whether a descriptor is memory of exactly this size and sealed so, so that no access to a
+/// mapping of it can fail.
 pub fn is_sealed_memory(fd: &OwnedFd, bytes: usize) -> bool {
     // SAFETY: no pointers.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
@@ -226,7 +235,8 @@ impl Mapping {
         if range.start >= range.end || range.end > self.len {
             return Ok(());
         }
-        // SAFETY: the range lies in the mapping; its bytes become zero, which every reader of shared memory must bear.
+        // SAFETY: the range lies in the mapping; its bytes become zero, which every reader of
+        // shared memory must bear.
         let result = unsafe { libc::madvise(self.at.as_ptr().add(range.start).cast(), range.len(), libc::MADV_REMOVE) };
         check(result.into()).map(drop)
     }
@@ -266,18 +276,21 @@ pub fn send(fd: &OwnedFd, bytes: &[u8], with: Option<&OwnedFd>) -> io::Result<()
         };
         message.msg_control = (&raw mut room).cast();
         message.msg_controllen = room.0.len() as _;
-        // SAFETY: the room is aligned and holds a head of 16 bytes and the descriptor's number behind it.
+        // SAFETY: the room is aligned and holds a head of 16 bytes and the descriptor's number
+        // behind it.
         unsafe {
             message.msg_control.cast::<libc::cmsghdr>().write(head);
             libc::CMSG_DATA(message.msg_control.cast()).cast::<RawFd>().write_unaligned(with.as_raw_fd());
         }
     }
-    // SAFETY: the message's pointers are to `piece`, `bytes` and `room`, which live through the call.
+    // SAFETY: the message's pointers are to `piece`, `bytes` and `room`, which live through the
+    // call.
     check(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) } as i64)
         .map(drop)
 }
 
-/// Receives one message and the first descriptor in it; further ones are closed. 0 bytes: the other end has closed.
+/// Receives one message and the first descriptor in it; further ones are closed. 0 bytes: the other
+/// end has closed.
 pub fn recv(fd: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut room = ControlRoom([0; 24]);
@@ -288,14 +301,16 @@ pub fn recv(fd: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd
     message.msg_control = (&raw mut room).cast();
     message.msg_controllen = room.0.len() as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the message's pointers are to `piece`, `bytes` and `room`, which live through the call.
+    // SAFETY: the message's pointers are to `piece`, `bytes` and `room`, which live through the
+    // call.
     let n = check(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags) } as i64)?;
     Ok((n as usize, first_descriptor(&message)))
 }
 
 fn first_descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
     let mut first = None;
-    // SAFETY: the system has written well-formed control messages into the room the header describes.
+    // SAFETY: the system has written well-formed control messages into the room the header
+    // describes.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !at.is_null() {
         // SAFETY: not null, so a whole head lies there.
@@ -305,7 +320,8 @@ fn first_descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
             let count =
                 (head.cmsg_len as usize).saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize) / size_of::<RawFd>();
             for i in 0..count {
-                // SAFETY: so many numbers lie behind the head; each is a descriptor made for us, and dropped is closed.
+                // SAFETY: so many numbers lie behind the head; each is a descriptor made for us,
+                // and dropped is closed.
                 let fd = unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(at).cast::<RawFd>().add(i).read_unaligned()) };
                 first.get_or_insert(fd);
             }
@@ -345,7 +361,8 @@ pub fn epoll_add(set: &OwnedFd, fd: &OwnedFd, tag: u64) -> io::Result<()> {
 
 /// Takes a descriptor out of a wait set. Closing alone does not, where a forked child has a copy.
 pub fn epoll_remove(set: &OwnedFd, fd: &OwnedFd) {
-    // SAFETY: no pointers but a null one, which is allowed. It fails only for what is not in the set.
+    // SAFETY: no pointers but a null one, which is allowed. It fails only for what is not in the
+    // set.
     let _ = unsafe { libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_DEL, fd.as_raw_fd(), std::ptr::null_mut()) };
 }
 
@@ -396,7 +413,8 @@ pub fn read_process(pid: i32, remote: &[RemotePiece], local: &mut [io::IoSliceMu
 /// Every local piece may be written.
 pub unsafe fn read_process_into(pid: i32, remote: &[RemotePiece], local: &[libc::iovec]) -> io::Result<usize> {
     #[cfg(target_pointer_width = "64")]
-    // SAFETY: the local pieces are the caller's word; a RemotePiece has an iovec's layout, and its address is the system's to check.
+    // SAFETY: the local pieces are the caller's word; a RemotePiece has an iovec's layout, and its
+    // address is the system's to check.
     let n = unsafe {
         libc::process_vm_readv(
             pid,

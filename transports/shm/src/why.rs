@@ -1,8 +1,10 @@
-//! Why an endpoint has no shared memory with a peer, or not all of it, one line each: `weir doctor` prints them.
+//! Why an endpoint has no shared memory with a peer, or not all of it, one line each: `weir doctor`
+//! prints them.
 
 use serde::Serialize;
 
-/// Why there is no association by shared memory, or why it is over. The caller goes by another carrier.
+/// Why there is no association by shared memory, or why it is over. The caller goes by another
+/// carrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
@@ -48,7 +50,8 @@ pub enum Why {
     /// The peer has closed; what it sent before can be read.
     #[error("the peer has closed")]
     Closed,
-    /// The process has ended, or closed its socket without a word; what it published before can be read.
+    /// The process has ended, or closed its socket without a word; what it published before can be
+    /// read.
     #[error("the peer's process has ended")]
     Died,
     /// What the peer wrote into the shared memory cannot be.
@@ -93,7 +96,8 @@ pub enum NoPull {
     /// The peer has no number in our pid namespace.
     #[error("the peer is in another pid namespace")]
     OtherPidNamespace,
-    /// The word read is not the one told: the number is another process's here, or the peer is a forked copy.
+    /// The word read is not the one told: the number is another process's here, or the peer is a
+    /// forked copy.
     #[error("the peer's process number leads to another process")]
     OtherProcess,
     /// The call is not there.

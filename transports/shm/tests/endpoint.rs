@@ -1,4 +1,5 @@
-//! Two endpoints of one process: what an owner sees of associations, records, sleep, ends and refusals.
+//! Two endpoints of one process: what an owner sees of associations, records, sleep, ends and
+//! refusals.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ fn open(id: u64) -> Shm {
     Shm::open(id, &KEY, Config::default()).expect("an endpoint")
 }
 
-/// Polls all until `done` of an endpoint's events; the time is what has passed since the call, so that handshakes can time out.
+/// Polls all until `done` of an endpoint's events; the time is what has passed since the call, so
+/// that handshakes can time out.
 fn until(all: &mut [&mut Shm], mut done: impl FnMut(usize, &Event) -> bool) {
     let begin = Instant::now();
     let mut events = Vec::new();
@@ -160,7 +162,8 @@ fn readable(shm: &Shm, timeout_ms: i32) -> bool {
     unsafe { libc::poll(&raw mut fd, 1, timeout_ms) == 1 }
 }
 
-/// One that leaves all quiet rings but so many to their sockets at once, and peers that share memory with it; each one's handle of it.
+/// One that leaves all quiet rings but so many to their sockets at once, and peers that share
+/// memory with it; each one's handle of it.
 fn hub(peers: usize, awake: usize) -> (Shm, Vec<(Shm, PeerIx, PeerIx)>) {
     let ih = id();
     let mut hub = Shm::open(ih, &KEY, Config { awake, doze_ns: 1, ..Config::default() }).expect("an endpoint");

@@ -1,9 +1,11 @@
-//! The ring and the board under the model checker, in every order that the memory model permits (bounded to two or three preemptions):
+//! The ring and the board under the model checker, in every order that the memory model permits
+//! (bounded to two or three preemptions):
 //! `RUSTFLAGS="--cfg loom" cargo test -p weir-shm --release --test loom --target-dir target/loom`.
 //! Without `--cfg loom` there is nothing here.
 //!
-//! What it cannot show: loom gives a load no value that is stored later, so that `head` stored without release semantics, which lets a
-//! record be written over while it is copied out, goes unnoticed.
+//! What it cannot show: loom gives a load no value that is stored later, so that `head` stored
+//! without release semantics, which lets a record be written over while it is copied out, goes
+//! unnoticed.
 #![cfg(loom)]
 
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -117,7 +119,8 @@ fn a_sleeper_sees_the_record_or_is_woken() {
     });
 }
 
-/// A ring that is looked at only after a waking, by who does not sleep (spec/shm.md 5.6): each record is read, or lies behind a waking that was not taken yet.
+/// A ring that is looked at only after a waking, by who does not sleep (spec/shm.md 5.6): each
+/// record is read, or lies behind a waking that was not taken yet.
 #[test]
 fn a_record_in_a_ring_left_to_its_socket_is_read_or_a_waking_is_under_way() {
     check(3, || {
@@ -190,7 +193,8 @@ fn a_producer_that_sleeps_for_room_sees_it_or_is_woken() {
     });
 }
 
-/// What a member says in a step is what the other reads of that step, and it is not written over while it reads: the two sides of the board.
+/// What a member says in a step is what the other reads of that step, and it is not written over
+/// while it reads: the two sides of the board.
 #[test]
 fn members_of_a_board_read_what_was_said_in_the_step() {
     check(2, || {

@@ -1,4 +1,5 @@
-//! Two processes: this program starts itself as the other. What goes wrong with processes: killed, stopped, forked, out of descriptors.
+//! Two processes: this program starts itself as the other. What goes wrong with processes: killed,
+//! stopped, forked, out of descriptors.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::io::{IoSlice, Read, Write};
@@ -231,7 +232,8 @@ fn child_forked(here: &mut Here, peer: PeerIx) {
         let mut events = Vec::new();
         shm.poll(u64::MAX, &mut events);
         shm.forget(peer);
-        // SAFETY: the parent's copy, in its own process, is not touched; this one is not used again.
+        // SAFETY: the parent's copy, in its own process, is not touched; this one is not used
+        // again.
         unsafe { std::ptr::drop_in_place(shm) };
         // SAFETY: ends this process without running anything of the parent's.
         unsafe { libc::_exit(if refused && events.is_empty() { 0 } else { 1 }) };

@@ -1,5 +1,5 @@
-//! The ring against a model, on ordinary memory: `cargo test -p weir-shm --test ring`, and under Miri
-//! `cargo +nightly miri test -p weir-shm --test ring`.
+//! The ring against a model, on ordinary memory: `cargo test -p weir-shm --test ring`, and under
+//! Miri `cargo +nightly miri test -p weir-shm --test ring`.
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
@@ -69,7 +69,8 @@ proptest! {
                         Err(NoRoom::TooLong) => prop_assert!(len > tx.max_payload()),
                         Err(cause) => {
                             prop_assert_eq!(cause, NoRoom::Full);
-                            // Three records of the longest kind always leave too little, one never does.
+                            // Three records of the longest kind always leave too little, one never
+                            // does.
                             prop_assert!(!committed.is_empty() || !published.is_empty());
                         }
                     }
@@ -82,7 +83,8 @@ proptest! {
                 Step::Publish => {
                     let shows = !committed.is_empty();
                     let woken = tx.publish();
-                    // A skip alone may be published too, so it may wake without a record; a record always wakes.
+                    // A skip alone may be published too, so it may wake without a record; a record
+                    // always wakes.
                     prop_assert!(woken || !(shows && sleeps));
                     sleeps &= !woken;
                     published.append(&mut committed);

@@ -1,7 +1,9 @@
-//! What plain TCP leaves to a protocol that frames and checks what it carries: half a round trip of messages that go in pieces, each behind a head of 64 bytes, and the same with the CRC32C of each
+//! What plain TCP leaves to a protocol that frames and checks what it carries: half a round trip of
+//! messages that go in pieces, each behind a head of 64 bytes, and the same with the CRC32C of each
 //! piece at both ends and a copy at the receiver. Both ends poll.
 //!
-//! `pieces` on loopback, the ends as two threads; `pieces serve ADDR` and `pieces client ADDR` as two processes, for example in two namespaces joined by veth. The server ends with the client.
+//! `pieces` on loopback, the ends as two threads; `pieces serve ADDR` and `pieces client ADDR` as
+//! two processes, for example in two namespaces joined by veth. The server ends with the client.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -49,7 +51,7 @@ struct End {
 impl End {
     fn new(tcp: TcpStream) -> io::Result<End> {
         tcp.set_nodelay(true)?;
-        // As lanes do: BBR, the default of some systems, paces every burst.
+        // As bulk connections do: BBR, the default of some systems, paces every burst.
         socket2::SockRef::from(&tcp).set_tcp_congestion(b"cubic")?;
         tcp.set_nonblocking(true)?;
         Ok(End { tcp, message: vec![7; SIZES[SIZES.len() - 1]], piece: vec![0; 1 << 20] })

@@ -1,6 +1,8 @@
-//! TCP connections that carry the lanes of associations (spec/lanes.md): never blocking, gathered writes and scattered reads, and what the kernel knows of their state.
+//! TCP connections that carry the bulk connections of associations (spec/bulk.md): never blocking,
+//! gathered writes and scattered reads, and what the kernel knows of their state.
 //!
-//! This room moves bytes. Greetings, units and when a lane is wanted are the protocol's affair (`core/link/src/lane.rs`).
+//! This room moves bytes. Greetings, records and when a bulk connection is wanted are the
+//! protocol's affair (`core/link/src/bulk.rs`).
 
 mod state;
 
@@ -23,10 +25,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at the addresses' port: at the address if there is only one, else at all of the machine.
+    /// Listens at the addresses' port: at the address if there is only one, else at all of the
+    /// machine.
     ///
     /// # Errors
-    /// The system's, when the port is another's or out of descriptors; `InvalidInput` without an address.
+    /// The system's, when the port is another's or out of descriptors; `InvalidInput` without an
+    /// address.
     pub fn bind(addrs: &[SocketAddr]) -> io::Result<Listener> {
         let first = addrs.first().ok_or(io::ErrorKind::InvalidInput)?;
         let v6 = addrs.iter().any(SocketAddr::is_ipv6);
@@ -67,10 +71,13 @@ impl AsFd for Listener {
     }
 }
 
-/// `TCP_RTO_MIN_US` (Linux 6.15 and later) and what it is set to: TCP's timer for what is not acknowledged runs out after a round trip and this, instead of 200 ms; so does its probe for
-/// a single segment. More than the 40 ms by which any Linux delays an acknowledgement where the round trip is short, whatever it is set to there (spec/lanes.md 5).
+/// `TCP_RTO_MIN_US` (Linux 6.15 and later) and what it is set to: TCP's timer for what is not
+/// acknowledged runs out after a round trip and this, instead of 200 ms; so does its probe for a
+/// single segment. More than the 40 ms by which any Linux delays an acknowledgement where the round
+/// trip is short, whatever it is set to there (spec/bulk.md 5).
 const RTO_MIN_US: (libc::c_int, libc::c_int) = (45, 60_000);
-/// `TCP_DELACK_MAX_US` (Linux 6.16 and later), by which an acknowledgement is delayed at most: well below the peer's timer.
+/// `TCP_DELACK_MAX_US` (Linux 6.16 and later), by which an acknowledgement is delayed at most: well
+/// below the peer's timer.
 const DELACK_MAX_US: (libc::c_int, libc::c_int) = (46, 10_000);
 
 /// One connection.
@@ -91,7 +98,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Sets an option of TCP's; a kernel that does not know it, or does not take the value, stays as it is.
+    /// Sets an option of TCP's; a kernel that does not know it, or does not take the value, stays
+    /// as it is.
     fn set_tcp(&self, (option, value): (libc::c_int, libc::c_int)) {
         let len = size_of_val(&value) as libc::socklen_t;
         let from = (&raw const value).cast();
@@ -100,7 +108,8 @@ impl Connection {
     }
 }
 
-/// A connection as its user sees it: the system's ([`Connection`]), or one for tests, of which each call does what a test says.
+/// A connection as its user sees it: the system's ([`Connection`]), or one for tests, of which each
+/// call does what a test says.
 pub trait Tcp: AsFd + Sized {
     /// What connections come from.
     type Listener: AsFd;
@@ -216,7 +225,8 @@ impl Tcp for Connection {
         }
         let mut would_block = false;
         let n = retried(|| {
-            // SAFETY: the descriptor is open; the pieces are writable (caller). There are at most some hundred of them.
+            // SAFETY: the descriptor is open; the pieces are writable (caller). There are at most
+            // some hundred of them.
             let n = unsafe { libc::readv(self.socket.as_raw_fd(), pieces.as_ptr(), pieces.len() as libc::c_int) };
             let r = usize::try_from(n).map_err(|_| io::Error::last_os_error());
             would_block = matches!(&r, Err(e) if e.kind() == io::ErrorKind::WouldBlock);
@@ -244,8 +254,10 @@ impl AsFd for Connection {
 fn make(v6: bool) -> io::Result<Socket> {
     let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
     let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
-    // Where a lane is used nothing is lost, and what counts is a burst's time: BBR, where that is the system's default, paces it (1 MiB over veth: 500 us; cubic: 110). It must never
-    // have begun: what it switches on, a timer between any two segments, stays on when another takes over. Who is accepted inherits it. reno is always allowed.
+    // Where a bulk connection is used nothing is lost, and what counts is a burst's time: BBR,
+    // where that is the system's default, paces it (1 MiB over veth: 500 us; cubic: 110). It must
+    // never have begun: what it switches on, a timer between any two segments, stays on when
+    // another takes over. Who is accepted inherits it. reno is always allowed.
     if socket.set_tcp_congestion(b"cubic").is_err() {
         let _ = socket.set_tcp_congestion(b"reno");
     }
@@ -301,7 +313,8 @@ mod tests {
         meet(&listener, |to| Connection::connect(to, Some(to.ip())).unwrap())
     }
 
-    /// Two that begin with BBR and change when they are connected. None where the kernel has no BBR, or not for everybody: then it is nobody's default.
+    /// Two that begin with BBR and change when they are connected. None where the kernel has no
+    /// BBR, or not for everybody: then it is nobody's default.
     fn pair_too_late() -> Option<(Connection, Connection)> {
         let begun = || {
             let socket = make(false).unwrap();
@@ -325,7 +338,8 @@ mod tests {
         s.tcp_congestion().unwrap().starts_with(b"bbr\0")
     }
 
-    /// BBR sets the rate in another proportion to the window than the others, and that stays until something is sent: so it shows who began, whoever has taken over.
+    /// BBR sets the rate in another proportion to the window than the others, and that stays until
+    /// something is sent: so it shows who began, whoever has taken over.
     fn began_as_bbr(c: &Connection) -> bool {
         let sysctl = |name| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap();
         let gain = c.pacing_gain().unwrap();

@@ -1,9 +1,13 @@
-//! What the kernel leaves to any protocol: half a round trip of messages of many sizes over plain TCP, and over plain UDP datagrams of 1472 bytes in segmented super-packets, without any protocol
+//! What the kernel leaves to any protocol: half a round trip of messages of many sizes over plain
+//! TCP, and over plain UDP datagrams of 1472 bytes in segmented super-packets, without any protocol
 //! on top: no checksum of ours, no acknowledgement, no copy but the kernel's. Both ends poll.
 //!
-//! * `floor`: on loopback, the ends as two threads, and what the layout of a batch costs its sender.
-//! * `floor layout`: only that. The copying itself too: `rep movsb` by the distance of source and destination modulo a page.
-//! * `floor serve ADDR` and `floor client ADDR`: as two processes, for example in two namespaces joined by veth. The server ends with the client.
+//! * `floor`: on loopback, the ends as two threads, and what the layout of a batch costs its
+//!   sender.
+//! * `floor layout`: only that. The copying itself too: `rep movsb` by the distance of source and
+//!   destination modulo a page.
+//! * `floor serve ADDR` and `floor client ADDR`: as two processes, for example in two namespaces
+//!   joined by veth. The server ends with the client.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -332,7 +336,8 @@ mod layout {
     }
 
     fn gather(s: &UdpSocket, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        // SAFETY: zero is valid for msghdr; IoSlice has the layout of iovec, and the kernel only reads.
+        // SAFETY: zero is valid for msghdr; IoSlice has the layout of iovec, and the kernel only
+        // reads.
         let n = unsafe {
             let mut m: libc::msghdr = std::mem::zeroed();
             m.msg_iov = parts.as_ptr().cast_mut().cast();

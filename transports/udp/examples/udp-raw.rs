@@ -1,13 +1,15 @@
 //! What this transport costs beside the bare system calls, measured in one run.
 //!
-//! * `udp-raw`: on loopback, the two ends as two threads; and the price of single calls and options, in one thread.
-//! * `udp-raw serve ADDR` and `udp-raw client ADDR`: the two ends as two processes, for example in two namespaces joined by veth. ADDR is the
-//!   server's. The server ends with the client.
+//! * `udp-raw`: on loopback, the two ends as two threads; and the price of single calls and
+//!   options, in one thread.
+//! * `udp-raw serve ADDR` and `udp-raw client ADDR`: the two ends as two processes, for example in
+//!   two namespaces joined by veth. ADDR is the server's. The server ends with the client.
 //!
-//! Ping-pong: half a round trip of 8 bytes, both ends polling, plain `sendto`/`recvfrom`, this transport, and this transport without a connected socket by turns; the 10th percentile tells most
-//! on a machine that others use too. Bulk: datagrams of
-//! 44 bytes of header and 1428 of payload, at most 2 MiB under way; ends sleep when there is
-//! nothing to do, and the CPU time is that of the sending and the receiving thread.
+//! Ping-pong: half a round trip of 8 bytes, both ends polling, plain `sendto`/`recvfrom`, this
+//! transport, and this transport without a connected socket by turns; the 10th percentile tells
+//! most on a machine that others use too. Bulk: datagrams of 44 bytes of header and 1428 of
+//! payload, at most 2 MiB under way; ends sleep when there is nothing to do, and the CPU time is
+//! that of the sending and the receiving thread.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -165,7 +167,8 @@ fn serve(mut ends: Ends) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes bulk data, telling the sender after every quarter window how much has come; at the end also the CPU time spent, in us.
+/// Takes bulk data, telling the sender after every quarter window how much has come; at the end
+/// also the CPU time spent, in us.
 fn sink(t: &mut UdpTransport) -> io::Result<()> {
     let (mut received, mut told, mut peer) = (0usize, 0usize, None);
     let start_us = cpu_us();
@@ -289,7 +292,8 @@ fn cpu_us() -> u64 {
 }
 
 mod calls {
-    //! The price of single calls: one thread sends to itself over loopback and reads, so that only the calls differ.
+    //! The price of single calls: one thread sends to itself over loopback and reads, so that only
+    //! the calls differ.
 
     use super::{UdpConfig, UdpTransport, quantile, weir_send};
     use std::io;

@@ -1,7 +1,8 @@
-//! Socket addresses and ancillary data as the kernel lays them out, encoded and decoded in safe code.
+//! Socket addresses and ancillary data as the kernel lays them out, encoded and decoded in safe
+//! code.
 //!
-//! Layouts: `struct sockaddr_in` and `sockaddr_in6` (ip(7), ipv6(7)); `struct cmsghdr` (cmsg(3)): length `size_t`, level and type
-//! `int`, data, padded to the size of `size_t`. Linux only.
+//! Layouts: `struct sockaddr_in` and `sockaddr_in6` (ip(7), ipv6(7)); `struct cmsghdr` (cmsg(3)):
+//! length `size_t`, level and type `int`, data, padded to the size of `size_t`. Linux only.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -25,7 +26,8 @@ impl RawAddr {
     /// What to offer the kernel as room.
     pub const ROOM: u32 = V6_BYTES;
 
-    /// Encodes `addr` for a socket of the given family: IPv4 addresses are mapped when the socket is an IPv6 one.
+    /// Encodes `addr` for a socket of the given family: IPv4 addresses are mapped when the socket
+    /// is an IPv6 one.
     pub fn encode(addr: SocketAddr, v6_socket: bool) -> RawAddr {
         let mut raw = RawAddr::EMPTY;
         match addr {
@@ -91,7 +93,8 @@ fn padded(len: usize) -> usize {
     len.next_multiple_of(WORD)
 }
 
-/// Ancillary data of one message. 128 bytes hold everything asked for here: packet info of both families, segment size, traffic class.
+/// Ancillary data of one message. 128 bytes hold everything asked for here: packet info of both
+/// families, segment size, traffic class.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub struct Control {

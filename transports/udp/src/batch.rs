@@ -1,7 +1,8 @@
 //! Datagrams waiting to be sent, sorted into groups that one system call can carry.
 //!
-//! A group is what goes out as one (super-)packet: datagrams of one size to one destination, the last perhaps shorter. Groups keep the
-//! order of pushing within a destination, not between destinations.
+//! A group is what goes out as one (super-)packet: datagrams of one size to one destination, the
+//! last perhaps shorter. Groups keep the order of pushing within a destination, not between
+//! destinations.
 
 use libc::iovec;
 use std::net::{IpAddr, SocketAddr};
@@ -10,8 +11,9 @@ use weir_net::Route;
 
 /// Most pieces the kernel gathers in one message (`UIO_MAXIOV`).
 pub const MAX_IOVS: usize = 1024;
-/// What is copied by or from the kernel begins at a cache line. Its buffers do; and where the destination lies 1 to 63 bytes behind the source modulo a page, `rep movsb`, by which it copies, takes 2 to 16
-/// times as long (AMD Zen 4, `docs/lab/2026-11-21-bulk.md`).
+/// What is copied by or from the kernel begins at a cache line. Its buffers do; and where the
+/// destination lies 1 to 63 bytes behind the source modulo a page, `rep movsb`, by which it copies,
+/// takes 2 to 16 times as long (AMD Zen 4, `docs/lab/2026-11-21-bulk.md`).
 pub const LINE_BYTES: usize = 64;
 /// Groups sent by one `sendmmsg`: enough to spread its cost, few enough to search from the end.
 pub const MAX_GROUPS: usize = 64;
@@ -45,8 +47,10 @@ pub struct Limits {
 
 /// The groups not yet sent.
 pub struct Batch {
-    /// Datagrams lie here one behind the other: 44 of them are sent faster in one piece, our copying included, than as 44 headers and 44 payloads (5.7 and 6.8 us,
-    /// `docs/lab/2026-11-21-bulk.md`), and the payloads are in the cache anyway, since their checksum was computed just now.
+    /// Datagrams lie here one behind the other: 44 of them are sent faster in one piece, our
+    /// copying included, than as 44 headers and 44 payloads (5.7 and 6.8 us,
+    /// `docs/lab/2026-11-21-bulk.md`), and the payloads are in the cache anyway, since their
+    /// checksum was computed just now.
     arena: Vec<u8>,
     /// Where the arena begins: at a cache line ([`LINE_BYTES`]).
     arena_start: usize,
@@ -56,7 +60,8 @@ pub struct Batch {
     used: usize,
 }
 
-// SAFETY: the pointers in `iovs` lead into the arena beside them, which never grows, and are made anew before each use.
+// SAFETY: the pointers in `iovs` lead into the arena beside them, which never grows, and are made
+// anew before each use.
 unsafe impl Send for Batch {}
 
 /// Why a datagram was not taken.
@@ -145,7 +150,8 @@ impl Batch {
                 if g.count < limits.segments && g.bytes + len <= limits.bytes && g.pieces.len() < MAX_IOVS {
                     return Ok(i);
                 }
-                // A full super-packet does not wait: the receiver can work on it while the next one is filled.
+                // A full super-packet does not wait: the receiver can work on it while the next one
+                // is filled.
                 if limits.segments > 1 {
                     return Err(Full);
                 }
@@ -188,8 +194,8 @@ impl Group {
         for iov in &self.iovs {
             let here = iov.iov_len.saturating_sub(skip).min(left);
             if here > 0 {
-                // SAFETY: the pieces lie in the arena of the batch, from which this group is lent, and `skip + here` lies
-                // within this one.
+                // SAFETY: the pieces lie in the arena of the batch, from which this group is lent,
+                // and `skip + here` lies within this one.
                 out.extend_from_slice(unsafe { std::slice::from_raw_parts(iov.iov_base.cast::<u8>().add(skip), here) });
             }
             skip = skip.saturating_sub(iov.iov_len);

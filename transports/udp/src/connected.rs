@@ -1,10 +1,13 @@
 //! A second socket at the same port, connected to the peer that most arrives from.
 //!
-//! The kernel finds route and socket of what goes through it without looking them up for each datagram, and nobody needs to be told which address a datagram was sent to:
-//! half a round trip of 8 bytes takes 3.4 us instead of 3.9 (two namespaces, `docs/lab/2026-11-22-second-socket.md`). Peers notice nothing: datagrams leave from
-//! the same port, and the kernel gives those of the connected peer to this socket and all others to the first one.
+//! The kernel finds route and socket of what goes through it without looking them up for each
+//! datagram, and nobody needs to be told which address a datagram was sent to: half a round trip of
+//! 8 bytes takes 3.4 us instead of 3.9 (two namespaces, `docs/lab/2026-11-22-second-socket.md`).
+//! Peers notice nothing: datagrams leave from the same port, and the kernel gives those of the
+//! connected peer to this socket and all others to the first one.
 //!
-//! It is bound once, to the address of ours that the first such peer uses; connected it can be anew to any peer that uses the same.
+//! It is bound once, to the address of ours that the first such peer uses; connected it can be anew
+//! to any peer that uses the same.
 
 use crate::config::UdpConfig;
 use crate::open;
@@ -17,7 +20,8 @@ use std::os::fd::{AsRawFd, RawFd};
 /// Where to, and from which of our addresses.
 pub type Pair = (SocketAddr, IpAddr);
 
-/// The second socket. Its descriptor stays the same from the beginning, so that whoever sleeps may wait for it before it is used.
+/// The second socket. Its descriptor stays the same from the beginning, so that whoever sleeps may
+/// wait for it before it is used.
 pub struct Connected {
     socket: Socket,
     v6: bool,
@@ -28,7 +32,8 @@ pub struct Connected {
 }
 
 impl Connected {
-    /// A socket of the family and with the options of the first one, not yet bound: nothing arrives at it.
+    /// A socket of the family and with the options of the first one, not yet bound: nothing arrives
+    /// at it.
     ///
     /// # Errors
     /// The system's, when out of descriptors.
@@ -43,8 +48,9 @@ impl Connected {
         self.socket.as_raw_fd()
     }
 
-    /// Connects it to this peer from now on, beside `first`, the socket that serves everybody. False: that cannot be, and it stays connected as it was. What has arrived in it meanwhile, from
-    /// whomever, is read as from any socket.
+    /// Connects it to this peer from now on, beside `first`, the socket that serves everybody.
+    /// False: that cannot be, and it stays connected as it was. What has arrived in it meanwhile,
+    /// from whomever, is read as from any socket.
     pub fn turn_to(&mut self, first: &Socket, (remote, local): Pair) -> bool {
         if self.failed || self.bound.is_some_and(|ip| ip != local) || (remote.is_ipv6() && !self.v6) {
             return false;
@@ -64,7 +70,8 @@ impl Connected {
         self.bound.is_some()
     }
 
-    /// Binds to the port of `first`. Both must be willing to share it in this moment; for the rest of the time it is theirs alone.
+    /// Binds to the port of `first`. Both must be willing to share it in this moment; for the rest
+    /// of the time it is theirs alone.
     fn bind(&self, first: &Socket, (remote, local): Pair) -> io::Result<()> {
         let scope = |ip| match (SocketAddr::new(ip, self.port), remote) {
             (SocketAddr::V6(mut own), SocketAddr::V6(to)) => {
@@ -93,7 +100,8 @@ impl Connected {
     }
 }
 
-/// At least so many messages must come one after the other from one peer before the socket is connected to it ...
+/// At least so many messages must come one after the other from one peer before the socket is
+/// connected to it ...
 const FIRST_RUN: u32 = 64;
 /// ... and so many, with none from the peer it is connected to, before it turns to another.
 const NEXT_RUN: u32 = 256;

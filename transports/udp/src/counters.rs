@@ -1,6 +1,7 @@
 //! What a socket has done, for `weir stat` and for tests.
 
-/// Counts since the socket was opened. A loss here is one that this side knows of; the network adds its own.
+/// Counts since the socket was opened. A loss here is one that this side knows of; the network adds
+/// its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct UdpCounters {
     /// Datagrams handed to the kernel.

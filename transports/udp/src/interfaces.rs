@@ -1,4 +1,5 @@
-//! The machine's network interfaces: which addresses to offer to peers, and how large a datagram may be on the way to one.
+//! The machine's network interfaces: which addresses to offer to peers, and how large a datagram
+//! may be on the way to one.
 
 use nix::net::if_::InterfaceFlags;
 use std::io;
@@ -13,7 +14,8 @@ pub struct Interface {
     pub name: String,
     /// The address.
     pub addr: IpAddr,
-    /// How many of its leading bits all neighbours have in common; the whole address if the kernel does not tell.
+    /// How many of its leading bits all neighbours have in common; the whole address if the kernel
+    /// does not tell.
     pub prefix_len: u8,
     /// MTU of the interface, bytes of an IP packet.
     pub mtu_bytes: u32,
@@ -23,7 +25,8 @@ pub struct Interface {
     pub loopback: bool,
     /// A tunnel or other link without neighbours.
     pub point_to_point: bool,
-    /// For containers or virtual machines on this machine, by its name or since it is a bridge that no network card belongs to: other machines do not reach it.
+    /// For containers or virtual machines on this machine, by its name or since it is a bridge that
+    /// no network card belongs to: other machines do not reach it.
     pub local_bridge: bool,
 }
 
@@ -74,24 +77,28 @@ const LOCAL: [&str; 16] = [
 /// Where the kernel shows interfaces.
 const SYSTEM: &str = "/sys/class/net";
 
-/// Whether other machines are on the far side of an interface, as far as its name and `system` tell.
+/// Whether other machines are on the far side of an interface, as far as its name and `system`
+/// tell.
 fn is_local(system: &Path, name: &str) -> bool {
     LOCAL.iter().any(|start| name.starts_with(start)) || is_bridge_of_guests(&system.join(name))
 }
 
-/// A bridge none of whose ports is a network card, or stands on one (`folder`: what the kernel shows of it).
+/// A bridge none of whose ports is a network card, or stands on one (`folder`: what the kernel
+/// shows of it).
 fn is_bridge_of_guests(folder: &Path) -> bool {
     if !folder.join("bridge").is_dir() {
         return false;
     }
     let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    // A card has a device; a bond or VLAN has interfaces below it; ends of cables to containers and virtual machines have neither.
+    // A card has a device; a bond or VLAN has interfaces below it; ends of cables to containers and
+    // virtual machines have neither.
     let leads_out = |port: &Path| {
         port.join("device").exists()
             || entries(port).any(|entry| entry.file_name().to_string_lossy().starts_with("lower_"))
     };
     let ports: Vec<_> = entries(&folder.join("brif")).map(|entry| entry.path()).collect();
-    // What stands below `brif` are links of the bridge's side; the port itself is beside the bridge.
+    // What stands below `brif` are links of the bridge's side; the port itself is beside the
+    // bridge.
     let beside = |port: &Path| folder.parent().zip(port.file_name()).map(|(all, name)| all.join(name));
     !ports.iter().filter_map(|port| beside(port)).any(|port| leads_out(&port))
 }
@@ -133,8 +140,9 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(out)
 }
 
-/// Up and with a carrier. The kernel says RUNNING up to a second after the carrier is there (its link watch runs that seldom), and an endpoint opened meanwhile would offer loopback for
-/// the rest of its life.
+/// Up and with a carrier. The kernel says RUNNING up to a second after the carrier is there (its
+/// link watch runs that seldom), and an endpoint opened meanwhile would offer loopback for the rest
+/// of its life.
 fn is_up(flags: InterfaceFlags) -> bool {
     flags.contains(InterfaceFlags::IFF_UP)
         && flags.intersects(InterfaceFlags::IFF_RUNNING | InterfaceFlags::IFF_LOWER_UP)
@@ -149,7 +157,8 @@ fn mtu_of(fd: i32, name: &str) -> Option<u32> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: SIOCGIFMTU reads the name, which ends in a zero byte, and writes the MTU into this ifreq.
+    // SAFETY: SIOCGIFMTU reads the name, which ends in a zero byte, and writes the MTU into this
+    // ifreq.
     if unsafe { libc::ioctl(fd, libc::SIOCGIFMTU as _, &raw mut request) } != 0 {
         return None;
     }
@@ -157,11 +166,14 @@ fn mtu_of(fd: i32, name: &str) -> Option<u32> {
     u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
 }
 
-/// The addresses to offer, best first: of interfaces that are up, IPv4 where an interface has both families, without link-local IPv6 (useless without the peer's scope); loopback only
-/// when nothing else is left. `names` keeps only interfaces of these names (then loopback and bridges are as good as any).
+/// The addresses to offer, best first: of interfaces that are up, IPv4 where an interface has both
+/// families, without link-local IPv6 (useless without the peer's scope); loopback only when nothing
+/// else is left. `names` keeps only interfaces of these names (then loopback and bridges are as
+/// good as any).
 ///
-/// A name has room for six IPv4 addresses (`spec/protocol.md` 7), so that the first count most: of several on one network the first comes where it belongs, and the others behind all of
-/// their kind, for they are no other way.
+/// A name has room for six IPv4 addresses (`spec/protocol.md` 7), so that the first count most: of
+/// several on one network the first comes where it belongs, and the others behind all of their
+/// kind, for they are no other way.
 pub fn usable(all: &[Interface], names: &[String]) -> Vec<Interface> {
     let link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
     let mut list: Vec<Interface> = all
@@ -169,7 +181,8 @@ pub fn usable(all: &[Interface], names: &[String]) -> Vec<Interface> {
         .filter(|i| i.up && !link_local(&i.addr) && (names.is_empty() || names.contains(&i.name)))
         .cloned()
         .collect();
-    // A second family on the same interface is no second path; serving both costs control messages on every datagram.
+    // A second family on the same interface is no second path; serving both costs control messages
+    // on every datagram.
     let with_v4: Vec<String> = list.iter().filter(|i| i.addr.is_ipv4()).map(|i| i.name.clone()).collect();
     list.retain(|i| i.addr.is_ipv4() || !with_v4.contains(&i.name));
     if names.is_empty() && list.iter().any(|i| !i.loopback) {
@@ -199,7 +212,8 @@ pub fn payload_of_mtu(mtu_bytes: u32, remote: IpAddr) -> u16 {
 
 /// Largest UDP payload over IPv4: 65535 less the IP and UDP headers.
 pub const MAX_PAYLOAD_V4: u16 = 65507;
-/// Largest UDP payload over IPv6 that is also the most a super-packet may hold: the kernel counts the IP header in.
+/// Largest UDP payload over IPv6 that is also the most a super-packet may hold: the kernel counts
+/// the IP header in.
 pub const MAX_PAYLOAD_V6: u16 = 65487;
 
 /// Is it "any address" of its family?

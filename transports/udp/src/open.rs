@@ -148,13 +148,15 @@ fn bind(socket: &Socket, ip: IpAddr, cfg: &UdpConfig) -> io::Result<u16> {
     ))
 }
 
-/// What the first socket and the connected one have in common, but for telling addresses of ours apart, which only one that serves several needs.
+/// What the first socket and the connected one have in common, but for telling addresses of ours
+/// apart, which only one that serves several needs.
 pub fn set_options(socket: &Socket, cfg: &UdpConfig, v6: bool, v4: bool, multi: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     let ip = |name, value| sys::set_option(fd, libc::IPPROTO_IP, name, value);
     let ip6 = |name, value| sys::set_option(fd, libc::IPPROTO_IPV6, name, value);
-    // Don't fragment, and let no cached path MTU refuse a datagram: the protocol probes for itself (RFC 8899).
-    // Without the option (unusual kernels) datagrams may be fragmented, which only costs speed.
+    // Don't fragment, and let no cached path MTU refuse a datagram: the protocol probes for itself
+    // (RFC 8899). Without the option (unusual kernels) datagrams may be fragmented, which only
+    // costs speed.
     if v4 {
         let _ = ip(libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
         let _ = ip(libc::IP_RECVERR, 1);
@@ -204,8 +206,9 @@ fn set_buffer(fd: RawFd, force: i32, plain: i32, bytes: usize) -> io::Result<()>
     Ok(())
 }
 
-/// Sizes the buffers, beyond the system's limit when privileged. Returns the receive buffer got, in bytes of payload: the kernel doubles
-/// what is asked for, to pay for its own bookkeeping (socket(7)), and reports the double.
+/// Sizes the buffers, beyond the system's limit when privileged. Returns the receive buffer got, in
+/// bytes of payload: the kernel doubles what is asked for, to pay for its own bookkeeping
+/// (socket(7)), and reports the double.
 pub fn set_buffers(socket: &Socket, cfg: &UdpConfig) -> io::Result<u64> {
     let fd = socket.as_raw_fd();
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, cfg.rcvbuf_bytes)?;

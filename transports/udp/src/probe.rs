@@ -1,6 +1,8 @@
-//! Does segmentation offload work here? Asked on loopback when a socket is opened, quietly: old kernels lack it, some sandboxes pretend.
+//! Does segmentation offload work here? Asked on loopback when a socket is opened, quietly: old
+//! kernels lack it, some sandboxes pretend.
 //!
-//! What the network card or a tunnel does later is another matter; there the sending half falls back by itself.
+//! What the network card or a tunnel does later is another matter; there the sending half falls
+//! back by itself.
 
 use crate::counters::UdpCounters;
 use crate::rx::Rx;

@@ -10,24 +10,29 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 use weir_net::RxInfo;
 
-/// Datagrams one `recvmmsg` may bring. Bursts of 16 sent and read by batched calls cost a third less than one by one.
+/// Datagrams one `recvmmsg` may bring. Bursts of 16 sent and read by batched calls cost a third
+/// less than one by one.
 const BATCH: usize = 16;
 /// The largest datagram or super-packet.
 const BUFFER_BYTES: usize = 1 << 16;
-/// Buffers lie a bit more than 64 KiB apart: at equal page offsets they would fight for the same cache sets.
+/// Buffers lie a bit more than 64 KiB apart: at equal page offsets they would fight for the same
+/// cache sets.
 const STRIDE: usize = BUFFER_BYTES + 1536 + 64;
-/// A message from this size on is read alone, into the first buffer, which is then still warm; the call's cost hardly counts beside the copy.
+/// A message from this size on is read alone, into the first buffer, which is then still warm; the
+/// call's cost hardly counts beside the copy.
 const BULK_BYTES: usize = 8192;
 
-/// Least and most reads in a row that must find something before `recvmmsg` is tried. For one datagram it costs more than `recvmsg` (7 % of
-/// a small datagram's send and receive), so
-/// that each time it brings just one the next try is put off twice as long.
+/// Least and most reads in a row that must find something before `recvmmsg` is tried. For one
+/// datagram it costs more than `recvmsg` (7 % of a small datagram's send and receive), so that each
+/// time it brings just one the next try is put off twice as long.
 const PATIENCE: (u8, u8) = (2, 8);
 
-/// While something has arrived lately only one of two sockets is read each time, but both each so many times when it had nothing, and when it had something.
+/// While something has arrived lately only one of two sockets is read each time, but both each so
+/// many times when it had nothing, and when it had something.
 const OTHER_EVERY: u32 = 4;
 const OTHER_EVERY_BUSY: u32 = 16;
-/// After so many reads without success nothing is known of where the next will arrive: both are read each time.
+/// After so many reads without success nothing is known of where the next will arrive: both are
+/// read each time.
 const UNKNOWN_AFTER: u32 = 64;
 
 /// One of the sockets that are read.
@@ -76,7 +81,8 @@ pub struct Rx {
     pub errors_pending: bool,
 }
 
-// SAFETY: the pointers in `iovs` and `headers` lead into the vectors beside them, which never grow (so their contents never move) and are only used through it.
+// SAFETY: the pointers in `iovs` and `headers` lead into the vectors beside them, which never grow
+// (so their contents never move) and are only used through it.
 unsafe impl Send for Rx {}
 
 impl Rx {
@@ -134,9 +140,11 @@ impl Rx {
         }
     }
 
-    /// Reads until empty, at most `max_calls` times each socket; a lone datagram after silence is one call. Returns the datagrams delivered.
+    /// Reads until empty, at most `max_calls` times each socket; a lone datagram after silence is
+    /// one call. Returns the datagrams delivered.
     ///
-    /// Of two sockets the one is read where something arrived last, the other now and then and when both have been silent for a while.
+    /// Of two sockets the one is read where something arrived last, the other now and then and when
+    /// both have been silent for a while.
     #[inline]
     pub fn receive(
         &mut self,
@@ -216,7 +224,8 @@ impl Rx {
     #[inline]
     fn call(&mut self, fd: RawFd, many: bool) -> Result<usize, i32> {
         if many {
-            // SAFETY: `new` made the headers point to live, distinct buffers of the lengths given; they never move.
+            // SAFETY: `new` made the headers point to live, distinct buffers of the lengths given;
+            // they never move.
             return unsafe { sys::receive_messages(fd, &mut self.headers) };
         }
         let first = &mut self.headers[0];
@@ -226,7 +235,8 @@ impl Rx {
         Ok(1)
     }
 
-    /// Delivers message `i`, which came to socket `at`, cut into its datagrams; returns their number.
+    /// Delivers message `i`, which came to socket `at`, cut into its datagrams; returns their
+    /// number.
     #[inline]
     fn message(
         &mut self,
@@ -302,7 +312,8 @@ pub fn is_asynchronous(e: i32) -> bool {
     )
 }
 
-/// Reads the error queue until empty (at most 64 entries; the rest comes with the next call); tells `hint` which destination was unreachable.
+/// Reads the error queue until empty (at most 64 entries; the rest comes with the next call); tells
+/// `hint` which destination was unreachable.
 pub fn drain_errors(fd: RawFd, mut hint: impl FnMut(SocketAddr, i32)) -> u64 {
     let mut count = 0;
     for _ in 0..64 {

@@ -1,4 +1,5 @@
-//! The system calls, thin. Errors are `errno` numbers on the hot path: an `io::Error` says no more and costs a match.
+//! The system calls, thin. Errors are `errno` numbers on the hot path: an `io::Error` says no more
+//! and costs a match.
 
 use crate::addr::RawAddr;
 use std::io;
@@ -30,7 +31,8 @@ pub fn get_option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     if r == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Datagrams the kernel dropped at this socket's receive buffer (`SO_MEMINFO`, item `SK_MEMINFO_DROPS` of linux/sock_diag.h).
+/// Datagrams the kernel dropped at this socket's receive buffer (`SO_MEMINFO`, item
+/// `SK_MEMINFO_DROPS` of linux/sock_diag.h).
 pub fn receive_drops(fd: RawFd) -> Option<u32> {
     const SK_MEMINFO_DROPS: usize = 8;
     let mut info = [0u32; 9];
@@ -90,11 +92,13 @@ pub unsafe fn receive_message(fd: RawFd, message: &mut libc::msghdr, flags: i32)
 /// All that `messages` point to must be writable for the lengths they give.
 pub unsafe fn receive_messages(fd: RawFd, messages: &mut [libc::mmsghdr]) -> Result<usize, i32> {
     let n = messages.len() as u32;
-    // SAFETY: the slice is live and `n` long; no time-out is given; the rest is promised by the caller.
+    // SAFETY: the slice is live and `n` long; no time-out is given; the rest is promised by the
+    // caller.
     check(unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), n, libc::MSG_DONTWAIT, std::ptr::null_mut()) } as isize)
 }
 
-/// Sleeps until one of the sockets is readable (-1 is none), or `writable` is, or the time is over; `None` waits for ever. An interrupting signal counts as "ready".
+/// Sleeps until one of the sockets is readable (-1 is none), or `writable` is, or the time is over;
+/// `None` waits for ever. An interrupting signal counts as "ready".
 pub fn wait(fds: [RawFd; 2], writable: Option<RawFd>, timeout: Option<Duration>) -> io::Result<bool> {
     let mut entries = fds.map(|fd| {
         let events = if writable == Some(fd) { libc::POLLIN | libc::POLLOUT } else { libc::POLLIN };
@@ -105,7 +109,8 @@ pub fn wait(fds: [RawFd; 2], writable: Option<RawFd>, timeout: Option<Duration>)
         tv_nsec: t.subsec_nanos() as _,
     });
     let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: two entries are given and live through the call; the time-out is null or points to `spec`.
+    // SAFETY: two entries are given and live through the call; the time-out is null or points to
+    // `spec`.
     let r = unsafe { libc::ppoll(entries.as_mut_ptr(), 2, spec_ptr, std::ptr::null()) };
     match r {
         0 => Ok(false),

@@ -16,20 +16,22 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 use weir_net::{Datagrams, Route, RxInfo, TimeNs, WAKE_SOURCES};
 
-/// A destination that could not be reached, as the kernel or an ICMP message said. A hint only: ICMP can be forged, and the next
-/// datagram may get through.
+/// A destination that could not be reached, as the kernel or an ICMP message said. A hint only:
+/// ICMP can be forged, and the next datagram may get through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable {
     /// The destination.
     pub remote: SocketAddr,
-    /// What kind: for example `ConnectionRefused` when no program has the port, `HostUnreachable`, `NetworkUnreachable`.
+    /// What kind: for example `ConnectionRefused` when no program has the port, `HostUnreachable`,
+    /// `NetworkUnreachable`.
     pub kind: io::ErrorKind,
 }
 
 /// Hints kept until asked for.
 const MAX_HINTS: usize = 32;
 
-/// One UDP port, non-blocking, serving all peers: by one socket, and a second one for the peer that most arrives from.
+/// One UDP port, non-blocking, serving all peers: by one socket, and a second one for the peer that
+/// most arrives from.
 pub struct UdpTransport {
     socket: Socket,
     connected: Option<Connected>,
@@ -49,7 +51,8 @@ impl UdpTransport {
     /// Opens a socket.
     ///
     /// # Errors
-    /// No such address or interface, port taken, no permission: each in one line that names the value.
+    /// No such address or interface, port taken, no permission: each in one line that names the
+    /// value.
     pub fn bind(cfg: &UdpConfig) -> io::Result<UdpTransport> {
         let Opened { socket, local, v6, v4, multi, rcvbuf_bytes, max_datagram } = open::open(cfg)?;
         let fd = socket.as_raw_fd();
@@ -96,7 +99,8 @@ impl UdpTransport {
         self.max_datagram
     }
 
-    /// Receive buffer the kernel gave, bytes of payload. Small datagrams use several times their size of it.
+    /// Receive buffer the kernel gave, bytes of payload. Small datagrams use several times their
+    /// size of it.
     #[must_use]
     pub fn rx_buffer_bytes(&self) -> u64 {
         self.rcvbuf_bytes
@@ -114,8 +118,9 @@ impl UdpTransport {
         [self.socket.as_raw_fd(), self.connected.as_ref().map_or(-1, Connected::fd)]
     }
 
-    /// Reads what has arrived, in at most `max_batches` system calls, and calls `f` for each datagram (super-packets are cut). Returns their number;
-    /// 0 means that nothing was there. After silence only one datagram is read: more may be waiting.
+    /// Reads what has arrived, in at most `max_batches` system calls, and calls `f` for each
+    /// datagram (super-packets are cut). Returns their number; 0 means that nothing was there.
+    /// After silence only one datagram is read: more may be waiting.
     ///
     /// # Errors
     /// Only such as mean that the socket itself is unusable.
@@ -152,14 +157,16 @@ impl UdpTransport {
         }
     }
 
-    /// Queues a copy of one datagram, `head` and then `payload`. `local` is the source address, for sockets that serve several.
-    /// Sends by itself when the batch is full. One that is too long is counted and dropped, as the network would.
+    /// Queues a copy of one datagram, `head` and then `payload`. `local` is the source address, for
+    /// sockets that serve several. Sends by itself when the batch is full. One that is too long is
+    /// counted and dropped, as the network would.
     #[inline]
     pub fn push(&mut self, remote: SocketAddr, local: Option<IpAddr>, head: &[u8], payload: &[IoSlice<'_>]) {
         self.tx.push((remote, local), head, payload, &mut self.counters);
     }
 
-    /// Sends what is queued. What the socket has no room for is kept ([`UdpTransport::blocked`]). Datagrams the kernel refuses are counted as lost.
+    /// Sends what is queued. What the socket has no room for is kept ([`UdpTransport::blocked`]).
+    /// Datagrams the kernel refuses are counted as lost.
     ///
     /// # Errors
     /// None at present; the result is there for transports that can break.
@@ -172,7 +179,8 @@ impl UdpTransport {
         Ok(())
     }
 
-    /// Is something waiting for room in the socket? Then `flush` again after `wait`, and push little more: the waiting room is bounded.
+    /// Is something waiting for room in the socket? Then `flush` again after `wait`, and push
+    /// little more: the waiting room is bounded.
     #[must_use]
     #[inline]
     pub fn blocked(&self) -> bool {
@@ -185,8 +193,9 @@ impl UdpTransport {
         self.tx.blocked_at()
     }
 
-    /// Sleeps until something can be read (or, when blocked, sent) or the time is over; `None` waits for ever.
-    /// Returns whether there is something to do; an interrupting signal counts as such.
+    /// Sleeps until something can be read (or, when blocked, sent) or the time is over; `None`
+    /// waits for ever. Returns whether there is something to do; an interrupting signal counts as
+    /// such.
     ///
     /// # Errors
     /// What ppoll(2) reports.

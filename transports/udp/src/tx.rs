@@ -1,4 +1,5 @@
-//! Sending: the batch, what is parked while the socket is full, and the way back from offload that does not work.
+//! Sending: the batch, what is parked while the socket is full, and the way back from offload that
+//! does not work.
 
 use crate::addr::{Control, RawAddr};
 use crate::batch::{Batch, Full, Group, Limits, MAX_GROUPS};
@@ -69,7 +70,8 @@ struct Calls {
     controls: Vec<Control>,
 }
 
-// SAFETY: the pointers in the headers lead into the vectors beside them and into the batch; they are set anew before each use.
+// SAFETY: the pointers in the headers lead into the vectors beside them and into the batch; they
+// are set anew before each use.
 unsafe impl Send for Calls {}
 
 impl Tx {
@@ -129,7 +131,8 @@ impl Tx {
         self.out.segments
     }
 
-    /// Did a call report an asynchronous error (ICMP) since the last question? Then the error queue should be read.
+    /// Did a call report an asynchronous error (ICMP) since the last question? Then the error queue
+    /// should be read.
     pub fn take_errors_pending(&mut self) -> bool {
         std::mem::take(&mut self.out.errors_pending)
     }
@@ -177,7 +180,8 @@ impl Tx {
         }
     }
 
-    /// Sends one datagram to the connected peer, if nothing waits that would have to go before it. False: nothing was done.
+    /// Sends one datagram to the connected peer, if nothing waits that would have to go before it.
+    /// False: nothing was done.
     #[inline]
     pub fn send_now(&mut self, route: Route, datagram: &[u8], counters: &mut UdpCounters) -> bool {
         let out = &mut self.out;
@@ -209,7 +213,8 @@ impl Tx {
         let (groups, out) = (self.batch.groups(), &mut self.out);
         let mut next = 0;
         while next < groups.len() && !out.blocked() {
-            // What goes to the connected peer goes by that socket alone: two sockets may have different queues in a network card, and swap datagrams.
+            // What goes to the connected peer goes by that socket alone: two sockets may have
+            // different queues in a network card, and swap datagrams.
             let fd = |g: &Group| out.way((g.remote, g.local)).fd;
             let first = fd(&groups[next]);
             let run = groups[next..].iter().take_while(|g| fd(g) == first).count();
@@ -271,7 +276,8 @@ impl Sender {
             put_control(control, way.from, g.together(), self.v6);
             self.calls.headers[i].msg_hdr = header(addr, control, &g.iovs);
         }
-        // SAFETY: the headers were just filled with pointers to live addresses, control data and pieces (they lie in the batch).
+        // SAFETY: the headers were just filled with pointers to live addresses, control data and
+        // pieces (they lie in the batch).
         let sent = unsafe { sys::send_messages(fd, &mut self.calls.headers[..n]) }.unwrap_or(0);
         counters.tx_calls += u64::from(sent > 0);
         for g in &groups[..sent] {
@@ -288,7 +294,8 @@ impl Sender {
         let mut control = Control::EMPTY;
         put_control(&mut control, way.from, group.together(), self.v6);
         let outcome = self.attempt(group.remote, (group.count, group.bytes), counters, || {
-            // SAFETY: the pieces are live (they lie in the batch), `addr` and `control` are on this stack frame.
+            // SAFETY: the pieces are live (they lie in the batch), `addr` and `control` are on this
+            // stack frame.
             unsafe { send_pieces(way.fd, &group.iovs, &addr, &control) }
         });
         match outcome {
@@ -308,7 +315,8 @@ impl Sender {
         call: impl Fn() -> Result<usize, i32>,
     ) -> Outcome {
         let mut asynchronous = false;
-        // Interruptions and errors of earlier datagrams are bounded here; more of them in one go count as a loss.
+        // Interruptions and errors of earlier datagrams are bounded here; more of them in one go
+        // count as a loss.
         for _ in 0..8 {
             match call() {
                 Ok(_) => {
@@ -326,12 +334,14 @@ impl Sender {
                     return Outcome::NotTogether(e);
                 }
                 Err(libc::EMSGSIZE) => {
-                    // The kernel notes its own verdict in the error queue too; left there, it would make every poll(2) return at once.
+                    // The kernel notes its own verdict in the error queue too; left there, it would
+                    // make every poll(2) return at once.
                     self.errors_pending = true;
                     counters.tx_too_long += count as u64;
                     return Outcome::Lost;
                 }
-                // Perhaps the verdict on an earlier datagram, kept for this call: then this one was not tried yet.
+                // Perhaps the verdict on an earlier datagram, kept for this call: then this one was
+                // not tried yet.
                 Err(
                     libc::ECONNREFUSED
                     | libc::EHOSTUNREACH
@@ -344,7 +354,8 @@ impl Sender {
                     self.errors_pending = true;
                 }
                 Err(e) => {
-                    // Something is wrong with the connected socket itself, as when somebody else has laid hands on it.
+                    // Something is wrong with the connected socket itself, as when somebody else
+                    // has laid hands on it.
                     if matches!(e, libc::EPIPE | libc::EBADF | libc::ENOTSOCK | libc::ENOTCONN | libc::EDESTADDRREQ) {
                         self.connected = None;
                     }
@@ -359,7 +370,8 @@ impl Sender {
         Outcome::Lost
     }
 
-    /// The kernel does not take this super-packet: sends its datagrams one by one and, when that works, remembers.
+    /// The kernel does not take this super-packet: sends its datagrams one by one and, when that
+    /// works, remembers.
     fn send_singly(&mut self, group: &Group, error: i32, counters: &mut UdpCounters) {
         counters.tx_offload_failures += 1;
         let way = self.way((group.remote, group.local));

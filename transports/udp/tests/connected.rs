@@ -1,4 +1,5 @@
-//! The second socket, which is connected to the peer that most arrives from: nothing is lost by it, doubled or told wrong.
+//! The second socket, which is connected to the peer that most arrives from: nothing is lost by it,
+//! doubled or told wrong.
 
 mod common;
 
@@ -69,7 +70,8 @@ fn it_turns_to_another_when_that_one_is_alone() {
     nothing_more(&mut a);
 }
 
-/// What is sent at once goes after what is queued, whether there is a connected socket or not, and is counted as any other.
+/// What is sent at once goes after what is queued, whether there is a connected socket or not, and
+/// is counted as any other.
 #[test]
 fn what_is_sent_at_once_keeps_its_place() {
     let (mut a, mut b) = (loopback(), loopback());
@@ -123,7 +125,8 @@ fn super_packets_go_through_it() {
     nothing_more(&mut b);
 }
 
-/// A socket that serves several addresses tells which one a datagram came to, connected or not; what goes to the same peer from another address of ours does not go through it.
+/// A socket that serves several addresses tells which one a datagram came to, connected or not;
+/// what goes to the same peer from another address of ours does not go through it.
 #[test]
 fn addresses_of_ours_are_told_apart() {
     let ip = |last: u8| IpAddr::from([127, 0, 0, last]);

@@ -1,5 +1,5 @@
-//! Tests that need something a machine may lack: IPv6, or a network namespace with a slow link. Where it is missing they are reported as
-//! ignored, not as passed.
+//! Tests that need something a machine may lack: IPv6, or a network namespace with a slow link.
+//! Where it is missing they are reported as ignored, not as passed.
 
 mod common;
 #[path = "common/slow_link.rs"]
@@ -51,7 +51,8 @@ fn one_socket_speaks_ipv4_and_ipv6() {
         let back = collect(&mut peer, 3);
         assert_eq!(back.iter().map(|(_, d)| d.len()).collect::<Vec<_>>(), [9, 9, 2]);
         assert!(back.iter().all(|(info, _)| info.remote == own));
-        // Enough to connect a second socket to the first of them, which is bound to the one address.
+        // Enough to connect a second socket to the first of them, which is bound to the one
+        // address.
         for n in 0..600u32 {
             send(&mut peer, own, &n.to_le_bytes(), &[]);
             peer.flush().expect("flush");

@@ -50,7 +50,8 @@ fn a_datagram_too_long_for_the_interface_leaves_nothing_that_wakes() {
     let mut a = UdpTransport::bind(&config("[::1]:0")).expect("a socket on the IPv6 loopback address");
     let mut b = UdpTransport::bind(&config("[::1]:0")).expect("a socket on the IPv6 loopback address");
     let to = b.local_addrs()[0];
-    // Less than UDP over IPv6 may carry, more than the loopback interface's 65536 leave after both headers.
+    // Less than UDP over IPv6 may carry, more than the loopback interface's 65536 leave after both
+    // headers.
     for len in [65_500, 100] {
         send(&mut a, to, &[], &pattern(len, len));
         a.flush().expect("flush");

@@ -1,4 +1,6 @@
-//! What the kernel's TCP loses on an interface with a program attached: `xdp-price [SECONDS] [ROUNDS]`, as root. One connection between two network namespaces, 1 MiB writes.
+//! What the kernel's TCP loses on an interface with a program attached:
+//! `xdp-price [SECONDS] [ROUNDS]`, as root. One connection between two network namespaces, 1 MiB
+//! writes.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! Half a round trip of the bare device between two network namespaces, with XDP and without, in turns: `xdp-raw [BYTES] [SECONDS] [ROUNDS]`, as root.
+//! Half a round trip of the bare device between two network namespaces, with XDP and without, in
+//! turns: `xdp-raw [BYTES] [SECONDS] [ROUNDS]`, as root.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

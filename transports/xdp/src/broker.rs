@@ -1,4 +1,5 @@
-//! Who attaches the program and makes sockets, for itself or for others: the rights of spec/xdp.md 6 are needed here alone.
+//! Who attaches the program and makes sockets, for itself or for others: the rights of spec/xdp.md
+//! 6 are needed here alone.
 
 use crate::netlink::Netlink;
 use crate::program::{Program, QUEUES_MAX, Ring};
@@ -16,14 +17,16 @@ use std::time::Duration;
 /// Addresses of one rank's port that are steered at the most.
 const ADDRESSES_MAX: usize = 16;
 
-/// How long a queue that nobody of ours holds is waited for: the kernel sets it free in a work item of its own.
+/// How long a queue that nobody of ours holds is waited for: the kernel sets it free in a work item
+/// of its own.
 const RELEASE_TRIES: u32 = 20;
 const RELEASE_PAUSE: Duration = Duration::from_millis(1);
 
 /// What takes short packets, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// A program at the network stack's entry (tc) copies them into ring buffers, one for each rank; they are sent by UDP. Needs Linux 6.6.
+    /// A program at the network stack's entry (tc) copies them into ring buffers, one for each
+    /// rank; they are sent by UDP. Needs Linux 6.6.
     #[default]
     Ring,
     /// AF_XDP sockets, with the program in the network stack: works with every driver.
@@ -86,8 +89,10 @@ pub struct Grant(u64);
 impl Broker {
     /// Attaches nothing yet.
     ///
-    /// In generic mode the program asks for frames in one piece: for one that takes them in several the kernel copies each packet into pages of its own, which costs
-    /// every short one 0.1 to 0.4 us, and TCP is no faster for it (docs/lab/2026-11-25-xdp.md). In native mode it takes several: drivers attach no other where packets are long.
+    /// In generic mode the program asks for frames in one piece: for one that takes them in several
+    /// the kernel copies each packet into pages of its own, which costs every short one 0.1 to 0.4
+    /// us, and TCP is no faster for it (docs/lab/2026-11-25-xdp.md). In native mode it takes
+    /// several: drivers attach no other where packets are long.
     #[must_use]
     pub fn new(mode: Mode) -> Broker {
         Broker { mode, frags: mode == Mode::Native, ..Broker::default() }
@@ -100,7 +105,9 @@ impl Broker {
         self
     }
 
-    /// Makes a socket for the owner of `udp`, and steers the packets of that socket's port to it. What the kernel sets free when the socket is closed may be named here for a while; [`Broker::release`] forgets it.
+    /// Makes a socket for the owner of `udp`, and steers the packets of that socket's port to it.
+    /// What the kernel sets free when the socket is closed may be named here for a while;
+    /// [`Broker::release`] forgets it.
     ///
     /// # Errors
     /// Why not.
@@ -149,7 +156,8 @@ impl Broker {
         Ok(Bound { socket: ring.ring, memory: ring.bell, layout })
     }
 
-    /// The first queue that is free. The kernel lets go of a dead rank's queue a moment after its socket: that is waited for.
+    /// The first queue that is free. The kernel lets go of a dead rank's queue a moment after its
+    /// socket: that is waited for.
     fn bind(&self, ask: Ask) -> Result<Bound, NoSocket> {
         for _ in 0..RELEASE_TRIES {
             let (bound, busy) = self.bind_now(ask)?;
@@ -199,7 +207,8 @@ impl Broker {
         }
     }
 
-    /// Steers no more what was sent to an address that its interface has no longer: it may be another host's now, whose packets pass here.
+    /// Steers no more what was sent to an address that its interface has no longer: it may be
+    /// another host's now, whose packets pass here.
     pub fn drop_absent(&mut self) {
         for granted in self.granted.values_mut() {
             let Ok(present) = addresses_of(granted.interface) else { continue };
@@ -248,7 +257,8 @@ fn steered_by(udp: &OwnedFd, interface: u32) -> Result<Vec<SocketAddr>, NoSocket
     let bound = bound_to(udp).filter(|a| a.port() != 0).ok_or(Refused::Socket)?;
     let mut addresses = addresses_of(interface).map_err(no(Refused::Interface))?;
     if bound.ip().is_unspecified() {
-        // An IPv6 socket may take both families; one that does not gets no IPv4 packet that was its own before, and none is on its way to another's socket.
+        // An IPv6 socket may take both families; one that does not gets no IPv4 packet that was its
+        // own before, and none is on its way to another's socket.
         addresses.retain(|ip| bound.is_ipv6() || ip.is_ipv4());
         if bound.is_ipv6() && is_six_only(udp) {
             addresses.retain(IpAddr::is_ipv6);

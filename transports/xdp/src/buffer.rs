@@ -1,6 +1,8 @@
-//! A BPF ring buffer that a program in the kernel writes and this process reads (spec/xdp.md 2.7; `BPF_MAP_TYPE_RINGBUF`).
+//! A BPF ring buffer that a program in the kernel writes and this process reads (spec/xdp.md 2.7;
+//! `BPF_MAP_TYPE_RINGBUF`).
 //!
-//! The kernel lets a process write its own position only: records and the kernel's position are mapped for reading. So garbage written here harms whoever wrote it.
+//! The kernel lets a process write its own position only: records and the kernel's position are
+//! mapped for reading. So garbage written here harms whoever wrote it.
 
 use crate::program::{RECORD_HEAD, RECORDS, RING_BYTES, Ring};
 use crate::ring::Broken;
@@ -17,7 +19,8 @@ const HEAD_BYTES: usize = 8;
 
 /// The reading end.
 pub struct Buffer {
-    /// Our position, and the kernel's with the records behind it, twice so that each lies in one piece.
+    /// Our position, and the kernel's with the records behind it, twice so that each lies in one
+    /// piece.
     own: Mapping,
     theirs: Mapping,
     bell: Mapping,
@@ -63,7 +66,8 @@ impl Buffer {
     }
 
     fn bell(&self) -> &AtomicU32 {
-        // SAFETY: the one number of the array, at the begin of its page, used as an atomic by both sides.
+        // SAFETY: the one number of the array, at the begin of its page, used as an atomic by both
+        // sides.
         unsafe { self.bell.start().cast().as_ref() }
     }
 
@@ -79,7 +83,8 @@ impl Buffer {
         self.their_position()
     }
 
-    /// Somebody is about to sleep on the descriptor: the bell is hung. False: there is something to be read first.
+    /// Somebody is about to sleep on the descriptor: the bell is hung. False: there is something to
+    /// be read first.
     pub fn prepare_sleep(&mut self) -> bool {
         self.asleep = true;
         self.bell().store(1, Ordering::Relaxed);
@@ -128,7 +133,9 @@ impl Buffer {
                 return Err(Broken);
             }
             if head & DISCARDED == 0 {
-                // SAFETY: `len` bytes behind the head: a record is not longer than the ring, which is mapped twice. The kernel writes there no more until our position has passed it.
+                // SAFETY: `len` bytes behind the head: a record is not longer than the ring, which
+                // is mapped twice. The kernel writes there no more until our position has passed
+                // it.
                 let record =
                     unsafe { std::slice::from_raw_parts(self.theirs.start().as_ptr().add(at + HEAD_BYTES), len) };
                 let (told, body) = record.split_at(RECORD_HEAD as usize);

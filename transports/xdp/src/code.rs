@@ -1,7 +1,8 @@
-//! A small assembler for BPF (linux/bpf.h, RFC 9669): what the one program here needs, with jumps to labels.
+//! A small assembler for BPF (linux/bpf.h, RFC 9669): what the one program here needs, with jumps
+//! to labels.
 //!
-//! Neither a C compiler nor an object file is needed, at build time or later: the programs have 63 and 150 instructions, and
-//! `tests/namespaces.rs` has the kernel run it on frames.
+//! Neither a C compiler nor an object file is needed, at build time or later: the programs have 63
+//! and 150 instructions, and `tests/namespaces.rs` has the kernel run it on frames.
 
 use std::collections::HashMap;
 
@@ -70,7 +71,8 @@ pub struct Code {
 
 impl Code {
     fn put(&mut self, opcode: u8, to: Reg, from: Reg, offset: i16, number: i32) -> &mut Code {
-        // As it lies in memory: opcode, registers (the first in the low half on a little-endian machine), offset, number.
+        // As it lies in memory: opcode, registers (the first in the low half on a little-endian
+        // machine), offset, number.
         let registers = if cfg!(target_endian = "little") { to.0 | from.0 << 4 } else { to.0 << 4 | from.0 };
         let (o, n) = (offset.to_ne_bytes(), number.to_ne_bytes());
         self.words.push(u64::from_ne_bytes([opcode, registers, o[0], o[1], n[0], n[1], n[2], n[3]]));

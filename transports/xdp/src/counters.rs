@@ -7,11 +7,13 @@ pub struct XdpCounters {
     pub tx_datagrams: u64,
     /// System calls that sent them.
     pub tx_calls: u64,
-    /// Short datagrams that went by the socket, because no route by XDP was known or it was the socket's turn.
+    /// Short datagrams that went by the socket, because no route by XDP was known or it was the
+    /// socket's turn.
     pub tx_by_socket: u64,
     /// Short datagrams that went by the socket, because no frame was free.
     pub tx_no_frame: u64,
-    /// Times the kernel refused to send (interface down and the like), so that the socket took over for a while.
+    /// Times the kernel refused to send (interface down and the like), so that the socket took over
+    /// for a while.
     pub tx_refused: u64,
     /// Datagrams received by XDP.
     pub rx_datagrams: u64,
@@ -25,6 +27,7 @@ pub struct XdpCounters {
     pub route_lookups: u64,
     /// Times that all routes were asked for anew because something had changed.
     pub route_changes: u64,
-    /// Times that XDP was lost for good: the helper gone, the interface gone, a ring broken. 0 or 1.
+    /// Times that XDP was lost for good: the helper gone, the interface gone, a ring broken. 0
+    /// or 1.
     pub ended: u64,
 }

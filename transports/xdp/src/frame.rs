@@ -1,4 +1,5 @@
-//! Ethernet frames with a UDP datagram: what is written before one, and what is read of a frame received (spec/xdp.md 5).
+//! Ethernet frames with a UDP datagram: what is written before one, and what is read of a frame
+//! received (spec/xdp.md 5).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::{Deref, Range};
@@ -20,7 +21,8 @@ const TTL: u8 = 64;
 /// "Don't fragment", no offset.
 const DONT_FRAGMENT: [u8; 2] = [0x40, 0x00];
 
-/// The sum of 16-bit words in ones' complement (RFC 1071), not folded: the carries stand in the upper half. An odd last byte counts as the first of a word.
+/// The sum of 16-bit words in ones' complement (RFC 1071), not folded: the carries stand in the
+/// upper half. An odd last byte counts as the first of a word.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
     let mut total = 0u64;
@@ -50,7 +52,8 @@ fn folded(mut total: u64) -> u16 {
 pub struct Template {
     head: [u8; V6_HEAD],
     v4: bool,
-    /// Sums of what does not differ: the IPv4 header; addresses, protocol and ports for UDP's checksum.
+    /// Sums of what does not differ: the IPv4 header; addresses, protocol and ports for UDP's
+    /// checksum.
     ip_sum: u64,
     udp_sum: u64,
 }
@@ -109,7 +112,8 @@ impl Template {
         self.head_bytes() - ETHER_BYTES + len
     }
 
-    /// Writes a datagram, `first` and then `rest`, with all its headers into `frame`, and returns its bytes; `None`: it does not fit.
+    /// Writes a datagram, `first` and then `rest`, with all its headers into `frame`, and returns
+    /// its bytes; `None`: it does not fit.
     #[inline]
     pub fn write<P: Deref<Target = [u8]>>(&self, frame: &mut [u8], first: &[u8], rest: &[P]) -> Option<usize> {
         let head = self.head_bytes();

@@ -27,7 +27,8 @@ pub fn send(to: &OwnedFd, message: &[u8; BYTES], with: &[RawFd]) -> io::Result<(
     Ok(())
 }
 
-/// Receives one message with its descriptors, at most two; more are closed. An empty message is the end.
+/// Receives one message with its descriptors, at most two; more are closed. An empty message is the
+/// end.
 ///
 /// # Errors
 /// The system's.
@@ -82,7 +83,8 @@ pub enum NoHelp {
     Refused(#[from] Refused),
 }
 
-/// Asks the helper at `path` for a socket of the interface, by right of the UDP socket `udp`. The connection is the hold on it.
+/// Asks the helper at `path` for a socket of the interface, by right of the UDP socket `udp`. The
+/// connection is the hold on it.
 ///
 /// # Errors
 /// Why there is none.

@@ -1,12 +1,17 @@
-//! Short packets past the kernel's UDP, beside the socket of the same port (spec/xdp.md): reception without a system call, from a BPF ring buffer or an AF_XDP socket; by the latter also a send past UDP and IP.
+//! Short packets past the kernel's UDP, beside the socket of the same port (spec/xdp.md): reception
+//! without a system call, from a BPF ring buffer or an AF_XDP socket; by the latter also a send
+//! past UDP and IP.
 //!
 //! * [`Pair`] is the device: another one, and XDP for what is short, while there is XDP.
-//! * [`Broker`] attaches the program and makes ring buffers and sockets, for this process or, in the helper (`weir xdpd`), for others.
+//! * [`Broker`] attaches the program and makes ring buffers and sockets, for this process or, in
+//!   the helper (`weir xdpd`), for others.
 //! * [`helper`] is what the two say to each other.
 //!
-//! Why raw bpf(2) and rings of our own: `aya` reads programs from object files only, which take a compiler (clang or bpf-linker) to build; `libbpf-rs` and `xsk-rs`
-//! bring C libraries; the crates that are Rust alone (`xdpilone`, `xdp`) make their sockets themselves and take none that was handed over, which is all a rank without
-//! rights ever has. The programs are 63 and 150 instructions (`program.rs`), a ring 100 lines (`ring.rs`).
+//! Why raw bpf(2) and rings of our own: `aya` reads programs from object files only, which take a
+//! compiler (clang or bpf-linker) to build; `libbpf-rs` and `xsk-rs` bring C libraries; the crates
+//! that are Rust alone (`xdpilone`, `xdp`) make their sockets themselves and take none that was
+//! handed over, which is all a rank without rights ever has. The programs are 63 and 150
+//! instructions (`program.rs`), a ring 100 lines (`ring.rs`).
 
 mod broker;
 mod buffer;

@@ -1,6 +1,8 @@
-//! What is asked of the kernel about links, routes and neighbours (rtnetlink(7)), and what it tells unasked.
+//! What is asked of the kernel about links, routes and neighbours (rtnetlink(7)), and what it tells
+//! unasked.
 //!
-//! Two questions and one list: less than what a crate for all of rtnetlink would bring into every MPI process.
+//! Two questions and one list: less than what a crate for all of rtnetlink would bring into every
+//! MPI process.
 
 use crate::frame::Mac;
 use crate::sys;
@@ -25,10 +27,12 @@ const NLMSG_DONE: u16 = 3;
 const REQUEST: u16 = 1;
 const DUMP: u16 = 0x300;
 
-/// Groups of what is told unasked: links, neighbours, addresses, routes and rules (linux/rtnetlink.h, a bit each).
+/// Groups of what is told unasked: links, neighbours, addresses, routes and rules
+/// (linux/rtnetlink.h, a bit each).
 pub const CHANGES: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400;
 
-/// States of a neighbour whose address may be used: REACHABLE, STALE, DELAY, PROBE, NOARP, PERMANENT.
+/// States of a neighbour whose address may be used: REACHABLE, STALE, DELAY, PROBE, NOARP,
+/// PERMANENT.
 const VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 /// A route to a host elsewhere (`RTN_UNICAST`).
 const UNICAST: u8 = 1;
@@ -160,7 +164,8 @@ fn link(body: &[u8]) -> Option<Link> {
     Some(found)
 }
 
-/// `struct ifaddrmsg`: family, prefix length, flags, scope, index. Where both are told the local address is ours, the other a peer's.
+/// `struct ifaddrmsg`: family, prefix length, flags, scope, index. Where both are told the local
+/// address is ours, the other a peer's.
 fn own_address(body: &[u8]) -> Option<(u32, IpAddr)> {
     const IFA_ADDRESS: u16 = 1;
     const IFA_LOCAL: u16 = 2;
@@ -181,7 +186,8 @@ pub struct Way {
     pub mtu: Option<u32>,
 }
 
-/// `struct rtmsg`: family, lengths of destination and source, tos, table, protocol, scope, type, flags.
+/// `struct rtmsg`: family, lengths of destination and source, tos, table, protocol, scope, type,
+/// flags.
 fn way(body: &[u8], to: IpAddr) -> Option<Way> {
     const RTA_OIF: u16 = 4;
     const RTA_GATEWAY: u16 = 5;
@@ -210,7 +216,8 @@ fn way(body: &[u8], to: IpAddr) -> Option<Way> {
     Some(Way { interface: interface?, next, source, mtu })
 }
 
-/// `struct ndmsg`: family, pads, index, state, flags, type. The address of a neighbour that can be used.
+/// `struct ndmsg`: family, pads, index, state, flags, type. The address of a neighbour that can be
+/// used.
 fn neighbour(body: &[u8]) -> Option<Mac> {
     const NDA_LLADDR: u16 = 2;
     if u16_at(body, 8)? & VALID == 0 {
@@ -239,7 +246,8 @@ impl Netlink {
         Ok(Netlink { socket: sys::netlink(0)?, sequence: 0, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Asks, and gives each message of the answer to `take`. (The kernel answers before the call that asks returns.)
+    /// Asks, and gives each message of the answer to `take`. (The kernel answers before the call
+    /// that asks returns.)
     fn ask(&mut self, question: Question, list: bool, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         sys::send(&self.socket, &question.finish(self.sequence))?;
@@ -299,7 +307,8 @@ impl Netlink {
         Ok(found)
     }
 
-    /// The way to a host, sent from `source` if that is said. `None`: it is not elsewhere, or cannot be reached.
+    /// The way to a host, sent from `source` if that is said. `None`: it is not elsewhere, or
+    /// cannot be reached.
     ///
     /// # Errors
     /// The kernel's, other than that there is no way.
@@ -376,7 +385,8 @@ impl Changes {
         &self.socket
     }
 
-    /// Whether anything has changed since the last question that may concern what leaves by this interface.
+    /// Whether anything has changed since the last question that may concern what leaves by this
+    /// interface.
     pub fn any(&mut self, interface: u32) -> bool {
         let mut changed = false;
         // (Bounded: who is told more than this in one go asks again soon.)
@@ -393,7 +403,8 @@ impl Changes {
     }
 }
 
-/// Whether a change may concern what leaves by this interface: links and neighbours only if they are its own.
+/// Whether a change may concern what leaves by this interface: links and neighbours only if they
+/// are its own.
 fn concerns(kind: u16, body: &[u8], interface: u32) -> bool {
     match kind {
         RTM_NEWLINK | RTM_DELLINK | RTM_NEWNEIGH | RTM_DELNEIGH => u32_at(body, 4) == Some(interface),

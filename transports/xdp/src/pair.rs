@@ -26,9 +26,12 @@ const REST_NS: TimeNs = 100_000_000;
 
 /// Frames read at one look.
 const BATCH: u32 = 64;
-/// Datagrams that wait for the end of their batch, to go by XDP if no long one comes. More of them are a message's parts, which the socket sends together.
+/// Datagrams that wait for the end of their batch, to go by XDP if no long one comes. More of them
+/// are a message's parts, which the socket sends together.
 const WAITING_MAX: usize = 4;
-/// While the ring is in use, which it is until so long after its last frame, the socket is looked at once in so many looks: such a look is a system call, and a frame that comes meanwhile waits for it.
+/// While the ring is in use, which it is until so long after its last frame, the socket is looked
+/// at once in so many looks: such a look is a system call, and a frame that comes meanwhile waits
+/// for it.
 const RING_LIVE_NS: TimeNs = 200_000;
 const SOCKET_EVERY_BUSY: u32 = 32;
 /// Else once in so many.
@@ -152,7 +155,8 @@ impl<D: Datagrams<Error = io::Error>> Pair<D> {
     /// Takes XDP into use beside the device: a bound socket, and what keeps it steered to.
     ///
     /// # Errors
-    /// The socket is not as it is said to be, or the system refuses memory or descriptors. The device goes on alone.
+    /// The socket is not as it is said to be, or the system refuses memory or descriptors. The
+    /// device goes on alone.
     pub fn add(&mut self, bound: Bound, holder: Holder, of: Port) -> io::Result<()> {
         let interface = bound.layout.interface;
         let most = usize::from(bound.layout.most);
@@ -238,7 +242,8 @@ impl<D: Datagrams<Error = io::Error>> Pair<D> {
         fast.counters.ended = 1;
         let counters = fast.told();
         let place = Box::new((fast.layout, fast.link.clone()));
-        // Out of descriptors: the number is closed, and who waits for it is not woken by it. (The watchdog looks all the same.)
+        // Out of descriptors: the number is closed, and who waits for it is not woken by it. (The
+        // watchdog looks all the same.)
         if let Ok(number) = fast.source.end() {
             self.state = State::Ended(number, counters, place);
         }
@@ -291,7 +296,8 @@ impl Fast {
         read.map(|()| n)
     }
 
-    /// Whether the socket is to be looked at this time, when something or nothing waits in the ring.
+    /// Whether the socket is to be looked at this time, when something or nothing waits in the
+    /// ring.
     #[inline]
     fn is_sockets_turn(&mut self, now_ns: TimeNs, waiting: bool) -> bool {
         self.looks = self.looks.wrapping_add(1);
@@ -310,7 +316,8 @@ impl Fast {
         now_ns.saturating_sub(self.socket_heard_ns) < LIVE_NS
     }
 
-    /// Writes a datagram into a frame, if it may go by XDP; the frame is to be sent by [`Fast::send`].
+    /// Writes a datagram into a frame, if it may go by XDP; the frame is to be sent by
+    /// [`Fast::send`].
     #[inline]
     fn write<P: Deref<Target = [u8]>>(
         &mut self,
@@ -383,7 +390,8 @@ impl Fast {
         self.kick(now_ns)
     }
 
-    /// Looked at now and then: whether there is still somebody who keeps this way, and what was left in the ring.
+    /// Looked at now and then: whether there is still somebody who keeps this way, and what was
+    /// left in the ring.
     #[cold]
     fn check(&mut self, now_ns: TimeNs) -> Result<(), Broken> {
         self.check_ns = now_ns + CHECK_NS;

@@ -1,4 +1,5 @@
-//! The two programs and their tables (spec/xdp.md 2): one hands frames to AF_XDP sockets, the other copies them into ring buffers.
+//! The two programs and their tables (spec/xdp.md 2): one hands frames to AF_XDP sockets, the other
+//! copies them into ring buffers.
 
 use crate::code::{Alu, Code, If, R0, R1, R2, R3, R4, R6, R7, R8, R9, STACK, Width};
 use crate::sys::{self, Hook};
@@ -11,7 +12,8 @@ const STEERED_MAX: u32 = 4096;
 /// Queues whose sockets can be steered to: more than any rank-to-queue layout needs, 8 bytes each.
 pub const QUEUES_MAX: u32 = 256;
 
-/// Functions of the kernel for programs (bpf-helpers(7)): `map_lookup_elem`, `skb_load_bytes`, `redirect_map`, `ringbuf_reserve`, `_submit`, `_discard`.
+/// Functions of the kernel for programs (bpf-helpers(7)): `map_lookup_elem`, `skb_load_bytes`,
+/// `redirect_map`, `ringbuf_reserve`, `_submit`, `_discard`.
 const LOOKUP: i32 = 1;
 const LOAD_BYTES: i32 = 26;
 const REDIRECT_MAP: i32 = 51;
@@ -59,7 +61,8 @@ const KEY: i16 = -24;
 const PLACE: i16 = -32;
 const ZERO: i16 = -40;
 
-/// What both programs begin with: frames that are not steered go to `pass`; of others R0 is the entry and R6 the context. `data` is where that tells the frame's begin and end.
+/// What both programs begin with: frames that are not steered go to `pass`; of others R0 is the
+/// entry and R6 the context. `data` is where that tells the frame's begin and end.
 fn steering(c: &mut Code, data: [i16; 2], steering: i32) {
     use Width::{U8, U16, U32, U64};
     let ends_before = |c: &mut Code, bytes: i16| {
@@ -110,12 +113,14 @@ fn to_sockets(table: i32, sockets: i32) -> Option<Vec<u64>> {
     c.finish()
 }
 
-/// Bytes of a frame that a record has room for: the usual one of a short message, and the longest that is steered (1472 bytes and all headers).
+/// Bytes of a frame that a record has room for: the usual one of a short message, and the longest
+/// that is steered (1472 bytes and all headers).
 pub const RECORDS: [i32; 2] = [248, 1544];
 /// Bytes before the frame in a record: its length.
 pub const RECORD_HEAD: i32 = 8;
 
-/// The program behind the network stack's entry: what is steered is copied into the ring buffer of its place. Without room it passes.
+/// The program behind the network stack's entry: what is steered is copied into the ring buffer of
+/// its place. Without room it passes.
 fn to_rings(table: i32, rings: i32, bells: i32) -> Option<Vec<u64>> {
     use Width::U32;
     const LABELS: [[&str; 4]; 2] = [
@@ -123,8 +128,8 @@ fn to_rings(table: i32, rings: i32, bells: i32) -> Option<Vec<u64>> {
         ["ring large", "undo large", "quiet large", "done large"],
     ];
     let mut c = Code::default();
-    // struct __sk_buff: len, ..., data, data_end.
-    // First of all: what is for this host's Ethernet address (pkt_type is PACKET_HOST, 0), on no VLAN (vlan_present).
+    // struct __sk_buff: len, ..., data, data_end. First of all: what is for this host's Ethernet
+    // address (pkt_type is PACKET_HOST, 0), on no VLAN (vlan_present).
     c.load(U32, R3, R1, 4).jump_if(If::NotEqual, R3, 0, "pass");
     c.load(U32, R3, R1, 20).jump_if(If::NotEqual, R3, 0, "pass");
     steering(&mut c, [76, 80], table);
@@ -140,7 +145,8 @@ fn to_rings(table: i32, rings: i32, bells: i32) -> Option<Vec<u64>> {
         c.register(Alu::Move, R1, R6).number(Alu::Move, R2, 0);
         c.register(Alu::Move, R3, R9).number(Alu::Add, R3, RECORD_HEAD).register(Alu::Move, R4, R7).call(LOAD_BYTES);
         c.jump_if(If::NotEqual, R0, 0, undo);
-        // Whoever is asleep has rung for: the bell is taken down and the sleeper woken. (Reserved before the bell is looked at, hung before the ring is: one of the two sees the other.)
+        // Whoever is asleep has rung for: the bell is taken down and the sleeper woken. (Reserved
+        // before the bell is looked at, hung before the ring is: one of the two sees the other.)
         c.number(Alu::Move, R7, NO_WAKEUP);
         c.map(R1, bells).register(Alu::Move, R2, STACK).number(Alu::Add, R2, i32::from(PLACE)).call(LOOKUP);
         c.jump_if(If::Equal, R0, 0, quiet).register(Alu::Move, R1, R0);
@@ -164,7 +170,8 @@ enum Targets {
     Rings { rings: OwnedFd, bells: OwnedFd },
 }
 
-/// A loaded program with its tables, attached to nothing yet. Dropped, the kernel frees all that no link holds.
+/// A loaded program with its tables, attached to nothing yet. Dropped, the kernel frees all that no
+/// link holds.
 #[derive(Debug)]
 pub struct Program {
     hook: Hook,
@@ -203,7 +210,8 @@ impl Program {
         sys::map(sys::MAP_TYPE_HASH, size_of::<Key>(), size_of::<Entry>(), STEERED_MAX, "weir_steering")
     }
 
-    /// Makes the tables and loads the XDP program; `frags`: it may be given frames in several pieces.
+    /// Makes the tables and loads the XDP program; `frags`: it may be given frames in several
+    /// pieces.
     ///
     /// # Errors
     /// The kernel's: no permission, no such maps, what its verifier says.
@@ -229,7 +237,8 @@ impl Program {
         Ok(Program { hook: Hook::Ingress, steering, targets: Targets::Rings { rings, bells }, program })
     }
 
-    /// Frames for this address and port go to the socket of `queue` if they come there, or to the ring of that place, if their UDP payload has at most `most` bytes.
+    /// Frames for this address and port go to the socket of `queue` if they come there, or to the
+    /// ring of that place, if their UDP payload has at most `most` bytes.
     ///
     /// # Errors
     /// The table is full.
@@ -272,7 +281,8 @@ impl Program {
         }
     }
 
-    /// Runs the program on a frame: what it returns, and how long one of `repeat` runs took, nanoseconds.
+    /// Runs the program on a frame: what it returns, and how long one of `repeat` runs took,
+    /// nanoseconds.
     ///
     /// # Errors
     /// The kernel's.

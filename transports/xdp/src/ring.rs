@@ -1,7 +1,9 @@
-//! A ring that an AF_XDP socket shares with the kernel: one side writes entries, the other reads them (linux/if_xdp.h).
+//! A ring that an AF_XDP socket shares with the kernel: one side writes entries, the other reads
+//! them (linux/if_xdp.h).
 //!
-//! Both indices count entries and wrap at 2^32; an entry's place is its number modulo the ring's length, a power of two. The kernel
-//! checks what it reads here, and this side what it reads: an index that cannot be ends the use of the socket.
+//! Both indices count entries and wrap at 2^32; an entry's place is its number modulo the ring's
+//! length, a power of two. The kernel checks what it reads here, and this side what it reads: an
+//! index that cannot be ends the use of the socket.
 
 use crate::sys::Mapping;
 use std::io;
@@ -25,7 +27,8 @@ struct Shared<T> {
     of: PhantomData<T>,
 }
 
-// SAFETY: the memory belongs to no thread, and the one end of the ring that is ours to the owner of this.
+// SAFETY: the memory belongs to no thread, and the one end of the ring that is ours to the owner of
+// this.
 unsafe impl<T: Send> Send for Shared<T> {}
 
 /// Entries may lie there: plain numbers of any value.
@@ -67,7 +70,8 @@ impl<T: Plain> Shared<T> {
 
     #[inline]
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: within the mapping that lives beside it, aligned, and used as an atomic by both sides.
+        // SAFETY: within the mapping that lives beside it, aligned, and used as an atomic by both
+        // sides.
         unsafe { self.producer.as_ref() }
     }
 
@@ -122,7 +126,8 @@ impl<T: Plain> Writer<T> {
         self.next.wrapping_sub(self.taken) < self.ring.len || self.waiting() < self.ring.len
     }
 
-    /// Writes an entry, which the kernel sees after [`Writer::publish`]. Only where [`Writer::has_room`].
+    /// Writes an entry, which the kernel sees after [`Writer::publish`]. Only where
+    /// [`Writer::has_room`].
     #[inline]
     pub fn write(&mut self, entry: T) {
         // SAFETY: a place in the ring that the kernel does not read yet; the entry is plain.
@@ -177,7 +182,8 @@ impl<T: Plain> Reader<T> {
     /// Reads the next of the [`Reader::available`] entries.
     #[inline]
     pub fn read(&mut self) -> T {
-        // SAFETY: a place in the ring, of plain numbers; at worst the kernel writes there meanwhile, which it does not before `release`.
+        // SAFETY: a place in the ring, of plain numbers; at worst the kernel writes there
+        // meanwhile, which it does not before `release`.
         let entry = unsafe { self.ring.entry(self.next).read_volatile() };
         self.next = self.next.wrapping_add(1);
         entry

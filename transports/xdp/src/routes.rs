@@ -1,4 +1,5 @@
-//! Which datagrams may go by XDP, and with which headers: routes and neighbours as the kernel has them, kept current (spec/xdp.md 4).
+//! Which datagrams may go by XDP, and with which headers: routes and neighbours as the kernel has
+//! them, kept current (spec/xdp.md 4).
 
 use crate::frame::Template;
 use crate::netlink::{Changes, Link, Netlink};
@@ -29,7 +30,8 @@ struct Known {
 
 /// What may be asked of the kernel.
 pub trait Ask {
-    /// The headers to this route and the most bytes of a datagram, if it leaves by our interface to a neighbour that is known.
+    /// The headers to this route and the most bytes of a datagram, if it leaves by our interface to
+    /// a neighbour that is known.
     fn ask(&mut self, route: Route) -> Option<(Template, usize)>;
     /// Whether anything has changed since the last question.
     fn changed(&mut self) -> bool;

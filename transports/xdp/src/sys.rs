@@ -39,7 +39,8 @@ pub const MAP_TYPE_RINGBUF: u32 = 27;
 /// `BPF_F_MMAPABLE`: an array that processes can map.
 pub const MAP_MAPPABLE: u32 = 1 << 10;
 
-/// What a program is: `BPF_PROG_TYPE_XDP` attached as `BPF_XDP`, or `BPF_PROG_TYPE_SCHED_CLS` as `BPF_TCX_INGRESS` (Linux 6.6).
+/// What a program is: `BPF_PROG_TYPE_XDP` attached as `BPF_XDP`, or `BPF_PROG_TYPE_SCHED_CLS` as
+/// `BPF_TCX_INGRESS` (Linux 6.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     Xdp,
@@ -94,7 +95,8 @@ impl Attr {
     /// # Safety
     /// What the attribute points to must be valid for what the command does with it.
     unsafe fn call(&mut self, command: i32) -> io::Result<i64> {
-        // SAFETY: the attribute is live and as long as is said; what it points to is the caller's promise.
+        // SAFETY: the attribute is live and as long as is said; what it points to is the caller's
+        // promise.
         checked(unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len()) })
     }
 }
@@ -127,7 +129,8 @@ pub fn map_with(
 /// Sets a map's entry. Key and value must have the lengths that it was made with.
 pub fn map_set<const K: usize, const V: usize>(map: &OwnedFd, key: &[u8; K], value: &[u8; V]) -> io::Result<()> {
     let mut attr = Attr::new().fd(0, map).address(8, key).address(16, value);
-    // SAFETY: both live through the call; the maps of this crate have keys and values of these types alone.
+    // SAFETY: both live through the call; the maps of this crate have keys and values of these
+    // types alone.
     unsafe { attr.call(MAP_UPDATE_ELEM) }.map(|_| ())
 }
 
@@ -141,7 +144,8 @@ pub fn map_remove<const K: usize>(map: &OwnedFd, key: &[u8; K]) -> io::Result<()
 /// Bytes kept of what the kernel's verifier says of a program that it refuses.
 const LOG_BYTES: usize = 64 << 10;
 
-/// Loads a program of these instructions. The error of a refused one bears the last lines of what the verifier says.
+/// Loads a program of these instructions. The error of a refused one bears the last lines of what
+/// the verifier says.
 pub fn load(hook: Hook, code: &[u64], flags: u32, name: &str) -> io::Result<OwnedFd> {
     const LICENCE: &std::ffi::CStr = c"Apache-2.0";
     let attr = |log: Option<&mut Vec<u8>>| {
@@ -175,7 +179,8 @@ pub fn load(hook: Hook, code: &[u64], flags: u32, name: &str) -> io::Result<Owne
     }
 }
 
-/// Runs a program on a frame without any interface: what it returns (`XDP_PASS` is 2, `XDP_REDIRECT` 4), and nanoseconds of one of `repeat` runs.
+/// Runs a program on a frame without any interface: what it returns (`XDP_PASS` is 2,
+/// `XDP_REDIRECT` 4), and nanoseconds of one of `repeat` runs.
 pub fn test_run(program: &OwnedFd, frame: &[u8], repeat: u32) -> io::Result<(u32, u32)> {
     let attr = Attr::new().fd(0, program).u32(8, frame.len() as u32).address(16, frame.as_ptr());
     let mut attr = attr.u32(32, repeat);
@@ -185,7 +190,8 @@ pub fn test_run(program: &OwnedFd, frame: &[u8], repeat: u32) -> io::Result<(u32
     Ok((word(4), word(36)))
 }
 
-/// Attaches a program to an interface for as long as the returned descriptor (of a bpf link) lives, `mode` being [`GENERIC`] or [`NATIVE`] for XDP, else 0.
+/// Attaches a program to an interface for as long as the returned descriptor (of a bpf link) lives,
+/// `mode` being [`GENERIC`] or [`NATIVE`] for XDP, else 0.
 pub fn attach(hook: Hook, program: &OwnedFd, interface: u32, mode: u32) -> io::Result<OwnedFd> {
     let mut attr = Attr::new().fd(0, program).u32(4, interface).u32(8, hook.attached_as()).u32(12, mode);
     // SAFETY: this command follows no pointer here.
@@ -232,7 +238,8 @@ unsafe fn get<T>(fd: &OwnedFd, level: i32, name: i32) -> io::Result<T> {
     Ok(unsafe { value.assume_init() })
 }
 
-/// Registers memory, in frames of `frame_bytes`, for the frames of a socket. The kernel pins the pages; the mapping may end afterwards.
+/// Registers memory, in frames of `frame_bytes`, for the frames of a socket. The kernel pins the
+/// pages; the mapping may end afterwards.
 pub fn register(xsk: &OwnedFd, memory: &Mapping, frame_bytes: u32) -> io::Result<()> {
     let reg = libc::xdp_umem_reg {
         addr: memory.start().as_ptr() as usize as u64,
@@ -263,7 +270,8 @@ pub fn is_zero_copy(xsk: &OwnedFd) -> bool {
     options.is_ok_and(|o| o.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
-/// Frames that the kernel dropped at this socket: no room in the ring, no frame to fill, or too long.
+/// Frames that the kernel dropped at this socket: no room in the ring, no frame to fill, or too
+/// long.
 pub fn dropped(xsk: &OwnedFd) -> u64 {
     // SAFETY: a structure of numbers.
     let s = unsafe { get::<libc::xdp_statistics>(xsk, libc::SOL_XDP, libc::XDP_STATISTICS) };
@@ -313,7 +321,8 @@ pub fn kind_of(fd: &OwnedFd) -> io::Result<(i32, i32)> {
     unsafe { Ok((get(fd, libc::SOL_SOCKET, libc::SO_TYPE)?, get(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?)) }
 }
 
-/// A netlink socket for routes, links and neighbours that does not block, member of `groups` (a bit each, linux/rtnetlink.h).
+/// A netlink socket for routes, links and neighbours that does not block, member of `groups` (a bit
+/// each, linux/rtnetlink.h).
 pub fn netlink(groups: u32) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: no pointer.

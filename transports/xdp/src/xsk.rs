@@ -1,14 +1,15 @@
 //! An AF_XDP socket with its frames: made and bound by whoever may, used by whoever has it.
 //!
-//! The first frames are for receiving, the others for sending. A frame is always in one place: in the kernel's hands (fill, send ring),
-//! on its way back (receive, completion ring), or here.
+//! The first frames are for receiving, the others for sending. A frame is always in one place: in
+//! the kernel's hands (fill, send ring), on its way back (receive, completion ring), or here.
 
 use crate::ring::{Broken, Reader, Writer};
 use crate::sys::{self, Mapping};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Bytes of a frame: the least that the kernel takes, and enough for an Ethernet frame of 1514 bytes behind the kernel's headroom of 256.
+/// Bytes of a frame: the least that the kernel takes, and enough for an Ethernet frame of 1514
+/// bytes behind the kernel's headroom of 256.
 pub const FRAME_BYTES: u32 = 2048;
 /// Frames for receiving and for sending (spec/xdp.md 8).
 pub const RX_FRAMES: u32 = 1024;
@@ -33,7 +34,8 @@ pub struct Layout {
     pub native: bool,
     /// Frames are the network card's, without a copy.
     pub zero_copy: bool,
-    /// It is no AF_XDP socket but a ring buffer, at the place `queue`, that the program fills; nothing is sent by it, and it has no frames.
+    /// It is no AF_XDP socket but a ring buffer, at the place `queue`, that the program fills;
+    /// nothing is sent by it, and it has no frames.
     pub ring: bool,
     /// Longest datagram that is steered here, bytes.
     pub most: u16,
@@ -59,7 +61,8 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Makes a socket with memory and rings, and binds it. Needs CAP_NET_RAW, and room for locked memory.
+    /// Makes a socket with memory and rings, and binds it. Needs CAP_NET_RAW, and room for locked
+    /// memory.
     ///
     /// # Errors
     /// The kernel's: EBUSY where the queue has a socket, EINVAL where there is no such queue.
@@ -87,7 +90,8 @@ impl Bound {
         ] {
             sys::make_ring(&socket, ring, entries)?;
         }
-        // In generic mode frames are copied, whatever is asked for; in native mode the kernel chooses.
+        // In generic mode frames are copied, whatever is asked for; in native mode the kernel
+        // chooses.
         let mode = if native { 0 } else { libc::XDP_COPY };
         sys::bind(&socket, interface, queue, mode | libc::XDP_USE_NEED_WAKEUP)?;
         layout.zero_copy = sys::is_zero_copy(&socket);
@@ -173,7 +177,8 @@ impl Xsk {
         self.rx.available()
     }
 
-    /// Reads the next `count` frames, of which [`Xsk::waiting`] told, and gives them back to the kernel.
+    /// Reads the next `count` frames, of which [`Xsk::waiting`] told, and gives them back to the
+    /// kernel.
     #[inline]
     pub fn receive(&mut self, count: u32, mut frame: impl FnMut(&mut [u8])) {
         let mut filled = false;
@@ -181,10 +186,12 @@ impl Xsk {
             let got = self.rx.read();
             let begin = got.addr as usize;
             let end = begin.saturating_add(got.len as usize);
-            // A frame lies in one of those for receiving; anything else would be the kernel's error.
+            // A frame lies in one of those for receiving; anything else would be the kernel's
+            // error.
             let own = got.addr / u64::from(FRAME_BYTES);
             if own < u64::from(self.layout.rx_frames) && end <= (own as usize + 1) * FRAME_BYTES as usize {
-                // SAFETY: within the mapping, in a frame that the kernel has given away until it is filled in again below.
+                // SAFETY: within the mapping, in a frame that the kernel has given away until it is
+                // filled in again below.
                 let bytes =
                     unsafe { std::slice::from_raw_parts_mut(self.memory.start().as_ptr().add(begin), end - begin) };
                 frame(bytes);
@@ -234,7 +241,8 @@ impl Xsk {
     /// The bytes of a frame for sending.
     #[inline]
     pub fn bytes(&mut self, frame: Frame) -> &mut [u8] {
-        // SAFETY: a frame of the mapping, for sending, that is here (taken, and neither sent nor put back).
+        // SAFETY: a frame of the mapping, for sending, that is here (taken, and neither sent nor
+        // put back).
         unsafe {
             std::slice::from_raw_parts_mut(self.memory.start().as_ptr().add(frame.0 as usize), FRAME_BYTES as usize)
         }
@@ -245,7 +253,9 @@ impl Xsk {
         self.free.push(frame);
     }
 
-    /// Puts a frame that [`Xsk::take_free`] gave into the send ring, `len` bytes of it; [`Xsk::kick`] sends it. (The ring has as many places as there are such frames: there is room.)
+    /// Puts a frame that [`Xsk::take_free`] gave into the send ring, `len` bytes of it;
+    /// [`Xsk::kick`] sends it. (The ring has as many places as there are such frames: there is
+    /// room.)
     #[inline]
     pub fn send(&mut self, frame: Frame, len: usize) {
         if self.tx.has_room() {
@@ -263,7 +273,8 @@ impl Xsk {
     /// Has the kernel send what is in the ring.
     ///
     /// # Errors
-    /// Its error: ENETDOWN, ENXIO (no longer bound) and the like. What it has no room for (EBUSY, ENOBUFS) stays in the ring until the next call.
+    /// Its error: ENETDOWN, ENXIO (no longer bound) and the like. What it has no room for (EBUSY,
+    /// ENOBUFS) stays in the ring until the next call.
     #[inline]
     pub fn kick(&mut self) -> Result<(), i32> {
         self.tx.publish();
@@ -282,7 +293,8 @@ impl Xsk {
         Ok(())
     }
 
-    /// Ends its use. The number of its descriptor stays open, as one that is never readable, for whoever waits for it.
+    /// Ends its use. The number of its descriptor stays open, as one that is never readable, for
+    /// whoever waits for it.
     ///
     /// # Errors
     /// Out of descriptors: then the socket lives on, unread.

@@ -1,4 +1,5 @@
-//! XDP between two hosts in network namespaces: needs root, iproute2 and a kernel with AF_XDP. Where one is missing the tests are reported as ignored.
+//! XDP between two hosts in network namespaces: needs root, iproute2 and a kernel with AF_XDP.
+//! Where one is missing the tests are reported as ignored.
 
 mod common;
 
@@ -66,7 +67,8 @@ fn the_program_takes_what_is_steered_and_passes_all_else() {
     program.steer(to, 0, 100).expect("room");
     program.steer(to6, 0, 100).expect("room");
     let run = |bytes: &[u8]| program.try_on(bytes, 1).expect("it runs").0;
-    // Mapped, as a key is: an IPv6 packet to a mapped address is another's all the same, and such packets are not on any wire.
+    // Mapped, as a key is: an IPv6 packet to a mapped address is another's all the same, and such
+    // packets are not on any wire.
     for (from, to) in [(from, to), (from6, to6)] {
         assert_eq!(run(&frame(from, to, 100)), REDIRECT, "{to}");
         assert_eq!(run(&frame(from, to, 0)), REDIRECT, "{to}: an empty one");
@@ -74,7 +76,8 @@ fn the_program_takes_what_is_steered_and_passes_all_else() {
         assert_eq!(run(&frame(from, SocketAddr::new(to.ip(), 4001), 10)), PASS, "{to}: another port");
         assert_eq!(run(&frame(to, from, 10)), PASS, "{to}: another host");
         let good = frame(from, to, 10);
-        // The type of the frame; version and header length; the protocol; the flags of IPv4, or the next header of IPv6 by its neighbour.
+        // The type of the frame; version and header length; the protocol; the flags of IPv4, or the
+        // next header of IPv6 by its neighbour.
         let at_protocol = if to.is_ipv4() { 23 } else { 20 };
         for (at, value) in [(12, 0x81), (13, 0x06), (14, 0x46), (14, 0x55), (at_protocol, 6), (at_protocol, 44)] {
             let mut other = good.clone();
@@ -287,7 +290,8 @@ fn short_datagrams_go_by_xdp_both_ways() {
             exchange(&mut a, &mut b, n);
         }
         let ((tx_a, rx_a), (tx_b, rx_b)) = (by_xdp(&a), by_xdp(&b));
-        // (One in a second goes by the socket, and more where this machine does much else and things are repeated.)
+        // (One in a second goes by the socket, and more where this machine does much else and
+        // things are repeated.)
         assert!(tx_a > 900 && tx_b > 900 && rx_a > 900 && rx_b > 900, "{mode:?}: {tx_a} {rx_a} {tx_b} {rx_b}");
         // A long one by the socket.
         let long: Vec<u8> = (0..1400u32).map(|n| n as u8).collect();
@@ -511,7 +515,8 @@ fn a_neighbour_that_changes_its_address_is_found_again() {
     let (mut a, mut b) = (ha.open(Mode::Generic), hb.plain());
     until_sending_by_xdp(&mut a, &mut b);
     hb.ip("link set ve1 address 02:00:00:00:77:77");
-    // (The kernel itself believes the old one for as long as it likes; who changes it says so, as here.)
+    // (The kernel itself believes the old one for as long as it likes; who changes it says so, as
+    // here.)
     ha.ip(&format!("neigh replace {} lladdr 02:00:00:00:77:77 dev ve0 nud reachable", hb.ip));
     let before = by_xdp(&a).0;
     exchange(&mut a, &mut b, 1);
@@ -630,7 +635,8 @@ fn scribble(xsk: &std::os::fd::OwnedFd) {
         let at = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, libc::MAP_SHARED, xsk.as_raw_fd(), page) };
         assert_ne!(at, libc::MAP_FAILED);
         for i in 0..4096 {
-            // SAFETY: within the page just mapped. Whoever else uses the rings takes indices as they come.
+            // SAFETY: within the page just mapped. Whoever else uses the rings takes indices as
+            // they come.
             unsafe { at.cast::<u8>().add(i).write_volatile((i * 31 + n * 7) as u8) };
         }
     }

@@ -1,5 +1,5 @@
-//! What the benches share that run one kind of program over Weir beside its rivals (`bench bsp`, `bench bmi`): their options, what launches
-//! told, and the page.
+//! What the benches share that run one kind of program over Weir beside its rivals (`bench bsp`,
+//! `bench bmi`): their options, what launches told, and the page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,7 +37,8 @@ pub struct Common {
 }
 
 impl Common {
-    /// The facts that stand above the tables: the machine, what the hosts are (`how`), and how often each was launched.
+    /// The facts that stand above the tables: the machine, what the hosts are (`how`), and how
+    /// often each was launched.
     pub fn about(&self, paths: &Paths, how: &str) -> Vec<(String, String)> {
         let mut about = machine(paths);
         about.push(("hosts".into(), how.into()));
@@ -45,7 +46,8 @@ impl Common {
         about
     }
 
-    /// The folder with this face's library as it is now (`bsp`: `libweir-bsp.so` in `target/bsp`), built if it is to be.
+    /// The folder with this face's library as it is now (`bsp`: `libweir-bsp.so` in `target/bsp`),
+    /// built if it is to be.
     ///
     /// # Errors
     /// If it does not build.
@@ -105,7 +107,8 @@ pub type Told = Result<Value, String>;
 /// What the launches of each side told, by cell and side.
 pub type BySide = BTreeMap<(&'static str, &'static str), Vec<Told>>;
 
-/// Measures all cells, the sides of each in turn: `place` is a cell's name and its network (none: one host), `sides` are the names of those that it has, and what `launch` is to know of them.
+/// Measures all cells, the sides of each in turn: `place` is a cell's name and its network (none:
+/// one host), `sides` are the names of those that it has, and what `launch` is to know of them.
 ///
 /// # Errors
 /// If a network cannot be made. A launch that fails is told in its row.
@@ -155,7 +158,8 @@ pub fn spread(launches: Option<&Vec<Told>>, key: &str) -> Option<Spread> {
     Spread::of(launches?.iter().filter_map(|told| told.as_ref().ok()?.get(key)?.as_f64()).collect())
 }
 
-/// Why some launches of a side told nothing, fit for a cell of a table: how many, and the first cause. Empty if all told.
+/// Why some launches of a side told nothing, fit for a cell of a table: how many, and the first
+/// cause. Empty if all told.
 pub fn failures(launches: Option<&Vec<Told>>) -> String {
     let all = launches.map_or(&[][..], Vec::as_slice);
     let causes: Vec<&String> = all.iter().filter_map(|told| told.as_ref().err()).collect();

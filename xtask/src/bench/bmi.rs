@@ -1,5 +1,7 @@
-//! `cargo xtask bench bmi`: requests and answers over BMI beside raw sockets, and beside the original libraries where they are; one server and many clients at once
-//! are in [`super::serverload`], many messages one way in [`super::bulk`], what is sent to many, and clients that come and go or are idle, in [`super::many`].
+//! `cargo xtask bench bmi`: requests and answers over BMI beside raw sockets, and beside the
+//! original libraries where they are; one server and many clients at once are in
+//! [`super::serverload`], many messages one way in [`super::bulk`], what is sent to many, and
+//! clients that come and go or are idle, in [`super::many`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -131,7 +133,8 @@ impl Side {
 }
 
 impl Options {
-    /// The library that `others.c` is to load for these URLs, and the variable that names it; none if it links what it needs.
+    /// The library that `others.c` is to load for these URLs, and the variable that names it; none
+    /// if it links what it needs.
     fn other(&self, scheme: &str) -> Option<(&'static str, Option<&PathBuf>)> {
         match scheme {
             "zmq" => Some(("EXCHANGE_ZMQ", self.zmq.as_ref())),
@@ -157,7 +160,8 @@ impl Options {
 /// Measures and reports.
 ///
 /// # Errors
-/// If something cannot be built, or the report cannot be written. A launch that fails is told in its row.
+/// If something cannot be built, or the report cannot be written. A launch that fails is told in
+/// its row.
 pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let cells: Vec<Cell> = CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
     let loads = serverload::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id));
@@ -284,7 +288,8 @@ fn measure(
     })
 }
 
-/// Servers listen from here on, each at a port of its own: none waits for what the one before has left.
+/// Servers listen from here on, each at a port of its own: none waits for what the one before has
+/// left.
 const FIRST_PORT: u16 = 23_400;
 
 /// Of a server with two methods the second listens so much higher.

@@ -1,6 +1,8 @@
-//! `cargo xtask bench bsp`: supersteps of BSPlib over Weir beside the same h-relations written with MPI, in turns.
+//! `cargo xtask bench bsp`: supersteps of BSPlib over Weir beside the same h-relations written with
+//! MPI, in turns.
 //!
-//! Both sides are started by the same launcher (MPICH's, or Open MPI's for its own), on one host or on the hosts of an emulated network.
+//! Both sides are started by the same launcher (MPICH's, or Open MPI's for its own), on one host or
+//! on the hosts of an emulated network.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,8 +30,10 @@ use crate::stack::{Carrier, Stack};
   cargo xtask bench bsp --only star,loss --seconds 5 --json
   cargo xtask bench bsp --only bus --launches 2")]
 pub struct Options {
-    /// Only these groups: host (ranks of one host), star (hosts around a switch with short queues), loss (the same with one packet in a
-    /// hundred lost), slow (the star at a tenth of the rate), bus (a cyclic shift of hosts that share one 10 Mbit/s medium); or only cells whose names start so: host/2/puts
+    /// Only these groups: host (ranks of one host), star (hosts around a switch with short queues),
+    /// loss (the same with one packet in a hundred lost), slow (the star at a tenth of the rate),
+    /// bus (a cyclic shift of hosts that share one 10 Mbit/s medium); or only cells whose names
+    /// start so: host/2/puts
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Name of the report in docs/lab
@@ -81,9 +85,11 @@ const MANY_PUTS: usize = 10_000;
 const STAR_RANKS: usize = 8;
 const STAR_MBIT_PER_S: u32 = 1000;
 const STAR_QUEUE_PACKETS: u32 = 64;
-/// A star that two cores can fill: eight ranks and the switch that join at a gigabit each have too little processor for it, and what is measured then is that.
+/// A star that two cores can fill: eight ranks and the switch that join at a gigabit each have too
+/// little processor for it, and what is measured then is that.
 const SLOW_MBIT_PER_S: u32 = 100;
-/// The shared Ethernet on which the method was measured first (1999): processes, rate, and what each puts to the next, 25,000 words.
+/// The shared Ethernet on which the method was measured first (1999): processes, rate, and what
+/// each puts to the next, 25,000 words.
 const BUS_RANKS: [usize; 4] = [2, 4, 6, 8];
 const BUS_MBIT_PER_S: u32 = 10;
 const BUS_BYTES: usize = 25_000 * 4;
@@ -186,7 +192,8 @@ type Results = BTreeMap<(String, &'static str), Vec<Told>>;
 /// Measures and reports.
 ///
 /// # Errors
-/// If something cannot be built, or the report cannot be written. A launch that fails is told in its row.
+/// If something cannot be built, or the report cannot be written. A launch that fails is told in
+/// its row.
 pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let cells: Vec<Cell> = cells().into_iter().filter(|cell| wanted(&options.only, &cell.id)).collect();
     if cells.is_empty() {
@@ -310,7 +317,8 @@ fn of(results: &Results, cell: &Cell, side: &'static str, key: &str) -> Option<S
     spread(results.get(&(cell.id.clone(), side)), key)
 }
 
-/// Payload that arrives at each process, as a share of what its link carries meanwhile; on a bus, that of all together.
+/// Payload that arrives at each process, as a share of what its link carries meanwhile; on a bus,
+/// that of all together.
 fn share_of_wire(cell: &Cell, took_us: f64) -> Option<f64> {
     let wire = cell.wire.as_ref()?;
     let rate = wire.rate_mbit_per_s?;

@@ -1,4 +1,5 @@
-//! The cells of `cargo xtask bench bmi` with many messages one way, all posted before the first is asked for (`tests/bmi/bulk.c`): what share of a slow wire they get, and what an operation costs
+//! The cells of `cargo xtask bench bmi` with many messages one way, all posted before the first is
+//! asked for (`tests/bmi/bulk.c`): what share of a slow wire they get, and what an operation costs
 //! when many are outstanding.
 
 use std::collections::BTreeMap;
@@ -41,8 +42,9 @@ const fn in_parts(id: &'static str, parts: &'static str) -> Cell {
     Cell { id, bytes: 1000, count: 20_000, slow: false, parts: Some(parts) }
 }
 
-/// All of them: 1 MB of short messages and 10 MB of long ones, as in Carns' thesis (5.2.1); up to a million operations that are outstanding at once; and receives
-/// posted before the message comes and after.
+/// All of them: 1 MB of short messages and 10 MB of long ones, as in Carns' thesis (5.2.1); up to a
+/// million operations that are outstanding at once; and receives posted before the message comes
+/// and after.
 pub const CELLS: [Cell; 12] = [
     bandwidth("100mbit/bandwidth/100", 100, 10_000),
     bandwidth("100mbit/bandwidth/500", 500, 2_000),
@@ -138,7 +140,8 @@ fn launch(
     Ok(told(&json(&outcome.stdout)?, &json(&rest)?))
 }
 
-/// What the table shows: the giver's times are from its first post to the taker's word that it has all.
+/// What the table shows: the giver's times are from its first post to the taker's word that it has
+/// all.
 fn told(give: &Value, take: &Value) -> Value {
     json!({
         "mbit": give["bytes_per_second"].as_f64().map(|rate| rate * 8.0 / 1e6), "us": give["us"],

@@ -179,9 +179,10 @@ impl Cell {
         self.argument("--seconds").or_else(of_bench).or_else(of_messages).unwrap_or(10.0)
     }
 
-    /// When a launch is ended: a program looks at the clock between messages, and a farm still collects the results of
-    /// what it has handed out, so half as long as asked is added, and time to start and end all ranks on a busy machine;
-    /// `weir bench` makes ten repetitions in any case, which is longer than asked where each takes a second.
+    /// When a launch is ended: a program looks at the clock between messages, and a farm still
+    /// collects the results of what it has handed out, so half as long as asked is added, and time
+    /// to start and end all ranks on a busy machine; `weir bench` makes ten repetitions in any
+    /// case, which is longer than asked where each takes a second.
     pub fn limit(&self) -> Duration {
         let least = if self.program == WEIR_BENCH { 8.0 } else { 0.0 };
         Duration::from_secs((self.asked_seconds() * 1.5 + 6.0 + least + 0.4 * self.ranks as f64).ceil() as u64)
@@ -193,7 +194,8 @@ impl Cell {
         let start = once + each * self.ranks as f64 + if stack.congestion.is_some() { 0.15 } else { 0.0 };
         let asked = self.asked_seconds();
         let work = match (self.argument("--tasks"), self.argument("--size")) {
-            // A farm ends with its tasks; Weir and clean links carry about 80 MB/s, others with loss perhaps 30.
+            // A farm ends with its tasks; Weir and clean links carry about 80 MB/s, others with
+            // loss perhaps 30.
             (Some(tasks), Some(size)) => {
                 let rate = if stack.is_ours() || self.wire.loss == 0.0 { 80e6 } else { 30e6 };
                 let compute = self.argument("--compute-us").unwrap_or(0.0) * 1e-6;
@@ -210,7 +212,8 @@ impl Cell {
         if self.busy > 0 { format!("{network}, beside {} busy loops", self.busy) } else { network }
     }
 
-    /// Whether packets are lost there, at random or because a queue is full: only then it matters when a stack sends again.
+    /// Whether packets are lost there, at random or because a queue is full: only then it matters
+    /// when a stack sends again.
     pub fn may_lose(&self) -> bool {
         self.wire.loss > 0.0 || self.wire.queue_packets.is_some() || self.section == "incast"
     }
@@ -250,12 +253,13 @@ pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
     all.into_iter().flatten().filter(|cell| only.is_empty() || wanted(cell)).collect()
 }
 
-/// Round trips that make connections. Where packets are lost no more are left out: in a short launch that stands still, all stalls would be among
-/// twenty that do not count, and what is left would look as if nothing was lost.
+/// Round trips that make connections. Where packets are lost no more are left out: in a short
+/// launch that stands still, all stalls would be among twenty that do not count, and what is left
+/// would look as if nothing was lost.
 const FIRST: usize = 2;
 
-/// Round trips of messages of so many bytes. What the first of them are is the same for all stacks, so that no stack's slow ones are
-/// taken for warm-up.
+/// Round trips of messages of so many bytes. What the first of them are is the same for all stacks,
+/// so that no stack's slow ones are taken for warm-up.
 fn ping_pong(size: usize, warm_up: usize, seconds: f64) -> String {
     format!("{WEIR_BENCH} -t ping-pong -s {size} --warm-up {warm_up} --time {seconds}")
 }
@@ -375,8 +379,8 @@ fn wan(e: Extent) -> Vec<Cell> {
     cells
 }
 
-/// 10 000 tasks of 30 KB and 1000 of 300 KB take about three seconds of the wire; fewer in a shorter run, but enough
-/// that each worker's requests are answered many times.
+/// 10 000 tasks of 30 KB and 1000 of 300 KB take about three seconds of the wire; fewer in a
+/// shorter run, but enough that each worker's requests are answered many times.
 fn farm_tasks(e: Extent, size: usize) -> usize {
     let most = 300_000_000 / size;
     ((most as f64 * e.seconds / 3.0) as usize).clamp(1000.min(most), most)
@@ -386,7 +390,8 @@ fn farm(e: Extent) -> Vec<Cell> {
     let mut cells = Vec::new();
     let workers: &[usize] = if e.quick { &[3] } else { &[3, 7] };
     let sizes: &[usize] = if e.quick { &[30_000] } else { &[30_000, 300_000] };
-    // With and without named tags: by MPI's rule a receive for any tag waits for what is missing, whatever the streams.
+    // With and without named tags: by MPI's rule a receive for any tag waits for what is missing,
+    // whatever the streams.
     let kinds: &[(u32, bool)] = if e.quick { &[(1, false)] } else { &[(1, false), (10, false), (10, true)] };
     for &workers in workers {
         for &size in sizes {
@@ -424,8 +429,9 @@ fn farm(e: Extent) -> Vec<Cell> {
     cells
 }
 
-/// What streams are worth: messages of one packet, on a path so long that a lost one holds up many that are long there.
-/// One program sends at a steady pace; the other is the farm, with small tasks.
+/// What streams are worth: messages of one packet, on a path so long that a lost one holds up many
+/// that are long there. One program sends at a steady pace; the other is the farm, with small
+/// tasks.
 fn streams(e: Extent) -> Vec<Cell> {
     let (interval_us, delay_us) = (1000, 5000);
     let messages = (e.seconds * 5e6 / f64::from(interval_us)) as u64;

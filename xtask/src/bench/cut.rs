@@ -1,4 +1,5 @@
-//! `cargo xtask bench cut`: a ping-pong between two hosts that two links join, of which the one in use is cut in the middle: Weir beside what else is said to use several links.
+//! `cargo xtask bench cut`: a ping-pong between two hosts that two links join, of which the one in
+//! use is cut in the middle: Weir beside what else is said to use several links.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +26,8 @@ use crate::stack::{Carrier, Stack};
   cargo xtask bench cut
   cargo xtask bench cut --only healed --launches 5 --json")]
 pub struct Options {
-    /// Only these: silent (a cable cut, and nobody told), pulled (a cable pulled at one host), healed (each link cut for three seconds, one after the other)
+    /// Only these: silent (a cable cut, and nobody told), pulled (a cable pulled at one host),
+    /// healed (each link cut for three seconds, one after the other)
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// How long the ping-pong goes on; the cut comes a second after its beginning
@@ -121,7 +123,8 @@ type Results = BTreeMap<(&'static str, String), Vec<Told>>;
 /// Measures and reports.
 ///
 /// # Errors
-/// If something cannot be built, or the report cannot be written. A launch that fails is told in its row.
+/// If something cannot be built, or the report cannot be written. A launch that fails is told in
+/// its row.
 pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let cells: Vec<&Cell> = CELLS.iter().filter(|cell| wanted(&options.only, cell.id)).collect();
     if cells.is_empty() {
@@ -160,7 +163,8 @@ fn multipath(paths: &Paths) -> Result<PathBuf> {
     Ok(out)
 }
 
-/// Each host tells the other its second address, and takes what it is told: a connection gets a second way.
+/// Each host tells the other its second address, and takes what it is told: a connection gets a
+/// second way.
 fn prepare_multipath(lab: &Lab) -> Result<()> {
     let line = format!(
         "ip mptcp limits set subflow 4 add_addr_accepted 4 && ip mptcp endpoint add \

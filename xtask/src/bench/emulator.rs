@@ -1,4 +1,5 @@
-//! `cargo xtask bench emulator`: how fast the emulator's switch forwards 1500-byte packets, written down in `docs/lab`.
+//! `cargo xtask bench emulator`: how fast the emulator's switch forwards 1500-byte packets, written
+//! down in `docs/lab`.
 
 use std::fmt::Write as _;
 use std::time::Duration;

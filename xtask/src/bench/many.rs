@@ -1,4 +1,5 @@
-//! The cells of `cargo xtask bench bmi` with many peers (`tests/bmi/many.c`): messages pushed to all clients by one server or several, clients that come and go, and one client that asks beside
+//! The cells of `cargo xtask bench bmi` with many peers (`tests/bmi/many.c`): messages pushed to
+//! all clients by one server or several, clients that come and go, and one client that asks beside
 //! many that are idle.
 
 use std::collections::BTreeMap;

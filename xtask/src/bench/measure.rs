@@ -1,5 +1,5 @@
-//! Runs cells on stacks: several launches of each, the stacks in turn, so that a change of the machine's mood hits all
-//! stacks alike.
+//! Runs cells on stacks: several launches of each, the stacks in turn, so that a change of the
+//! machine's mood hits all stacks alike.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -222,12 +222,13 @@ impl Plan {
     }
 }
 
-/// Measures all cells that `results` does not hold yet, one cell after the other; a network serves all cells that
-/// follow each other and share it. `save` gets the results after each round of launches, so that whatever ends the
-/// measurement leaves what was measured.
+/// Measures all cells that `results` does not hold yet, one cell after the other; a network serves
+/// all cells that follow each other and share it. `save` gets the results after each round of
+/// launches, so that whatever ends the measurement leaves what was measured.
 ///
 /// # Errors
-/// If a network cannot be made, or what was measured cannot be saved. A stack that fails is in the results.
+/// If a network cannot be made, or what was measured cannot be saved. A stack that fails is in the
+/// results.
 pub fn measure(
     paths: &Paths,
     plan: &Plan,

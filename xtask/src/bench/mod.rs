@@ -39,20 +39,21 @@ use crate::{dist, lab, mpi};
   cargo xtask bench mpi --stacks weir --against ../before/target/weir/lib
   cargo xtask bench mpi --only farm --stacks weir-mpich,mpich-tcp-cubic,openmpi-ob1-cubic --json")]
 pub struct Options {
-    /// Only these groups: latency, bandwidth, stream, loss, wan, farm, streams, incast, rate, overlap, host (two ranks
-    /// of one host), cold (buffers filled and checked between messages), passive (one-sided, lock to unlock), crowd (more
-    /// ranks or threads than cores); or only cells whose names start so: farm/7w, wan/10ms/300000
+    /// Only these groups: latency, bandwidth, stream, loss, wan, farm, streams, incast, rate,
+    /// overlap, host (two ranks of one host), cold (buffers filled and checked between messages),
+    /// passive (one-sided, lock to unlock), crowd (more ranks or threads than cores); or only cells
+    /// whose names start so: farm/7w, wan/10ms/300000
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only stacks whose names start with one of these
     #[arg(long, value_delimiter = ',')]
     pub stacks: Vec<String>,
-    /// Measure the provider of another build too, in turns with this one: the folder of its libweir-fi.so. Its stacks are
-    /// before-mpich and before-openmpi
+    /// Measure the provider of another build too, in turns with this one: the folder of its
+    /// libweir-fi.so. Its stacks are before-mpich and before-openmpi
     #[arg(long)]
     pub against: Option<PathBuf>,
-    /// Congestion controls of the kernel for stacks over TCP; with -rto5ms behind the name also a route's rto_min, in the
-    /// cells where packets are lost
+    /// Congestion controls of the kernel for stacks over TCP; with -rto5ms behind the name also a
+    /// route's rto_min, in the cells where packets are lost
     #[arg(long, value_delimiter = ',', default_value = "cubic,bbr,cubic-rto5ms,bbr-rto5ms")]
     pub congestion: Vec<String>,
     /// Fewer cells, shorter runs, three launches
@@ -64,11 +65,12 @@ pub struct Options {
     /// How long a program measures at most
     #[arg(long)]
     pub seconds: Option<f64>,
-    /// A launch is ended after this many seconds; by default after half as long again as its program was asked to
-    /// run, and time to start
+    /// A launch is ended after this many seconds; by default after half as long again as its
+    /// program was asked to run, and time to start
     #[arg(long)]
     pub limit: Option<u64>,
-    /// Keep what an earlier run of the same commit and day measured under the same name, and measure the rest
+    /// Keep what an earlier run of the same commit and day measured under the same name, and
+    /// measure the rest
     #[arg(long)]
     pub resume: bool,
     /// Only list the cells and how long they would take
@@ -269,7 +271,8 @@ fn mpis(paths: &Paths) -> String {
     format!("{} (PyPI wheels, libfabric inside)", all.join(", "))
 }
 
-/// What the kernel's TCP has in the hosts' networks, all stacks alike: they are made with its defaults.
+/// What the kernel's TCP has in the hosts' networks, all stacks alike: they are made with its
+/// defaults.
 fn tcp_settings() -> String {
     let names = ["tcp_sack", "tcp_rmem", "tcp_wmem", "tcp_rto_min_us"];
     let line = "for n; do tr -s '\\t\\n' '  ' < /proc/sys/net/ipv4/$n 2>/dev/null || printf none; echo; done";
@@ -277,7 +280,8 @@ fn tcp_settings() -> String {
     tcp_in_words(&text.lines().map(str::trim).collect::<Vec<_>>())
 }
 
-/// In words: selective acknowledgement, least, usual and largest buffers, least retransmission timeout.
+/// In words: selective acknowledgement, least, usual and largest buffers, least retransmission
+/// timeout.
 fn tcp_in_words(values: &[&str]) -> String {
     let [sack, receive, send, rto_min_us] = values else { return "unknown".into() };
     let sack = match *sack {
@@ -285,7 +289,8 @@ fn tcp_in_words(values: &[&str]) -> String {
         "0" => "off",
         _ => "unknown",
     };
-    // Only newer kernels let it be read; elsewhere it is a constant of theirs (`TCP_RTO_MIN`), unless a route says another.
+    // Only newer kernels let it be read; elsewhere it is a constant of theirs (`TCP_RTO_MIN`),
+    // unless a route says another.
     let least =
         rto_min_us.parse::<u64>().map_or_else(|_| "200 ms (built in)".to_owned(), |us| format!("{} ms", us / 1000));
     format!(
@@ -322,7 +327,9 @@ pub fn machine(paths: &Paths) -> Vec<(String, String)> {
     ]
 }
 
-/// Among whom the kernel deals out the processors when they are short, by what it says of its autogroups. Hydra gives each rank a session, Open MPI's launchers leave all ranks in the one they were started in.
+/// Among whom the kernel deals out the processors when they are short, by what it says of its
+/// autogroups. Hydra gives each rank a session, Open MPI's launchers leave all ranks in the one
+/// they were started in.
 fn shared_by(autogroup: &str) -> &'static str {
     match autogroup.trim() {
         "1" => {

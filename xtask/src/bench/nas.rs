@@ -1,5 +1,6 @@
-//! `cargo xtask bench nas`: the NAS kernels LU, SP and MG in Fortran, over Weir and over TCP, beside the same kernels with BSPlib over Weir: what of the time is computing and what is waiting, what loss costs, and
-//! whether messages were expected.
+//! `cargo xtask bench nas`: the NAS kernels LU, SP and MG in Fortran, over Weir and over TCP,
+//! beside the same kernels with BSPlib over Weir: what of the time is computing and what is
+//! waiting, what loss costs, and whether messages were expected.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +16,7 @@ use crate::e2e::{counters_in, judged};
 use crate::lab::{self, Counts, Lab, Wire};
 use crate::launch::Job;
 use crate::mpi::{self, Mpi};
-use crate::nas::{self, Census, HOSTS, KERNELS, MPIS};
+use crate::nas::{self, HOSTS, KERNELS, MPIS, QueueStatistics};
 use crate::paths::Paths;
 use crate::stack::{Carrier, Stack};
 
@@ -27,8 +28,9 @@ use crate::stack::{Carrier, Stack};
   cargo xtask bench nas --classes W,A --only clean,loss --sides weir,openmpi41
   cargo xtask bench nas --list")]
 pub struct Options {
-    /// Only these groups: host (ranks of one host), clean (two hosts, 1 Gbit/s), loss (the same, one packet in a hundred lost each way), far (the same, 5 ms away); or only cells whose names start
-    /// so: clean/lu/S/4
+    /// Only these groups: host (ranks of one host), clean (two hosts, 1 Gbit/s), loss (the same,
+    /// one packet in a hundred lost each way), far (the same, 5 ms away); or only cells whose names
+    /// start so: clean/lu/S/4
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these sides, by how their names start
@@ -135,7 +137,8 @@ struct Side {
     with_loss_only: bool,
 }
 
-/// How long a rank could have run, and others ran in its place: what Weir's counters tell of all its threads, from the start of the program to its end.
+/// How long a rank could have run, and others ran in its place: what Weir's counters tell of all
+/// its threads, from the start of the program to its end.
 const NO_PROCESSOR: &str = "no_processor_s";
 
 /// The side that others are compared with.
@@ -174,7 +177,8 @@ type Results = BTreeMap<(String, &'static str), Vec<Told>>;
 /// Measures and reports.
 ///
 /// # Errors
-/// If something cannot be built, or the report cannot be written. A launch that fails is told in its row.
+/// If something cannot be built, or the report cannot be written. A launch that fails is told in
+/// its row.
 pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let cells: Vec<Cell> = cells(&options.classes).into_iter().filter(|cell| wanted(&options.only, &cell.id)).collect();
     if cells.iter().all(|cell| sides(cell, &options.sides).is_empty()) {
@@ -248,7 +252,8 @@ fn measure(
             for side in sides(cell, &options.sides) {
                 bar.set_message(format!("{} {}", cell.id, side.name));
                 let program = programs.of(cell, &side)?;
-                // A machine that is so busy that a network cannot be set spoils a launch, not the run.
+                // A machine that is so busy that a network cannot be set spoils a launch, not the
+                // run.
                 let told = launch(paths, cell, &side, program, lab.as_ref());
                 let told = told.unwrap_or_else(|error| Err(format!("{error:#}")));
                 results.entry((cell.id.clone(), side.name)).or_default().push(told);
@@ -261,7 +266,8 @@ fn measure(
     Ok(results)
 }
 
-/// One launch: what the kernel told, with the messages Weir counted and the packets the network lost.
+/// One launch: what the kernel told, with the messages Weir counted and the packets the network
+/// lost.
 fn launch(paths: &Paths, cell: &Cell, side: &Side, program: &PathBuf, lab: Option<&Lab>) -> Result<Told> {
     if let Some(lab) = lab {
         lab.set_congestion(side.stack.congestion.as_deref())?;
@@ -286,12 +292,12 @@ fn launch(paths: &Paths, cell: &Cell, side: &Side, program: &PathBuf, lab: Optio
         (said["sent"], said["lost"]) = (counts.sent.into(), counts.lost.into());
         let documents = counters_in(folder.path());
         if !documents.is_empty() && !side.is_bsp {
-            let census = Census::of(&documents);
+            let queue_statistics = QueueStatistics::of(&documents);
             let each = |all: f64| json!(all / cell.ranks as f64);
-            said["expected_short"] = each(census.expected_short);
-            said["expected_long"] = each(census.expected_long);
-            said["unexpected_short"] = each(census.unexpected_short);
-            said["unexpected_long"] = each(census.unexpected_long);
+            said["expected_short"] = each(queue_statistics.expected_short);
+            said["expected_long"] = each(queue_statistics.expected_long);
+            said["unexpected_short"] = each(queue_statistics.unexpected_short);
+            said["unexpected_long"] = each(queue_statistics.unexpected_long);
             if let Some(ms) = waited_ms(&documents) {
                 said[NO_PROCESSOR] = each(ms as f64 / 1e3);
             }
@@ -300,7 +306,8 @@ fn launch(paths: &Paths, cell: &Cell, side: &Side, program: &PathBuf, lab: Optio
     }))
 }
 
-/// How long the processes together could have run, and did not. There is a document of each endpoint, which tells it of its process; none tells it where the kernel does not count.
+/// How long the processes together could have run, and did not. There is a document of each
+/// endpoint, which tells it of its process; none tells it where the kernel does not count.
 fn waited_ms(documents: &[Value]) -> Option<u64> {
     let mut processes: BTreeMap<u64, u64> = BTreeMap::new();
     for document in documents {
@@ -311,7 +318,8 @@ fn waited_ms(documents: &[Value]) -> Option<u64> {
     Some(processes.values().sum())
 }
 
-/// What a kernel of BSPlib tells, by the names of the others: it gives the rate of the time that is not spent in `bsp_sync`.
+/// What a kernel of BSPlib tells, by the names of the others: it gives the rate of the time that is
+/// not spent in `bsp_sync`.
 fn as_the_others(said: &Value) -> Value {
     let number = |key: &str| said.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN);
     let (seconds, computation) = (number("time_s"), number("operations") / number("operations_per_s"));
@@ -364,7 +372,8 @@ fn row(results: &Results, cell: &Cell, side: &Side) -> String {
     )
 }
 
-/// For each kernel and side: how much longer it takes where packets are lost, and how long one lost packet holds the job up.
+/// For each kernel and side: how much longer it takes where packets are lost, and how long one lost
+/// packet holds the job up.
 fn what_loss_costs(results: &Results, cells: &[Cell], options: &Options) -> String {
     let mut text = String::new();
     for cell in cells.iter().filter(|cell| cell.group == LOSS) {
@@ -394,7 +403,8 @@ fn what_loss_costs(results: &Results, cells: &[Cell], options: &Options) -> Stri
     )
 }
 
-/// The thesis's table for LU and SP of one class: expected long and short, unexpected long. (There were no unexpected short ones.)
+/// The thesis's table for LU and SP of one class: expected long and short, unexpected long. (There
+/// were no unexpected short ones.)
 fn in_the_thesis(kernel: &str, class: &str) -> Option<[u32; 3]> {
     Some(match (kernel, class) {
         ("lu", "S") => [0, 1097, 0],
@@ -407,7 +417,8 @@ fn in_the_thesis(kernel: &str, class: &str) -> Option<[u32; 3]> {
     })
 }
 
-/// Messages that a rank got over Weir, by whether it waited for them already, beside the thesis's. Long: more than 64 KiB.
+/// Messages that a rank got over Weir, by whether it waited for them already, beside the thesis's.
+/// Long: more than 64 KiB.
 fn messages(results: &Results, cells: &[Cell]) -> String {
     let mut text = "\n## Messages: expected or not, short or long\n\nWhat each rank got over Weir (mean of the ranks, median of launches; with those of the start and the end); long: more than 64 KiB. In brackets what the thesis that this project began with\n\
         (H. Kamal, UBC 2005, on 4 nodes of a 100 Mbit/s network, LAM's TCP, its slower nodes) counted; it had no unexpected short ones.\n\n\

@@ -1,4 +1,5 @@
-//! Many ranks: how long a job of them takes to start on a few emulated hosts, and what each then holds, over Weir and over libfabric's `tcp`.
+//! Many ranks: how long a job of them takes to start on a few emulated hosts, and what each then
+//! holds, over Weir and over libfabric's `tcp`.
 
 use std::time::Duration;
 

@@ -136,7 +136,8 @@ fn beside_before(results: &Results, cell: &Cell, stack: &Stack, metric: Metric) 
     Some(median(&stack.is_before()?)? / median(&stack.name)?)
 }
 
-/// How long a lost packet held up a worker of a farm, in milliseconds: what the farm took longer than without losses, by all its workers, divided by the packets lost in a launch.
+/// How long a lost packet held up a worker of a farm, in milliseconds: what the farm took longer
+/// than without losses, by all its workers, divided by the packets lost in a launch.
 fn held_up_ms(results: &Results, cell: &Cell, stack: &Stack) -> Option<f64> {
     let metric = cell.metrics.first().filter(|_| cell.section == "farm" && cell.wire.loss > 0.0)?;
     let clean = format!("{}/0%", cell.id.rsplit_once('/')?.0);
@@ -259,8 +260,8 @@ fn launch_from_json(value: &Value) -> Option<Launch> {
     Some(Launch { result, ended_by_limit, took, counts })
 }
 
-/// What an earlier run of the same commit measured of these cells, from its JSON; cells that were other then are left
-/// out.
+/// What an earlier run of the same commit measured of these cells, from its JSON; cells that were
+/// other then are left out.
 pub fn resume(report: &Value, cells: &[Cell], commit: &str) -> Results {
     let mut results = Results::default();
     if report.pointer("/about/commit").and_then(Value::as_str) != Some(commit) {

@@ -1,4 +1,5 @@
-//! The cells of `cargo xtask bench bmi` with one server and many clients at once: `weir bench serverload` over each library, by turns, on networks that the emulator makes.
+//! The cells of `cargo xtask bench bmi` with one server and many clients at once:
+//! `weir bench serverload` over each library, by turns, on networks that the emulator makes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -9,8 +9,8 @@ use crate::stack::Carrier;
 /// The numbers of `cell` in a run as `weir bench --json` tells it (`spec/distribution-format.md`).
 ///
 /// # Errors
-/// If the run is not whole, or something else carried its messages than what was asked for; of an MPI's own shared memory that is
-/// what was asked for.
+/// If the run is not whole, or something else carried its messages than what was asked for; of an
+/// MPI's own shared memory that is what was asked for.
 pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
     ensure!(run["state"] == "complete", "the run is {}", run["state"]);
     let launches = run["launches"].as_array().map_or(&[][..], Vec::as_slice);

@@ -1,4 +1,5 @@
-//! The packages where there is no compiler: installed into empty environments, with MPI programs run over what is there.
+//! The packages where there is no compiler: installed into empty environments, with MPI programs
+//! run over what is there.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,7 +21,8 @@ use crate::process::run_limited;
 const LIMIT: Duration = Duration::from_secs(240);
 /// Ranks of each run.
 const RANKS: usize = 4;
-/// What scripts need that is in no package of ours: a shell, and what Hydra and shells look for. No compiler, no Cargo, no Rust.
+/// What scripts need that is in no package of ours: a shell, and what Hydra and shells look for. No
+/// compiler, no Cargo, no Rust.
 const TOOLS: [&str; 8] = ["sh", "env", "cat", "ls", "uname", "hostname", "dirname", "rm"];
 /// What must not be there.
 const COMPILERS: [&str; 7] = ["cargo", "rustc", "rustup", "gcc", "cc", "clang", "ld"];
@@ -63,7 +65,8 @@ impl Bare {
         }
     }
 
-    /// The command is there and no compiler is; it tells its version and finds the provider; an MPI program runs over it, and its counters say so.
+    /// The command is there and no compiler is; it tells its version and finds the provider; an MPI
+    /// program runs over it, and its counters say so.
     fn works(&self, origin: &Origin) -> Result<(), String> {
         for name in COMPILERS {
             if self.run(&format!("command -v {name}"), &[]).is_ok() {
@@ -79,7 +82,8 @@ impl Bare {
         if info.pointer("/provider/facts/name").is_none_or(|name| name != "weir") {
             return Err(format!("weir info finds no provider: {}", info["provider"]));
         }
-        // MPICH would keep messages of one host to itself, and Weir would carry them by shared memory: packets are counted.
+        // MPICH would keep messages of one host to itself, and Weir would carry them by shared
+        // memory: packets are counted.
         let line = format!("eval $(weir env --no-shm); mpiexec -n {RANKS} python -m mpi4py.bench helloworld");
         self.greets(&line)?;
         self.greets(&format!("weir run --no-shm -n {RANKS} python -m mpi4py.bench helloworld"))
@@ -98,7 +102,8 @@ impl Bare {
     }
 }
 
-/// Installs each package where there is no compiler and tries it; packs `built` once more and compares; tells `report` of each.
+/// Installs each package where there is no compiler and tries it; packs `built` once more and
+/// compares; tells `report` of each.
 ///
 /// # Errors
 /// If the MPI cannot be had.
@@ -188,7 +193,8 @@ fn the_same_again(paths: &Paths, origin: &Origin, packages: &Packages, built: &P
     Ok(())
 }
 
-/// The same with what `cargo xtask build` made for this machine instead of what is shipped, which takes minutes to build: for the tests.
+/// The same with what `cargo xtask build` made for this machine instead of what is shipped, which
+/// takes minutes to build: for the tests.
 ///
 /// # Errors
 /// As [`run`], and if it cannot be packed.

@@ -1,4 +1,5 @@
-//! What is inside the packages: the crates, their licences and texts, as Cargo knows them. Nothing is fetched for it.
+//! What is inside the packages: the crates, their licences and texts, as Cargo knows them. Nothing
+//! is fetched for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -124,7 +125,8 @@ pub fn complaints(crates: &[Crate]) -> Vec<String> {
     crates.iter().filter_map(wrong).collect()
 }
 
-/// The texts of all licences of what is shipped, each once, under the names of the crates that came with it.
+/// The texts of all licences of what is shipped, each once, under the names of the crates that came
+/// with it.
 ///
 /// # Errors
 /// If a text cannot be read.
@@ -164,7 +166,8 @@ pub fn licence_texts(crates: &[Crate]) -> Result<String> {
     Ok(out)
 }
 
-/// Files that are named like licences, also in folders of what a crate brought in from elsewhere (fonts, other people's C).
+/// Files that are named like licences, also in folders of what a crate brought in from elsewhere
+/// (fonts, other people's C).
 fn find_texts(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     entries.sort();
@@ -184,7 +187,8 @@ fn find_texts(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(
     Ok(())
 }
 
-/// The bill of materials, CycloneDX 1.5 in JSON: every crate whose code is in the packages, with its licence, its checksum on crates.io, and what it needs.
+/// The bill of materials, CycloneDX 1.5 in JSON: every crate whose code is in the packages, with
+/// its licence, its checksum on crates.io, and what it needs.
 ///
 /// # Errors
 /// If `Cargo.lock` cannot be read.

@@ -47,7 +47,8 @@ pub fn make(origin: &Origin, staged: &Path, root: &Path, out: &Path) -> Result<(
     Ok(())
 }
 
-/// Debian's places differ in little: compressed pages, a folder of its own for zsh, one name for the copyright, and plugins that Wireshark finds.
+/// Debian's places differ in little: compressed pages, a folder of its own for zsh, one name for
+/// the copyright, and plugins that Wireshark finds.
 fn lay_out(origin: &Origin, staged: &Path, root: &Path) -> Result<()> {
     let doc = root.join("usr").join(tree::DOC);
     for file in tree::files(staged)? {

@@ -1,6 +1,8 @@
-//! SPDX licence expressions: whether one can be met by licences that this project accepts in what it ships.
+//! SPDX licence expressions: whether one can be met by licences that this project accepts in what
+//! it ships.
 
-/// Licences whose code may be in a package: none of them asks more of who uses the package than to keep the texts, which each package carries.
+/// Licences whose code may be in a package: none of them asks more of who uses the package than to
+/// keep the texts, which each package carries.
 const ALLOWED: [&str; 15] = [
     "0BSD",
     "Apache-2.0",

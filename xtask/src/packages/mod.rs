@@ -35,7 +35,8 @@ const MOST: [(&str, u64); 4] =
 /// What `cargo xtask dist` is told.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Then install wheel, Debian package and archive where there is no compiler, and run MPI programs over each
+    /// Then install wheel, Debian package and archive where there is no compiler, and run MPI
+    /// programs over each
     #[arg(long)]
     check: bool,
     /// Pack what an earlier run built
@@ -162,7 +163,8 @@ fn tar(origin: &Origin, folder: &Path, name: &str, out: &Path) -> Result<()> {
     run_quiet(Command::new("gzip").args(["-9n", "--force"]).arg(&plain)).map(drop)
 }
 
-/// The sources of the commit, for who builds: Spack above all. None outside of git, where who asks has them already.
+/// The sources of the commit, for who builds: Spack above all. None outside of git, where who asks
+/// has them already.
 fn sources(paths: &Paths, origin: &Origin, out: &Path) -> Result<Option<PathBuf>> {
     if origin.commit.is_none() || !has("git") {
         return Ok(None);
@@ -181,7 +183,8 @@ fn sources(paths: &Paths, origin: &Origin, out: &Path) -> Result<Option<PathBuf>
     Ok(Some(out.join(format!("{name}.tar.gz"))))
 }
 
-/// The recipes, ready for use beside the packages: Spack's knows where the sources are and their checksum, the container's which wheel to install.
+/// The recipes, ready for use beside the packages: Spack's knows where the sources are and their
+/// checksum, the container's which wheel to install.
 fn recipe(paths: &Paths, origin: &Origin, packages: &Packages, out: &Path) -> Result<()> {
     let read = |file: &str| {
         fs::read_to_string(paths.root.join("packaging").join(file))

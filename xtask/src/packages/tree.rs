@@ -1,4 +1,5 @@
-//! What is installed, as files below a prefix. Every package holds this tree, so that everything is found from where the program is.
+//! What is installed, as files below a prefix. Every package holds this tree, so that everything is
+//! found from where the program is.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +17,8 @@ use crate::process::run_quiet;
 pub const SHIPPED: &str = "dist";
 /// The command, below the prefix.
 pub const PROGRAM: &str = "bin/weir";
-/// The provider: in a folder of its own, since libfabric loads every file that ends in `fi.so` of the folder it is pointed at.
+/// The provider: in a folder of its own, since libfabric loads every file that ends in `fi.so` of
+/// the folder it is pointed at.
 pub const PROVIDER: &str = "lib/weir/libweir-fi.so";
 /// BMI's library, header, and what pkg-config(1) says of them.
 pub const BMI: [(&str, &str); 3] = [
@@ -26,7 +28,8 @@ pub const BMI: [(&str, &str); 3] = [
 ];
 /// For BMI methods from outside.
 pub const BMI_MODULES: [&str; 2] = ["include/bmi-method.h", "include/bmi-support.h"];
-/// What compilers and pkg-config need for programs and methods of BMI: in the project, and below the prefix.
+/// What compilers and pkg-config need for programs and methods of BMI: in the project, and below
+/// the prefix.
 pub fn for_bmi_programs() -> impl Iterator<Item = (&'static str, &'static str)> {
     BMI[1..].iter().copied().chain(BMI_MODULES.map(|header| (header, header)))
 }
@@ -65,7 +68,8 @@ const AS_THEY_ARE: [(&str, &str); 14] = [
     ("LICENSE-MIT", "share/doc/weir/LICENSE-MIT"),
 ];
 
-/// Lays out below `root` what Cargo made in its folder `built`, and what goes with it. `root` has nothing of it yet.
+/// Lays out below `root` what Cargo made in its folder `built`, and what goes with it. `root` has
+/// nothing of it yet.
 ///
 /// # Errors
 /// If a file is missing or a licence is not allowed.

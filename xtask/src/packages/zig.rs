@@ -1,4 +1,5 @@
-//! Building for old systems: Zig's linker with the symbols of an old glibc, both from PyPI into a virtual environment of ours.
+//! Building for old systems: Zig's linker with the symbols of an old glibc, both from PyPI into a
+//! virtual environment of ours.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +13,8 @@ use crate::origin::Origin;
 use crate::paths::Paths;
 use crate::process::run_shown;
 
-/// The oldest glibc that what is built runs on: that of RHEL 8, and of the platform `manylinux_2_28`.
+/// The oldest glibc that what is built runs on: that of RHEL 8, and of the platform
+/// `manylinux_2_28`.
 pub const OLDEST_GLIBC: Glibc = (2, 28);
 /// The machine it is for.
 const TARGET: &str = "x86_64-unknown-linux-gnu";

@@ -1,4 +1,5 @@
-//! A walk through a model without time: which ops a process passes, in order. Conditions are evaluated, messages bind nothing.
+//! A walk through a model without time: which ops a process passes, in order. Conditions are
+//! evaluated, messages bind nothing.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 

@@ -1,5 +1,5 @@
-//! A synthetic network: hosts with clocks that are set wrong, drift and wander, links that jitter, queue, lose and are not
-//! symmetric. Everything follows from a seed; time is virtual.
+//! A synthetic network: hosts with clocks that are set wrong, drift and wander, links that jitter,
+//! queue, lose and are not symmetric. Everything follows from a seed; time is virtual.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use weir_clock::{Action, Effort, Model, Participant, Probe, Schedule, StopRule};
@@ -83,8 +83,8 @@ pub struct Trouble {
     pub asymmetry: f64,
     /// Mean of the exponential jitter of one direction, ns.
     pub jitter_ns: f64,
-    /// Probability that a probe meets the start of a queue in one direction, and the queue's mean length, ns. The queue
-    /// drains in real time: the probes after it wait less and less.
+    /// Probability that a probe meets the start of a queue in one direction, and the queue's mean
+    /// length, ns. The queue drains in real time: the probes after it wait less and less.
     pub burst: f64,
     pub burst_ns: f64,
     /// Probability of loss.
@@ -193,7 +193,8 @@ impl Net {
         probes
     }
 
-    /// A whole synchronisation from true time `t` on: every rank's participant at its end, and when the last one ended.
+    /// A whole synchronisation from true time `t` on: every rank's participant at its end, and when
+    /// the last one ended.
     pub fn synchronise(&mut self, schedule: &Schedule, effort: Effort, t: f64) -> (Vec<Participant>, f64) {
         let ranks = self.clocks.len() as u32;
         let mut parts: Vec<Participant> =

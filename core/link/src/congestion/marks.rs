@@ -1,10 +1,12 @@
-//! Marks of switches (ECN): the part of what was sent that is marked, as DCTCP estimates it (RFC 8257), and what it leaves of a window (spec 6.7).
+//! Marks of switches (ECN): the part of what was sent that is marked, as DCTCP estimates it (RFC
+//! 8257), and what it leaves of a window (spec 6.7).
 
 use crate::Time;
 
 /// What one round weighs in the estimate: RFC 8257, 3.3.
 const GAIN: u64 = 16;
-/// After so many rounds of the least window in which everything was marked and no queue showed it is the path that marks everything ...
+/// After so many rounds of the least window in which everything was marked and no queue showed it
+/// is the path that marks everything ...
 const ROUNDS_ALL: u32 = 32;
 /// ... and for so long marks say nothing: as long as the least round trip of a path is believed.
 const DEAF_NS: u64 = 10_000_000_000;
@@ -39,7 +41,8 @@ impl Marks {
         self.marked += u64::from(marked);
     }
 
-    /// A round ended; `no_queue`: the window is the least, and no delay shows. Returns what marks leave of the window, in [`Marks::ONE`]ths, if there were any.
+    /// A round ended; `no_queue`: the window is the least, and no delay shows. Returns what marks
+    /// leave of the window, in [`Marks::ONE`]ths, if there were any.
     pub(super) fn end_round(&mut self, now: Time, no_queue: bool) -> Option<u64> {
         let (acked, marked) = (core::mem::take(&mut self.acked), core::mem::take(&mut self.marked));
         if acked == 0 {

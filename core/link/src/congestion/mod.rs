@@ -1,7 +1,8 @@
-//! Congestion control: what a controller is told and what it answers (spec 6), and the pacer that spreads its window.
+//! Congestion control: what a controller is told and what it answers (spec 6), and the pacer that
+//! spreads its window.
 
-mod foreign;
 mod marks;
+mod noncongestive;
 mod reno;
 mod target;
 
@@ -43,7 +44,8 @@ pub struct Acked {
 
 /// A controller of one path's window.
 pub trait Congestion: Debug + Send + Sync {
-    /// A packet of `bytes` is sent; `limited`: the window is full with it; `was_idle`: nothing was in flight before.
+    /// A packet of `bytes` is sent; `limited`: the window is full with it; `was_idle`: nothing was
+    /// in flight before.
     fn on_sent(&mut self, now: Time, bytes: u64, limited: bool, was_idle: bool);
     /// Packets were acknowledged.
     fn on_ack(&mut self, a: &Acked);
@@ -67,7 +69,8 @@ pub trait Congestion: Debug + Send + Sync {
     }
     /// The packet size of the path changed.
     fn on_mtu(&mut self, mtu: u64);
-    /// The receiver grants one sender after another what it knows is coming: its grants bound what waits at its port, and a delay is mostly this host's own interface (`spec/superstep.md` 6).
+    /// The receiver grants one sender after another what it knows is coming: its grants bound what
+    /// waits at its port, and a delay is mostly this host's own interface (`spec/superstep.md` 6).
     fn set_granted(&mut self, _on: bool) {}
     /// Everything starts over (the path came back after a failure).
     fn reset(&mut self);
@@ -81,7 +84,8 @@ pub(crate) fn make(cfg: &Config, mtu: u64) -> Box<dyn Congestion> {
     }
 }
 
-/// Spreads a window over the round trip: a virtual clock that may run ahead of the real one by one burst.
+/// Spreads a window over the round trip: a virtual clock that may run ahead of the real one by one
+/// burst.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pacer {
     /// When the virtual sender is done with all that was sent.

@@ -1,44 +1,54 @@
 //! The default controller: aims at a small queueing delay and tolerates random loss (spec 6).
 
-use super::foreign::{Foreign, Round};
 use super::marks::Marks;
+use super::noncongestive::{NonCongestive, Round};
 use super::{Acked, Congestion};
 use crate::scale::mul_div;
 use crate::{Config, Mechanisms, Time};
 
-/// Rounds with fewer packets than this share their loss statistics with the next: one packet of ten is not "10 % loss".
+/// Rounds with fewer packets than this share their loss statistics with the next: one packet of ten
+/// is not "10 % loss".
 const LOSS_SAMPLE_PACKETS: u64 = 32;
 /// ... unless this many were lost.
 const LOSS_SAMPLE_LOST: u64 = 4;
-/// Loss that counts beside a standing queue, and loss that counts alone: a switch of little memory drops before a queue shows.
+/// Loss that counts beside a standing queue, and loss that counts alone: a switch of little memory
+/// drops before a queue shows.
 const LOSS_WITH_QUEUE_PERCENT: u64 = 2;
 const LOSS_ALONE_PERCENT: u64 = 10;
 /// What such a loss leaves of the window: as much as CUBIC leaves (RFC 9438 4.6).
 const LOSS_KEEPS: (u64, u64) = (7, 10);
-/// How strongly a delay above the target lowers the window, in 1/1024: x (1 - 0.8 (d - T)/d), as Swift does (SIGCOMM 2020) ...
+/// How strongly a delay above the target lowers the window, in 1/1024: x (1 - 0.8 (d - T)/d), as
+/// Swift does (SIGCOMM 2020) ...
 const DELAY_CUT: u64 = 819;
 /// ... and what it leaves at least, half, as there.
 const DELAY_KEEPS: u64 = 512;
-/// Growth in a round without a queue, at most: this part of the window, so that what a loss took is back in some six round trips.
+/// Growth in a round without a queue, at most: this part of the window, so that what a loss took is
+/// back in some six round trips.
 const GROWTH_PART: u64 = 16;
-/// Slow start is over when so many rounds in a row were no faster by this part: one may have been held up by a host.
+/// Slow start is over when so many rounds in a row were no faster by this part: one may have been
+/// held up by a host.
 const FLAT_ROUNDS_MAX: u32 = 2;
 const FASTER_PART: u64 = 4;
-/// What a stalled round takes from the measured rate at most: one must not hide what the path can do.
+/// What a stalled round takes from the measured rate at most: one must not hide what the path can
+/// do.
 const RATE_FADES_PART: u64 = 8;
-/// Loss in a round from which on bursts are taken for its cause: random loss seldom takes so much of one.
+/// Loss in a round from which on bursts are taken for its cause: random loss seldom takes so much
+/// of one.
 const BURST_LOSS_PERCENT: u64 = 6;
 /// Growth of the burst in a round with less.
 const BURST_GROWTH_PART: u64 = 8;
-/// Most packets that leave at once: 370 KB, so that a message of 300 KB may go in one train where the path takes it.
+/// Most packets that leave at once: 370 KB, so that a message of 300 KB may go in one train where
+/// the path takes it.
 const BURST_MAX: u64 = 256;
 /// A delay of this part of the target is none: what is marked then is not marked for a queue.
 const NO_QUEUE_PART: u64 = 16;
 /// A window of so many packets or fewer bears twice the queueing delay of a large one.
 const SMALL_PACKETS: u64 = 4;
 
-/// Where the receiver's grants bound the queue a window bears so many times the delay: 4 ms, what a gigabit needs for twice the budget of grants. Less than half of it (2 ms, the time of a full
-/// interface queue of Linux's default) costs a tenth of the rate where acknowledgements come back behind the receiver's own data.
+/// Where the receiver's grants bound the queue a window bears so many times the delay: 4 ms, what a
+/// gigabit needs for twice the budget of grants. Less than half of it (2 ms, the time of a full
+/// interface queue of Linux's default) costs a tenth of the rate where acknowledgements come back
+/// behind the receiver's own data.
 const GRANTED_TARGETS: u64 = 13;
 
 /// State of one path.
@@ -54,7 +64,7 @@ pub(crate) struct Target {
     /// Delay of the round before, nanoseconds.
     last_delay: Option<u64>,
     round_limited: bool,
-    foreign: Foreign,
+    noncongestive: NonCongestive,
     /// Loss statistics, packets.
     acked: u64,
     lost: u64,
@@ -62,10 +72,12 @@ pub(crate) struct Target {
     rate: u64,
     best_rate: u64,
     flat_rounds: u32,
-    /// Packets that may leave at once: an eighth more after each round without notable loss, up to [`BURST_MAX`]; half after a round with.
+    /// Packets that may leave at once: an eighth more after each round without notable loss, up to
+    /// [`BURST_MAX`]; half after a round with.
     burst: u64,
     burst_min: u64,
-    /// When the first probe timeout of a row fired; window, slow start and best rate before they were taken back.
+    /// When the first probe timeout of a row fired; window, slow start and best rate before they
+    /// were taken back.
     timeout_at: Time,
     before_timeout: Option<(u64, bool, u64)>,
     marks: Marks,
@@ -75,7 +87,8 @@ pub(crate) struct Target {
     granted: bool,
     initial_packets: u64,
     min_packets: u64,
-    /// While no queue shows: nanoseconds of round trip for one packet more than the least, and the most packets.
+    /// While no queue shows: nanoseconds of round trip for one packet more than the least, and the
+    /// most packets.
     quiet_every_ns: u64,
     quiet_max: u64,
     max: u64,
@@ -93,7 +106,7 @@ impl Target {
             round_min_rtt: u64::MAX,
             last_delay: None,
             round_limited: false,
-            foreign: Foreign::default(),
+            noncongestive: NonCongestive::default(),
             acked: 0,
             lost: 0,
             rate: 0,
@@ -120,7 +133,8 @@ impl Target {
         self.window = self.window.clamp(self.min_packets * self.mtu, self.max);
     }
 
-    /// Loss of the last rounds in percent, if enough packets were seen to speak of a rate; starts the next sample.
+    /// Loss of the last rounds in percent, if enough packets were seen to speak of a rate; starts
+    /// the next sample.
     fn take_loss_percent(&mut self) -> u64 {
         let all = self.acked + self.lost;
         if all < LOSS_SAMPLE_PACKETS && self.lost < LOSS_SAMPLE_LOST {
@@ -132,8 +146,9 @@ impl Target {
         percent
     }
 
-    /// The queueing delay this window aims at: T (1 + sqrt(4 / packets)), 2 T at the most. Flows that share a queue see the
-    /// same delay; were it the same target for all, whoever came late would stay small for ever (as Swift scales its target by the flow's window, SIGCOMM 2020).
+    /// The queueing delay this window aims at: T (1 + sqrt(4 / packets)), 2 T at the most. Flows
+    /// that share a queue see the same delay; were it the same target for all, whoever came late
+    /// would stay small for ever (as Swift scales its target by the flow's window, SIGCOMM 2020).
     fn own_target(&self, base_ns: u64) -> u64 {
         let bears = if self.granted { self.target_ns * GRANTED_TARGETS } else { self.target_ns };
         let target = bears + base_ns / 16;
@@ -150,7 +165,8 @@ impl Target {
         let delay =
             if self.round_min_rtt == u64::MAX { None } else { Some(self.round_min_rtt.saturating_sub(a.base_ns)) };
         let loss = self.take_loss_percent();
-        // A switch's buffer that a burst overflows drops a good part of it; random loss rarely takes so much of one round.
+        // A switch's buffer that a burst overflows drops a good part of it; random loss rarely
+        // takes so much of one round.
         let burst =
             if loss >= BURST_LOSS_PERCENT { self.burst / 2 } else { self.burst + self.burst / BURST_GROWTH_PART };
         let most = if self.mechanisms.learnt_bursts { BURST_MAX } else { self.burst_min };
@@ -159,9 +175,10 @@ impl Target {
             self.rate = rate.max(self.rate - self.rate / RATE_FADES_PART);
         }
         let target = self.own_target(a.base_ns);
-        // A queue lasts; a sender that lost its core between reading the clock and sending makes one round look long.
+        // A queue lasts; a sender that lost its core between reading the clock and sending makes
+        // one round look long.
         let whole = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
-        let lasting = whole.map(|d| d.saturating_sub(self.foreign.borne_ns(a.now)));
+        let lasting = whole.map(|d| d.saturating_sub(self.noncongestive.noncongestive_ns(a.now)));
         let began = self.window;
         if self.slow_start {
             self.end_slow_start_round(a, rate, lasting, loss, target);
@@ -179,9 +196,10 @@ impl Target {
             // No growth after marks, and no more than they leave of what the round began with.
             self.slow_start = false;
             self.window = self.window.min((began * kept).div_ceil(Marks::ONE));
-            self.foreign.begin(self.window);
+            self.noncongestive.begin(self.window);
         } else if lasting.is_some_and(|d| d <= target / 2) {
-            // Loss without a queue is mostly not of this window's making: to shrink further helps nobody and takes as many round trips as packets.
+            // Loss without a queue is mostly not of this window's making: to shrink further helps
+            // nobody and takes as many round trips as packets.
             let quiet = (self.min_packets + a.base_ns / self.quiet_every_ns).min(self.quiet_max);
             self.window = self.window.max(quiet * self.mtu);
         }
@@ -194,15 +212,17 @@ impl Target {
         self.round_limited = false;
     }
 
-    /// Goes back to where it was if the delay that it shrank for is others' making, and looks for its rate as at the beginning.
+    /// Goes back to where it was if the delay that it shrank for is others' making, and looks for
+    /// its rate as at the beginning.
     fn judge(&mut self, round: Round) {
-        if let Some(window) = self.foreign.on_round(round) {
+        if let Some(window) = self.noncongestive.on_round(round) {
             (self.window, self.slow_start, self.best_rate, self.flat_rounds) = (window, true, 0, 0);
         }
     }
 
     fn end_slow_start_round(&mut self, a: &Acked, rate: u64, delay: Option<u64>, loss: u64, target: u64) {
-        // Only a round that moved the window it began with (half of what it has become) tells whether more would be faster: others ended with the message.
+        // Only a round that moved the window it began with (half of what it has become) tells
+        // whether more would be faster: others ended with the message.
         if self.round_limited && self.round_bytes >= self.window * 3 / 8 {
             if rate > self.best_rate + self.best_rate / FASTER_PART {
                 self.best_rate = rate;
@@ -217,12 +237,12 @@ impl Target {
             self.slow_start = false;
             let best = self.best_rate.max(rate);
             if best > 0 {
-                let round_trip = a.base_ns + self.foreign.borne_ns(a.now) + target / 2;
+                let round_trip = a.base_ns + self.noncongestive.noncongestive_ns(a.now) + target / 2;
                 let bdp = mul_div(best, round_trip, 1_000_000_000);
                 self.window = self.window.min(bdp.max(self.initial_packets * self.mtu));
             }
             // It shrank to what it measured, not because of a delay.
-            self.foreign.begin(self.window);
+            self.noncongestive.begin(self.window);
         }
     }
 
@@ -241,7 +261,8 @@ impl Target {
             self.window += grow.max(self.mtu);
         }
         if !self.round_limited {
-            // The delay is not of this window's making: it comes down to what a newcomer may send, no further.
+            // The delay is not of this window's making: it comes down to what a newcomer may send,
+            // no further.
             self.window = self.window.max(before.min(self.initial_packets * self.mtu));
         }
     }
@@ -261,12 +282,13 @@ impl Congestion for Target {
         if let Some(before) = self.before_timeout.take()
             && a.oldest_sent_at <= self.timeout_at
         {
-            // What was sent before the timeouts arrived: the peer was late, not the network congested (RFC 5682).
+            // What was sent before the timeouts arrived: the peer was late, not the network
+            // congested (RFC 5682).
             (self.window, self.slow_start, self.best_rate) = before;
         }
         self.round_bytes += a.bytes;
         self.acked += u64::from(a.packets);
-        self.foreign.on_ack(a.packets);
+        self.noncongestive.on_ack(a.packets);
         if self.mechanisms.marked_windows {
             self.marks.on_ack(a.packets, a.marked);
         }
@@ -284,12 +306,12 @@ impl Congestion for Target {
 
     fn on_loss(&mut self, _now: Time, _bytes: u64, packets: u32, _sent_at: Time) {
         self.lost += u64::from(packets);
-        self.foreign.on_loss(packets);
+        self.noncongestive.on_loss(packets);
     }
 
     fn on_spurious(&mut self, _bytes: u64) {
         self.lost = self.lost.saturating_sub(1);
-        self.foreign.on_spurious();
+        self.noncongestive.on_spurious();
     }
 
     fn on_timeout(&mut self, now: Time, count: u32) {
@@ -301,7 +323,7 @@ impl Congestion for Target {
                 self.before_timeout = Some((self.window, self.slow_start, self.best_rate));
             }
             self.window = self.min_packets * self.mtu;
-            self.foreign.begin(self.window);
+            self.noncongestive.begin(self.window);
             self.slow_start = true;
             self.best_rate = 0;
             self.flat_rounds = 0;
@@ -348,7 +370,7 @@ impl Congestion for Target {
         self.round_bytes = 0;
         self.round_min_rtt = u64::MAX;
         self.last_delay = None;
-        self.foreign = Foreign::default();
+        self.noncongestive = NonCongestive::default();
         self.marks.reset();
         self.round_started = Time::ZERO;
         self.before_timeout = None;
@@ -412,7 +434,7 @@ mod tests {
 
     // spec: P-6.10
     #[test]
-    fn a_delay_that_varies_whatever_the_window_is_borne() {
+    fn a_delay_that_varies_whatever_the_window_is_noncongestive() {
         let mut c = Target::new(&Config::default(), 1472);
         for i in 1..100u32 {
             let t = u64::from(i) * 10_000_000;

@@ -1,8 +1,9 @@
-//! A network of endpoints in memory: virtual time, faults on every datagram, and a checker that knows every byte.
+//! A network of endpoints in memory: virtual time, faults on every datagram, and a checker that
+//! knows every byte.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-mod lanes;
+mod bulk_connections;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -98,14 +99,14 @@ pub struct Node {
     /// Fragments of matched messages, in the order of their arrival.
     pub fragments: Vec<Fragment>,
     pub mseqs: BTreeSet<(u32, bool, u64)>,
-    pub bodies: BTreeMap<(u32, u64), Received>,
+    pub rndvs: BTreeMap<(u32, u64), Received>,
     pub open_tokens: BTreeSet<u64>,
     pub sent: Vec<u64>,
     pub failed: Vec<(u64, DownReason)>,
     pub downs: Vec<(PeerId, DownReason)>,
     pub ups: Vec<PeerId>,
     pub restored: u64,
-    /// Bodies to send when the peer has opened a handle: token -> length.
+    /// Rendezvous transfers to send when the peer has opened a handle: token -> length.
     pub offers: BTreeMap<u64, u64>,
     /// Do not consume: withhold credit.
     pub hold: bool,
@@ -143,7 +144,7 @@ pub struct Net {
     pub delivered: u64,
     pub sizes: Vec<(usize, PeerId)>,
     pub keep_sizes: bool,
-    pub lanes: lanes::Lanes,
+    pub bulk_connections: bulk_connections::BulkConnections,
 }
 
 impl Net {
@@ -160,7 +161,7 @@ impl Net {
                     messages: BTreeMap::new(),
                     fragments: Vec::new(),
                     mseqs: BTreeSet::new(),
-                    bodies: BTreeMap::new(),
+                    rndvs: BTreeMap::new(),
                     open_tokens: BTreeSet::new(),
                     sent: Vec::new(),
                     failed: Vec::new(),
@@ -191,7 +192,7 @@ impl Net {
             delivered: 0,
             sizes: Vec::new(),
             keep_sizes: false,
-            lanes: lanes::Lanes::default(),
+            bulk_connections: bulk_connections::BulkConnections::default(),
         }
     }
 
@@ -225,7 +226,7 @@ impl Net {
         Ok(token)
     }
 
-    /// Offers a body; the peer opens a handle and it flows.
+    /// Offers a rendezvous transfer; the peer opens a handle and it flows.
     pub fn offer(&mut self, from: usize, to: usize, len: u64) -> u64 {
         let token = self.nodes[from].next_token;
         self.nodes[from].next_token += 1;
@@ -370,7 +371,7 @@ impl Net {
         }
         self.delivered += 1;
         let mut ev = Vec::new();
-        let meta = RxMeta { remote: from, local: Some(to.ip()), slack_ns: 1000, ecn: 0 };
+        let meta = RxMeta { remote: from, local: Some(to.ip()), receiver_delay_ns: 1000, ecn: 0 };
         self.nodes[host].ep.handle(self.now, meta, &mut bytes, &mut ev);
         self.events(host, &ev, &bytes);
     }
@@ -449,7 +450,8 @@ impl Net {
                 }
                 let r = n.messages.entry((peer.0, token)).or_default();
                 take(r, token, u64::from(*total_len), u64::from(*offset), &data[payload.clone()], *complete);
-                // Only matched messages can be restored; control messages have numbers of their own.
+                // Only matched messages can be restored; control messages have numbers of their
+                // own.
                 r.token = if *control { u64::MAX } else { *mseq };
                 if *complete && !*control && !n.hold {
                     n.ep.consume(*peer, 1, u64::from(*total_len));
@@ -458,19 +460,20 @@ impl Net {
                     self.react(i, *peer, env[0], token, extra, env);
                 }
             }
-            Event::Body { peer, handle, offset, payload, complete } => {
-                let r = n.bodies.get_mut(&(peer.0, *handle)).expect("handle");
+            Event::Rndv { peer, handle, offset, payload, complete } => {
+                let r = n.rndvs.get_mut(&(peer.0, *handle)).expect("handle");
                 let (token, total) = (r.token, r.total);
                 take(r, token, total, *offset, &data[payload.clone()], *complete);
             }
-            Event::BodyAborted { peer, handle, .. } => {
-                n.bodies.remove(&(peer.0, *handle));
+            Event::RndvAborted { peer, handle, .. } => {
+                n.rndvs.remove(&(peer.0, *handle));
             }
             Event::Parity { peer, key, hole, payload } => {
-                // The parity of the pattern must be what the frame says; then the hole is what xor gives.
+                // The parity of the pattern must be what the frame says; then the hole is what xor
+                // gives.
                 let (token, total) = match key {
-                    BodyKey::Body(h) => n.bodies.get(&(peer.0, *h)).map(|r| (r.token, r.total)).expect("handle"),
-                    BodyKey::Message(m) => n
+                    RndvKey::Rndv(h) => n.rndvs.get(&(peer.0, *h)).map(|r| (r.token, r.total)).expect("handle"),
+                    RndvKey::Message(m) => n
                         .messages
                         .iter()
                         .find(|(k, r)| k.0 == peer.0 && r.token == *m)
@@ -493,8 +496,8 @@ impl Net {
                 let bytes = hole.restore(total, &mut sum, fill).expect("all else is there");
                 assert!((hole.offset..).zip(bytes).all(|(o, b)| *b == byte_of(token, o)), "restored byte");
                 let r = match key {
-                    BodyKey::Body(h) => n.bodies.get_mut(&(peer.0, *h)).expect("handle"),
-                    BodyKey::Message(_) => n.messages.get_mut(&(peer.0, token)).expect("message"),
+                    RndvKey::Rndv(h) => n.rndvs.get_mut(&(peer.0, *h)).expect("handle"),
+                    RndvKey::Message(_) => n.messages.get_mut(&(peer.0, token)).expect("message"),
                 };
                 for o in hole.offset..hole.offset + u64::from(hole.len) {
                     assert!(!std::mem::replace(&mut r.have[o as usize], true));
@@ -524,8 +527,8 @@ impl Net {
         let n = &mut self.nodes[i];
         match kind {
             1 => {
-                let Ok(o) = n.ep.open_body(now, peer, extra) else { return };
-                n.bodies.insert(
+                let Ok(o) = n.ep.open_rndv(now, peer, extra) else { return };
+                n.rndvs.insert(
                     (peer.0, o.handle),
                     Received { total: extra, token, have: vec![false; extra as usize], ..Default::default() },
                 );
@@ -549,7 +552,7 @@ impl Net {
                 let handle = u64::from_le_bytes(env[17..25].try_into().expect("8"));
                 let granted = u64::from_le_bytes(env[25..33].try_into().expect("8"));
                 let len = n.offers.remove(&extra).expect("offer");
-                n.ep.send_body(now, peer, handle, granted, len, extra).expect("send_body");
+                n.ep.send_rndv(now, peer, handle, granted, len, extra).expect("send_rndv");
             }
             _ => {}
         }

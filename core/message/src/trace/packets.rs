@@ -7,7 +7,7 @@ use crate::notice::Sink;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use weir_link::{BodyKey, Counters, PeerId, RxMeta, Time, Transmit};
+use weir_link::{Counters, PeerId, RndvKey, RxMeta, Time, Transmit};
 use weir_wire::packet::{Kind, kind};
 use weir_wire::{Frame, Frames, Header};
 
@@ -30,14 +30,15 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             let (key, offset, len) = match f {
                 Frame::Msg(m) if m.head.control => (OutKey::Control(m.head.mseq), 0, u64::from(m.head.len)),
                 Frame::Msg(m) => (OutKey::Message(m.head.mseq), u64::from(m.head.offset), u64::from(m.head.len)),
-                Frame::Body(b) => (OutKey::Body(b.handle), b.offset, b.payload.len() as u64),
+                Frame::Rndv(b) => (OutKey::Rndv(b.handle), b.offset, b.payload.len() as u64),
                 _ => continue,
             };
             self.trace.piece_out(t.peer.0, key, offset, len);
         }
     }
 
-    /// A datagram came and the protocol has looked at it; what it did before says whether it was dropped.
+    /// A datagram came and the protocol has looked at it; what it did before says whether it was
+    /// dropped.
     #[cold]
     pub(crate) fn trace_packet_in(&mut self, meta: &RxMeta, datagram: &[u8], before: &Counters) {
         let dropped = dropped(before, &self.sessions.endpoint().counters());
@@ -56,8 +57,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         let Some(peer) = peer else { return };
         for f in frames.iter().flat_map(Frames::iter) {
-            if let Frame::Body(b) = f {
-                self.trace.body_piece_in(peer.0, b.handle, b.payload.len() as u64, false);
+            if let Frame::Rndv(b) = f {
+                self.trace.rndv_piece_in(peer.0, b.handle, b.payload.len() as u64, false);
             }
         }
     }
@@ -76,11 +77,11 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.trace_packet_in(&meta, datagram, &before);
     }
 
-    /// A unit of a lane begins to come.
+    /// A record of a bulk connection begins to come.
     #[cold]
-    pub(crate) fn trace_unit_in(&mut self, peer: u32, unit: &weir_link::UnitIn) {
-        if let BodyKey::Body(handle) = unit.key {
-            self.trace.body_piece_in(peer, handle, u64::from(unit.len), true);
+    pub(crate) fn trace_record_in(&mut self, peer: u32, record: &weir_link::RecordIn) {
+        if let RndvKey::Rndv(handle) = record.key {
+            self.trace.rndv_piece_in(peer, handle, u64::from(record.len), true);
         }
     }
 }

@@ -1,21 +1,22 @@
 //! The lines of requests' and messages' lives, as they are in the tables.
 //!
-//! A line has the request's number and a space, so that `grep '#17 '` finds a life and nothing else; a line about a request and a message has both numbers.
+//! A line has the request's number and a space, so that `grep '#17 '` finds a life and nothing
+//! else; a line about a request and a message has both numbers.
 
 use crate::api::{AmoOp, OpError, OpKind, RecvOp, RmaOp, SendOp};
 use crate::arrivals::{Arriving, Carriage, Place};
-use crate::bodies::BodyOwner;
 use crate::keys::{MsgKey, RecvKey, SendKey, key};
 use crate::lives::OutKey;
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
+use crate::rndvs::RndvOwner;
 use crate::sends::{Role, SendState};
 use crate::source::Source;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
-use weir_link::{BodyOpened, DownReason, PeerId};
+use weir_link::{DownReason, PeerId, RndvOpened};
 use weir_match::stream_of;
 
 /// A line's end: how a request ended.
@@ -119,14 +120,16 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// The peer asks for the body of a rendezvous or of a large write.
+    /// The peer asks for the rendezvous transfer of a rendezvous or of a large write.
     #[cold]
     pub(crate) fn trace_granted(&mut self, peer: u32, k: SendKey, handle: u64, len: u64, granted: u64) {
         let Some(s) = self.sends.get(k).filter(|s| s.number != 0) else { return };
         let (number, what) = (s.number, what(s));
         self.trace.cut_out(number, len);
-        self.trace.name_out(number, peer, OutKey::Body(handle));
-        self.trace.line(format_args!("#{number} {what} asked for body={handle:#x} len={len} granted={granted}"));
+        self.trace.name_out(number, peer, OutKey::Rndv(handle));
+        self.trace.line(format_args!(
+            "#{number} {what} asked for rendezvous transfer={handle:#x} len={len} granted={granted}"
+        ));
     }
 
     /// A peer reads from memory here.
@@ -137,17 +140,17 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         s.number = number;
         let (peer, region, len) = (s.peer, s.tag, s.len);
         self.trace.line(format_args!(
-            "#{number} answer posted to={peer} key={region:#x} len={len} body={handle:#x} granted={granted}"
+            "#{number} answer posted to={peer} key={region:#x} len={len} rendezvous transfer={handle:#x} granted={granted}"
         ));
         self.trace.expect_out(number, "answer", len);
-        self.trace.name_out(number, peer, OutKey::Body(handle));
+        self.trace.name_out(number, peer, OutKey::Rndv(handle));
     }
 
-    /// A unit is handed to a lane.
+    /// A record is handed to a bulk connection.
     #[cold]
-    pub(crate) fn trace_unit_out(&mut self, unit: &weir_link::LaneUnit) {
-        let number = self.sends.get(key::<SendKey>(unit.token)).map_or(0, |s| s.number);
-        self.trace.sent_piece(number, unit.offset, u64::from(unit.len), true);
+    pub(crate) fn trace_record_out(&mut self, record: &weir_link::BulkRecord) {
+        let number = self.sends.get(key::<SendKey>(record.token)).map_or(0, |s| s.number);
+        self.trace.sent_piece(number, record.offset, u64::from(record.len), true);
     }
 
     /// The peer has matched a message whose sender wanted to know.
@@ -201,14 +204,15 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             Carriage::Eager => "first piece came",
             Carriage::Rendezvous(_) => "announced",
         };
-        let lane = self.trace.by_what();
+        let bulk = self.trace.by_what();
         let (own, (stream, mseq, sseq)) = (self.own(peer), place);
         self.trace.line(format_args!(
-            "#{number} message {how} {lane} from={peer}{own} tag={tag:#x} len={len} stream={stream} mseq={mseq} sseq={sseq}"
+            "#{number} message {how} {bulk} from={peer}{own} tag={tag:#x} len={len} stream={stream} mseq={mseq} sseq={sseq}"
         ));
     }
 
-    /// The beginning and the end of a line about a message: of the receive that has taken it, and its own number.
+    /// The beginning and the end of a line about a message: of the receive that has taken it, and
+    /// its own number.
     fn who(&self, m: &Arriving<M>) -> (String, String) {
         match &m.place {
             Place::Recv { recv, .. } => {
@@ -245,24 +249,24 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
     }
 
-    /// A body is asked for.
+    /// A rendezvous transfer is asked for.
     #[cold]
-    pub(crate) fn trace_asked(&mut self, peer: u32, opened: BodyOpened, len: u64, owner: BodyOwner) {
+    pub(crate) fn trace_asked(&mut self, peer: u32, opened: RndvOpened, len: u64, owner: RndvOwner) {
         let (who, of) = match owner {
-            BodyOwner::Msg(k) => match self.msgs.get(k) {
+            RndvOwner::Msg(k) => match self.msgs.get(k) {
                 Some(m) => self.who(m),
                 None => return,
             },
-            BodyOwner::Read(k) => (format!("#{} read", self.sends.get(k).map_or(0, |s| s.number)), String::new()),
-            BodyOwner::Write { region, .. } => {
+            RndvOwner::Read(k) => (format!("#{} read", self.sends.get(k).map_or(0, |s| s.number)), String::new()),
+            RndvOwner::Write { region, .. } => {
                 let number = self.trace.number();
                 self.trace.line(format_args!("#{number} target announced from={peer} key={region:#x} len={len}"));
                 (format!("#{number} target"), String::new())
             }
         };
         let (handle, granted) = (opened.handle, opened.granted);
-        self.trace.line(format_args!("{who} asks for body={handle:#x} len={len} granted={granted}{of}"));
-        self.trace.expect_body(peer, handle, who, of);
+        self.trace.line(format_args!("{who} asks for rendezvous transfer={handle:#x} len={len} granted={granted}{of}"));
+        self.trace.expect_rndv(peer, handle, who, of);
     }
 
     /// A small remote write landed here, or was refused.

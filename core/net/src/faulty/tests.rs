@@ -65,7 +65,8 @@ fn to(port: u16) -> Route {
     (SocketAddr::from(([10, 0, 0, 1], port)), None)
 }
 
-/// Sends `n` datagrams of 40 bytes at once, each to a port of its own, and takes what comes within a second.
+/// Sends `n` datagrams of 40 bytes at once, each to a port of its own, and takes what comes within
+/// a second.
 fn run(f: &mut Faulty<Mirror>, n: u16) -> Vec<(u16, Vec<u8>)> {
     for port in 0..n {
         f.push(0, to(port), &[0; 10], &[&[0u8; 20][..], &[0; 10]]);
@@ -177,7 +178,8 @@ fn nonsense_is_refused_by_name() {
 
 type Put = fn(&mut PipeSpec, u32);
 
-/// One item of a list, what its number does to a pipe, the number, and whether that is the pipe of what arrives.
+/// One item of a list, what its number does to a pipe, the number, and whether that is the pipe of
+/// what arrives.
 fn item() -> impl Strategy<Value = (String, Put, u32, bool)> {
     let kinds: [(&str, &str, Put); 5] = [
         ("loss", "%", |p, n| p.loss = Loss::independent(Chance::of(f64::from(n) / 100.0))),

@@ -10,24 +10,26 @@ use super::grid::Grid;
 /// `MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE` and the 8 in its choice of algorithms.
 const ALLTOALL_SHORT: u64 = 256;
 const ALLTOALL_MANY: u32 = 8;
-/// Up to so many it sends all at once, beyond in rounds: MPICH's `MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE`.
+/// Up to so many it sends all at once, beyond in rounds: MPICH's
+/// `MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE`.
 const ALLTOALL_AT_ONCE: u64 = 32_768;
 
 /// An algorithm. Not each can do each operation: [`Algorithm::can`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// The root with each other process, one after the other. All to all: everybody posts its receives, then
-    /// sends to the next, the one after it, ... without waiting in between.
+    /// The root with each other process, one after the other. All to all: everybody posts its
+    /// receives, then sends to the next, the one after it, ... without waiting in between.
     Linear,
     /// A binomial tree. Barrier: up and down again. Allreduce: reduce, then bcast.
     Binomial,
-    /// In round k with the processes at distance 2^k: dissemination for barriers, Bruck's for all to all and allgather.
+    /// In round k with the processes at distance 2^k: dissemination for barriers, Bruck's for all
+    /// to all and allgather.
     Bruck,
-    /// Round k with the process whose number differs in bit k, what is beyond a power of two folded in first (allreduce), or by a
-    /// process's lower neighbours at distance 2^k (scan).
+    /// Round k with the process whose number differs in bit k, what is beyond a power of two folded
+    /// in first (allreduce), or by a process's lower neighbours at distance 2^k (scan).
     Doubling,
-    /// In step i to the i-th next process and from the i-th previous one (all to all), or round the ring (allgather,
-    /// reduce-scatter).
+    /// In step i to the i-th next process and from the i-th previous one (all to all), or round the
+    /// ring (allgather, reduce-scatter).
     Ring,
 }
 
@@ -107,16 +109,18 @@ pub fn operation_of(name: &str) -> Option<CollectiveOp> {
     CollectiveOp::ALL.into_iter().find(|op| operation_name(*op) == name)
 }
 
-/// Measured collectives: by operation, distributions by number of processes (in place of the level) and size.
+/// Measured collectives: by operation, distributions by number of processes (in place of the level)
+/// and size.
 pub type Measured = BTreeMap<CollectiveOp, Grid>;
 
 /// How collectives are made.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Collectives {
-    /// For an operation: up to a size in bytes (rising) which algorithm; beyond the last, the last. Not listed: the usual one.
+    /// For an operation: up to a size in bytes (rising) which algorithm; beyond the last, the last.
+    /// Not listed: the usual one.
     pub chosen: BTreeMap<CollectiveOp, Vec<(u64, Algorithm)>>,
-    /// Operations that are drawn as a whole instead. They must have been measured at this number of processes, or at
-    /// more and fewer.
+    /// Operations that are drawn as a whole instead. They must have been measured at this number of
+    /// processes, or at more and fewer.
     pub measured: Measured,
 }
 

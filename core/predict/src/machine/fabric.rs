@@ -44,7 +44,8 @@ pub struct Fabric {
     links: Vec<Link>,
     /// The switch of each node; empty: one switch for all, with room for any number of nodes.
     switch_of: Vec<u32>,
-    /// Routes between all nodes, by both; with how many nodes there are. Empty: they follow from the switches.
+    /// Routes between all nodes, by both; with how many nodes there are. Empty: they follow from
+    /// the switches.
     routes: Vec<Route>,
     nodes: usize,
 }
@@ -62,7 +63,8 @@ impl Fabric {
         Self { links, switch_of: Vec::new(), routes: Vec::new(), nodes: 0 }
     }
 
-    /// Switches with so many nodes each, each connected by a link up and a link down to a core without limit. None of nodes: as one.
+    /// Switches with so many nodes each, each connected by a link up and a link down to a core
+    /// without limit. None of nodes: as one.
     #[must_use]
     pub fn switches(nodes_of: &[u32], backplane_bytes_per_s: Option<f64>, uplink_bytes_per_s: Option<f64>) -> Self {
         let mut fabric = Self { links: Vec::new(), switch_of: Vec::new(), routes: Vec::new(), nodes: 0 };
@@ -102,7 +104,8 @@ impl Fabric {
         if a == b { Route::of(&[a]) } else { Route::of(&[a, a + 1, b + 2, b]) }
     }
 
-    /// What a message meets on a route, `in_flight` being what is on each link, itself included. The worst link governs.
+    /// What a message meets on a route, `in_flight` being what is on each link, itself included.
+    /// The worst link governs.
     pub(crate) fn level(&self, route: &Route, in_flight: &[u32]) -> Level {
         let mut level = Level::ALONE;
         for &link in route.links() {

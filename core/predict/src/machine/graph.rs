@@ -1,4 +1,5 @@
-//! A machine from a graph of links, each with what a message takes on it (`spec/prediction.md` 8, a network of the source).
+//! A machine from a graph of links, each with what a message takes on it (`spec/prediction.md` 8, a
+//! network of the source).
 
 use std::collections::VecDeque;
 
@@ -45,8 +46,9 @@ pub enum GraphError {
     NoRate(String),
 }
 
-/// A machine like `base`, whose nodes are connected by links. Ends that have one neighbour are its nodes, in the order in which they
-/// are named first, the others switches; where none has only one, all are nodes. Which is which is told in its notices.
+/// A machine like `base`, whose nodes are connected by links. Ends that have one neighbour are its
+/// nodes, in the order in which they are named first, the others switches; where none has only one,
+/// all are nodes. Which is which is told in its notices.
 ///
 /// # Errors
 /// If a node cannot reach another by few enough links.

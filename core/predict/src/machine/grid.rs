@@ -8,9 +8,11 @@ use crate::Quantiles;
 pub struct Level {
     /// Messages in flight on the fullest of its links, itself included.
     pub messages: u32,
-    /// Bytes per second of the slowest of its links if it were alone there; infinite without a limit.
+    /// Bytes per second of the slowest of its links if it were alone there; infinite without a
+    /// limit.
     pub alone_bytes_per_s: f64,
-    /// The least share of a link, in bytes per second, that it has there among the messages in flight.
+    /// The least share of a link, in bytes per second, that it has there among the messages in
+    /// flight.
     pub share_bytes_per_s: f64,
 }
 
@@ -46,7 +48,8 @@ impl Beyond {
     }
 }
 
-/// Distributions in nanoseconds, by contention level (messages in flight at once) and size in bytes.
+/// Distributions in nanoseconds, by contention level (messages in flight at once) and size in
+/// bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grid {
     /// Both rising; no list is empty.
@@ -55,11 +58,13 @@ pub struct Grid {
     any_level: bool,
 }
 
-/// Where a number stands between two of a rising list: the lower's index, and the share of the way to the next. Above 1 beyond the last.
+/// Where a number stands between two of a rising list: the lower's index, and the share of the way
+/// to the next. Above 1 beyond the last.
 struct Between(usize, f64);
 
 impl Grid {
-    /// Of (level, size, distribution), in any order; of several for the same place the first counts. `None` without any.
+    /// Of (level, size, distribution), in any order; of several for the same place the first
+    /// counts. `None` without any.
     #[must_use]
     pub fn new(mut cells: Vec<(u32, u64, Quantiles)>) -> Option<Self> {
         cells.sort_by_key(|c| (c.0, c.1));
@@ -80,7 +85,8 @@ impl Grid {
         Self { any_level: true, ..self }
     }
 
-    /// The least time of a size without contention: the least recorded at the lowest level, between sizes on a straight line.
+    /// The least time of a size without contention: the least recorded at the lowest level, between
+    /// sizes on a straight line.
     #[must_use]
     pub fn least(&self, bytes: u64) -> f64 {
         along(&self.levels[0].1, bytes, Draw::Least, 0.0)
@@ -109,9 +115,11 @@ impl Grid {
         Self { levels: vec![self.levels[0].clone()], any_level: self.any_level }
     }
 
-    /// A draw in nanoseconds. Between sizes, and between levels, quantiles are on a straight line: the same `unit` is looked up in
-    /// each neighbour. Below the smallest size and the lowest level it is theirs; above the highest level that one's; above
-    /// the largest size the line through the last two goes on. What lies outside of the levels, or above the sizes, is counted in `beyond`.
+    /// A draw in nanoseconds. Between sizes, and between levels, quantiles are on a straight line:
+    /// the same `unit` is looked up in each neighbour. Below the smallest size and the lowest level
+    /// it is theirs; above the highest level that one's; above the largest size the line through
+    /// the last two goes on. What lies outside of the levels, or above the sizes, is counted in
+    /// `beyond`.
     pub fn draw(&self, bytes: u64, level: Level, draw: Draw, unit: f64, beyond: &mut Beyond) -> f64 {
         let messages = level.messages;
         let Between(i, share) = between(self.levels.len(), |i| u64::from(self.levels[i].0), u64::from(messages));

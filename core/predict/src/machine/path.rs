@@ -126,8 +126,8 @@ impl Path {
         }
     }
 
-    /// Of a message that shares its way with others: how long until its bytes set out, and its parts if it meets nobody, at
-    /// so many bytes per second.
+    /// Of a message that shares its way with others: how long until its bytes set out, and its
+    /// parts if it meets nobody, at so many bytes per second.
     pub(crate) fn lead(&self, bytes: u64, asked: bool, bytes_per_s: f64, draw: Draw, unit: f64) -> (Time, Flight) {
         let Transit::Linear(linear) = &self.transit else { return (Time::ZERO, Flight::default()) };
         let mut flight =
@@ -144,7 +144,8 @@ impl Path {
         self.eager_bytes.is_none_or(|most| bytes <= most)
     }
 
-    /// The time under way of a message of `bytes` that meets `level`. `unit` is its luck, from 0 to 1. `asked`: it is not eager.
+    /// The time under way of a message of `bytes` that meets `level`. `unit` is its luck, from 0
+    /// to 1. `asked`: it is not eager.
     pub(crate) fn flight(
         &self,
         bytes: u64,
@@ -160,7 +161,8 @@ impl Path {
                 let latency = Time::from_ns(grid.least(0));
                 let least = Time::from_ns(grid.least(bytes)).max(latency);
                 let drawn = Time::from_ns(grid.draw(bytes, level, draw, unit, beyond));
-                // What was measured under load may be below the least without: then that is the least.
+                // What was measured under load may be below the least without: then that is the
+                // least.
                 let least = least.min(drawn);
                 let latency = latency.min(least);
                 Flight { latency, bandwidth: least - latency, contention: drawn - least }
@@ -202,8 +204,9 @@ pub(crate) struct SendEnd {
 }
 
 impl Local {
-    /// A send of so many bytes. What was measured is until the memory may be used again; with the smallest size that is taken
-    /// for the call alone. What is described by hand keeps the process in any case.
+    /// A send of so many bytes. What was measured is until the memory may be used again; with the
+    /// smallest size that is taken for the call alone. What is described by hand keeps the process
+    /// in any case.
     pub(crate) fn send(&self, bytes: u64, draw: Draw, unit: impl FnOnce() -> f64, beyond: &mut Beyond) -> SendEnd {
         match self {
             Self::Measured(_) => {

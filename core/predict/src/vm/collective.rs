@@ -1,4 +1,5 @@
-//! Collectives: at each process an activity that takes the steps of its pattern, or waits for a draw of the whole.
+//! Collectives: at each process an activity that takes the steps of its pattern, or waits for a
+//! draw of the whole.
 
 use hashbrown::HashMap;
 
@@ -127,7 +128,8 @@ pub(super) struct Activity {
     drawn: Option<Awaited>,
 }
 
-/// Collectives that are drawn as a whole and in which not everybody is yet, by communicator and tag.
+/// Collectives that are drawn as a whole and in which not everybody is yet, by communicator and
+/// tag.
 #[derive(Debug)]
 pub(super) struct Gatherings(HashMap<(u32, i64), Gathering, foldhash::fast::FixedState>);
 
@@ -137,7 +139,8 @@ impl Default for Gatherings {
     }
 }
 
-/// Collectives to which not everybody has come, by communicator, group and number: what the first said of them.
+/// Collectives to which not everybody has come, by communicator, group and number: what the first
+/// said of them.
 #[derive(Debug)]
 pub(super) struct Meetings {
     open: HashMap<(u32, Group, i64), Meeting, foldhash::fast::FixedState>,
@@ -330,8 +333,8 @@ impl<O: Observer> Run<'_, O> {
         Ok(if whole { Group::All } else { Group::Ranges(merged.into()) })
     }
 
-    /// The tag of a process's next collective in a group. Groups that share two processes differ in it as a rule; if they do
-    /// not, order decides, as MPI has it.
+    /// The tag of a process's next collective in a group. Groups that share two processes differ in
+    /// it as a rule; if they do not, order decides, as MPI has it.
     fn turn(&mut self, rank: u32, comm: u32, group: &Group, operation: CollectiveOp) -> (i64, i64) {
         let turns = &mut self.processes[rank as usize].turns;
         let at = turns.iter().position(|t| t.comm == comm && t.group == *group).unwrap_or_else(|| {
@@ -528,7 +531,8 @@ impl<O: Observer> Run<'_, O> {
         let activity = &mut self.activities[id];
         activity.kept = activity.kept.max(self.now) + time;
         let (owner, request, kept) = (activity.owner, activity.request, activity.kept);
-        // A blocking collective begins its steps before its process is set waiting: it is the only thing in its list then.
+        // A blocking collective begins its steps before its process is set waiting: it is the only
+        // thing in its list then.
         let blocking = self.processes[owner as usize].wait.is_empty()
             && self.requests[request].op == self.processes[owner as usize].pc;
         if self.requests[request].is_waited_for() || blocking {
@@ -673,7 +677,8 @@ impl<O: Observer> Run<'_, O> {
         self.push(self.now + drawn, What::Step, id, owner, number);
     }
 
-    /// The parts of a collective that are not complete at a process, and who is not there yet where it is drawn as a whole.
+    /// The parts of a collective that are not complete at a process, and who is not there yet where
+    /// it is drawn as a whole.
     pub(super) fn open_parts(&self, id: u32) -> (Vec<u32>, bool) {
         let activity = &self.activities[id];
         let open = activity.begun.iter().copied().filter(|r| self.requests[*r].done.is_none());

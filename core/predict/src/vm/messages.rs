@@ -56,7 +56,8 @@ impl Msg {
         Cargo { from: self.from, to: self.to, bytes: self.bytes, unit: self.unit, asked: self.asked }
     }
 
-    /// Gives itself to a tour; `place` is its own. Its luck is left out: a tour is made where nothing varies.
+    /// Gives itself to a tour; `place` is its own. Its luck is left out: a tour is made where
+    /// nothing varies.
     pub fn tour(&mut self, tour: &mut Tour, place: u32) {
         let Self {
             from,
@@ -218,7 +219,8 @@ impl<O: Observer> Run<'_, O> {
         self.push(ordered, what, id, from, number);
     }
 
-    /// As [`Self::post`], of a message that shares its way: when it is there follows from what else begins and ends.
+    /// As [`Self::post`], of a message that shares its way: when it is there follows from what else
+    /// begins and ends.
     fn post_shared(&mut self, mut message: Msg) {
         let (at, what) = match message.asked {
             None => {
@@ -271,7 +273,8 @@ impl<O: Observer> Run<'_, O> {
         self.land(id, channel)
     }
 
-    /// A message has come; it is there as soon as those before it on its channel are, and those behind it that have come with it.
+    /// A message has come; it is there as soon as those before it on its channel are, and those
+    /// behind it that have come with it.
     fn land(&mut self, id: u32, channel: ChannelId) -> Step<()> {
         self.messages[id].landed = Some(self.now);
         if self.matching.at(channel).way.front() != Some(&id) {
@@ -428,7 +431,8 @@ impl<O: Observer> Run<'_, O> {
         Awaited { ready: message.sent, woken: message.woken, busy: message.busy, parts: message.parts }
     }
 
-    /// A receive has got a message: if all of it is there, it is complete now. Returns whether it is.
+    /// A receive has got a message: if all of it is there, it is complete now. Returns whether it
+    /// is.
     pub(super) fn matched(&mut self, id: u32, recv: u32) -> Step<bool> {
         if self.messages[id].asked.is_some() {
             self.fits(id, recv)?;
@@ -535,8 +539,8 @@ impl<O: Observer> Run<'_, O> {
         Ok(Some(Wanted { to: rank, from, comm: matched_comm(comm, false), tag }))
     }
 
-    /// Begins a send; `blocks`: nothing else goes on until it ends. Returns its request unless that is over with what it
-    /// keeps the process.
+    /// Begins a send; `blocks`: nothing else goes on until it ends. Returns its request unless that
+    /// is over with what it keeps the process.
     fn begin_send(&mut self, rank: u32, send: &Send, blocks: bool) -> Step<Option<u32>> {
         let asked_for = send.request.is_some();
         let Some(out) = self.outgoing(rank, send)? else {

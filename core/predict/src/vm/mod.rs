@@ -1,9 +1,11 @@
 //! The engine: processes take their steps in the order of virtual time.
 //!
-//! Everything happens at an event: a message reaches its receiver's node, a process goes on after a serial segment or a wait.
-//! Events are taken in order of time, so whatever is sent later arrives later, and a receive that is matched now is matched for good.
-//! At one instant arrivals come first, then processes go on (the lowest first), then those that look (test, probe): a look
-//! sees all that is there by then. No step recurses; memory is that of processes and of messages under way.
+//! Everything happens at an event: a message reaches its receiver's node, a process goes on after a
+//! serial segment or a wait. Events are taken in order of time, so whatever is sent later arrives
+//! later, and a receive that is matched now is matched for good. At one instant arrivals come
+//! first, then processes go on (the lowest first), then those that look (test, probe): a look sees
+//! all that is there by then. No step recurses; memory is that of processes and of messages under
+//! way.
 
 mod collective;
 mod expressions;

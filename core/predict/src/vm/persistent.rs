@@ -1,4 +1,5 @@
-//! Persistent requests, which are made once and started again and again; and requests that are given up.
+//! Persistent requests, which are made once and started again and again; and requests that are
+//! given up.
 
 use weir_annotations::program::{Message, OpKind, Pc, Recv, Request, Send};
 
@@ -87,7 +88,8 @@ impl<O: Observer> Run<'_, O> {
         name.index.as_ref().map_or(Ok(0), |index| self.whole(rank, index))
     }
 
-    /// The requests of a list: one by name and index, or (with its number) each that was made under a name without index.
+    /// The requests of a list: one by name and index, or (with its number) each that was made under
+    /// a name without index.
     fn listed_to_start(&mut self, rank: u32, list: &[Request]) -> Step<Vec<(Key, Option<u64>)>> {
         let mut keys = Vec::new();
         for name in list {
@@ -103,7 +105,8 @@ impl<O: Observer> Run<'_, O> {
         Ok(keys)
     }
 
-    /// Begins one request after the other: the next when what the one before keeps the process is over.
+    /// Begins one request after the other: the next when what the one before keeps the process is
+    /// over.
     pub(super) fn start_op(&mut self, rank: u32, list: &[Request]) -> Step<Flow> {
         let all = self.listed_to_start(rank, list)?;
         loop {
@@ -125,7 +128,8 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    /// The persistent request that a start means: of several under one name the oldest that is not active.
+    /// The persistent request that a start means: of several under one name the oldest that is not
+    /// active.
     fn one_to_start(&mut self, rank: u32, key: Key, number: Option<u64>) -> Step<Persistent> {
         let process = &self.processes[rank as usize];
         let is_active = |one: &Persistent| process.requests.iter().any(|named| named.maker == one.number);
@@ -186,7 +190,8 @@ impl<O: Observer> Run<'_, O> {
         Ok(())
     }
 
-    /// A request is given up: what it was for goes on by itself. Of several under one name the oldest is meant.
+    /// A request is given up: what it was for goes on by itself. Of several under one name the
+    /// oldest is meant.
     pub(super) fn free_op(&mut self, rank: u32, name: &Request) -> Step<Flow> {
         let key = (name.id.0, self.index_of(rank, name)?);
         let process = &mut self.processes[rank as usize];

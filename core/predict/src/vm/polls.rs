@@ -1,7 +1,9 @@
-//! Processes that look in vain again and again (`spec/prediction.md` 3.12): their look waits for what can change its answer.
+//! Processes that look in vain again and again (`spec/prediction.md` 3.12): their look waits for
+//! what can change its answer.
 //!
-//! A process that has done nothing but control and looks in vain, and stands as it stood before at this time, does so for ever
-//! unless something of its own is new. One that counts its looks never stands as it stood: it is taken for waiting after so many.
+//! A process that has done nothing but control and looks in vain, and stands as it stood before at
+//! this time, does so for ever unless something of its own is new. One that counts its looks never
+//! stands as it stood: it is taken for waiting after so many.
 
 use weir_annotations::Value;
 use weir_annotations::program::Pc;
@@ -90,7 +92,8 @@ impl<O: Observer> Run<'_, O> {
         false
     }
 
-    /// Something of a process's own is new: if it waits in a look, it looks again. `message`: it is one that nobody asked for.
+    /// Something of a process's own is new: if it waits in a look, it looks again. `message`: it is
+    /// one that nobody asked for.
     pub(super) fn news(&mut self, rank: u32, message: bool, awaited: &Awaited) {
         let process = &self.processes[rank as usize];
         if let State::Polling { probes, .. } = process.state
@@ -110,8 +113,8 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    /// Nothing comes any more: those that count their looks are answered. If there are none, but some that look for ever, that is how
-    /// the run ends. Whether it goes on.
+    /// Nothing comes any more: those that count their looks are answered. If there are none, but
+    /// some that look for ever, that is how the run ends. Whether it goes on.
     pub(super) fn answer_polls(&mut self) -> bool {
         let mut endless = None;
         for rank in 0..self.processes.len() as u32 {

@@ -26,7 +26,8 @@ pub(super) enum State {
     Waiting,
     /// It waits for a message that it only looks at.
     Probing(Wanted),
-    /// It waits in a look for what can change its answer. `probes`: a message can. `counted`: it might stop looking by itself.
+    /// It waits in a look for what can change its answer. `probes`: a message can. `counted`: it
+    /// might stop looking by itself.
     Polling { probes: bool, counted: bool },
     /// It has ended.
     Done,
@@ -111,7 +112,8 @@ impl Process {
         matches!(self.state, State::Done)
     }
 
-    /// Gives itself to a tour. The luck of its messages is left out: a tour is made where nothing varies.
+    /// Gives itself to a tour. The luck of its messages is left out: a tour is made where nothing
+    /// varies.
     pub fn tour(&mut self, tour: &mut Tour, rank: u32) {
         let Self {
             pc,
@@ -440,7 +442,8 @@ impl<O: Observer> Run<'_, O> {
         if !drawn.is_finite() {
             return self.no_value(rank, EvalError::NotFinite);
         }
-        // To a thousandth of a nanosecond: logarithms and powers may differ in their last bit between machines.
+        // To a thousandth of a nanosecond: logarithms and powers may differ in their last bit
+        // between machines.
         Ok(((drawn * 1e3).round() / 1e3, 1.0))
     }
 

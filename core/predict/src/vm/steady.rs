@@ -1,9 +1,10 @@
 //! Loops that repeat exactly: whole periods of them are skipped (`spec/prediction.md` 3.10).
 //!
-//! Where nothing varies, what comes follows from the state alone. So if one process comes to the end of the same loop again and the
-//! state of the whole machine, seen from now, is as it was, then all between the two comes again, as often as no loop that counts
-//! down meanwhile comes to its end. That many periods at once change only times, counts and losses, and each by what one
-//! period changed it.
+//! Where nothing varies, what comes follows from the state alone. So if one process comes to the
+//! end of the same loop again and the state of the whole machine, seen from now, is as it was, then
+//! all between the two comes again, as often as no loop that counts down meanwhile comes to its
+//! end. That many periods at once change only times, counts and losses, and each by what one period
+//! changed it.
 
 use weir_annotations::Value;
 use weir_annotations::expr::Slot;
@@ -164,8 +165,8 @@ fn loops(model: &Model) -> Vec<Loop> {
 }
 
 impl<O: Observer> Run<'_, O> {
-    /// A process is at the end of an iteration of the loop that begins there: if all is as it was at the same place before, whole
-    /// periods are skipped.
+    /// A process is at the end of an iteration of the loop that begins there: if all is as it was
+    /// at the same place before, whole periods are skipped.
     #[inline]
     pub(super) fn skip_periods(&mut self, rank: u32, begin: Pc) {
         if self.steady.on
@@ -222,7 +223,8 @@ impl<O: Observer> Run<'_, O> {
         ]
     }
 
-    /// Looks at the state; skips what comes again of it; keeps it as the next picture if that is due.
+    /// Looks at the state; skips what comes again of it; keeps it as the next picture if that is
+    /// due.
     #[cold]
     fn compare(&mut self, at: usize, due: bool) {
         let mut tour = Tour::look(self.now);
@@ -246,7 +248,8 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    /// How the state moves on in all the periods that can be skipped, and how many these are; none: it is not as it was.
+    /// How the state moves on in all the periods that can be skipped, and how many these are; none:
+    /// it is not as it was.
     fn repeats_since(&self, picture: &Picture, tour: &Tour, counters: &[(i64, i64)]) -> Option<(Shift, u64)> {
         let (time, shift) = tour.period(&picture.tour)?;
         let mut times = u64::MAX;
@@ -325,7 +328,8 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    /// By process that has not ended, and free loop: the index, and what is left. None: one is no whole number.
+    /// By process that has not ended, and free loop: the index, and what is left. None: one is no
+    /// whole number.
     fn counters(&self) -> Option<Vec<(i64, i64)>> {
         let mut all = Vec::new();
         for rank in (0..self.processes.len() as u32).filter(|rank| !self.processes[*rank as usize].is_done()) {
@@ -365,8 +369,8 @@ impl<O: Observer> Run<'_, O> {
         each(&mut self.losses.by_op, &before.losses.by_op);
     }
 
-    /// Goes through all that decides how the run goes on. A process stands at the end of an iteration; the others wait, or
-    /// have an event.
+    /// Goes through all that decides how the run goes on. A process stands at the end of an
+    /// iteration; the others wait, or have an event.
     fn tour(&mut self, tour: &mut Tour) {
         for turn in self.processes.iter().filter(|p| !p.is_done()).flat_map(|p| &p.turns) {
             turn.stands(tour);

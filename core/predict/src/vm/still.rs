@@ -1,8 +1,9 @@
-//! Loops that take no time: what repeats exactly never ends, and need not use up the budget to be known.
+//! Loops that take no time: what repeats exactly never ends, and need not use up the budget to be
+//! known.
 //!
-//! While time stands still and nobody communicates, only program counters, slots and the generator of choices change. If all of
-//! them are as they were before, the run goes round in a circle. What does not repeat (a loop that counts) may be long or
-//! endless: the budget decides.
+//! While time stands still and nobody communicates, only program counters, slots and the generator
+//! of choices change. If all of them are as they were before, the run goes round in a circle. What
+//! does not repeat (a loop that counts) may be long or endless: the budget decides.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub(super) struct Still {
     /// Things that happened beside control and looks without success.
     pub changes: u64,
     picture: Option<Picture>,
-    /// Slots whose values decide nothing: the count of iterations of a loop whose `index` nobody reads. Known when it is asked.
+    /// Slots whose values decide nothing: the count of iterations of a loop whose `index` nobody
+    /// reads. Known when it is asked.
     unread: Option<Arc<[bool]>>,
 }
 

@@ -1,4 +1,5 @@
-//! How a run ended: who waits for whom when nothing moves any more, and what should be known about it.
+//! How a run ended: who waits for whom when nothing moves any more, and what should be known about
+//! it.
 
 use weir_annotations::program::{CollectiveOp, Message, OpKind};
 
@@ -77,8 +78,8 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    /// Follows who waits for whom from the first blocked process until one comes again. Who waits for any waits for the first
-    /// blocked one other than itself.
+    /// Follows who waits for whom from the first blocked process until one comes again. Who waits
+    /// for any waits for the first blocked one other than itself.
     fn cycle(&self, blocked: &[Blocked]) -> Vec<u32> {
         let numprocs = self.processes.len();
         let mut seen = vec![u32::MAX; numprocs];

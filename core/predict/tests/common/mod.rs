@@ -153,7 +153,8 @@ pub fn set(slot: u32, value: i64) -> Step {
 /// Slots that tests may use begin here.
 pub const FREE: u32 = 4;
 
-/// One model of a list for each process. Each step's place has its process as line and its number as column.
+/// One model of a list for each process. Each step's place has its process as line and its number
+/// as column.
 pub fn model(processes: &[Vec<Step>]) -> Model {
     let mut ops = Vec::new();
     for (rank, steps) in processes.iter().enumerate() {

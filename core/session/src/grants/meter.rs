@@ -12,38 +12,45 @@ pub(super) struct Meter {
     pub(super) bytes: u64,
     pub(super) packets: u64,
     pub(super) missing: u64,
-    /// Packets of bodies, and those of them that a switch marked.
-    pub(super) body_packets: u64,
+    /// Packets of rendezvous transfers, and those of them that a switch marked.
+    pub(super) rndv_packets: u64,
     pub(super) marked: u64,
     pub(super) base_ns: u64,
     pub(super) rate: u64,
     pub(super) rtt_ns: u64,
 }
 
-/// Interval of the meter, or a round trip where that is longer: some 80 packets at 1 Gbit/s, enough to speak of a rate.
+/// Interval of the meter, or a round trip where that is longer: some 80 packets at 1 Gbit/s, enough
+/// to speak of a rate.
 const METER_NS: u64 = 1_000_000;
-/// After so many intervals without a word the rate that was measured is left as it is: silence is no rate.
+/// After so many intervals without a word the rate that was measured is left as it is: silence is
+/// no rate.
 const METER_STALE: u64 = 8;
-/// The rate fades by this part in an interval that brought less: one stalled interval must not shrink the budget to nothing.
+/// The rate fades by this part in an interval that brought less: one stalled interval must not
+/// shrink the budget to nothing.
 const RATE_FADES_PART: u64 = 8;
-/// Lacking packets, one of so many and at least so many, that show that too much was asked for. A twentieth: more than random loss takes.
+/// Lacking packets, one of so many and at least so many, that show that too much was asked for. A
+/// twentieth: more than random loss takes.
 const LOSS_PART: u64 = 20;
 const LOSS_LEAST: u64 = 4;
-/// Lacking packets of a peer that count for each packet of a body that it brings: who brings nothing was not asked for too
-/// much, whatever numbers it skips. 8: a burst that is dropped
-/// whole still counts with the little that is left of it, and incasts are what they were without this bound.
+/// Lacking packets of a peer that count for each packet of a rendezvous transfer that it brings:
+/// who brings nothing was not asked for too much, whatever numbers it skips. 8: a burst that is
+/// dropped whole still counts with the little that is left of it, and incasts are what they were
+/// without this bound.
 const LACK_PER_PACKET: u64 = 8;
 /// Packets in intervals without such loss that let the budget grow again.
 const GROWS_FROM_PACKETS: u64 = 16;
-/// The scale of the budget, in [`SCALE_ONE`]ths: what a loss leaves, where it ends (an eighth: 32 KiB of the default budget, two steps), and how it grows back (1/64 an
-/// interval at most: slower than it falls, or every second interval would lose).
+/// The scale of the budget, in [`SCALE_ONE`]ths: what a loss leaves, where it ends (an eighth: 32
+/// KiB of the default budget, two steps), and how it grows back (1/64 an interval at most: slower
+/// than it falls, or every second interval would lose).
 pub(super) const SCALE_ONE: u64 = 256;
 const SCALE_KEEPS: (u64, u64) = (7, 10);
 pub(super) const SCALE_MIN: u64 = 32;
 const SCALE_GROWS: u64 = 4;
 
 impl Grants {
-    /// Feeds the meter: a packet of the peer with `bytes` of body data came, marked by a switch or not; `missing` more (or fewer) are lacking.
+    /// Feeds the meter: a packet of the peer with `bytes` of rendezvous transfer data came, marked
+    /// by a switch or not; `missing` more (or fewer) are lacking.
     pub fn measure(&mut self, now: Time, peer: PeerId, (bytes, is_marked): (u64, bool), missing: i64, base_ns: u64) {
         let interval = self.meter.interval;
         let a = self.account(peer);
@@ -57,7 +64,7 @@ impl Grants {
         let m = &mut self.meter;
         m.bytes += bytes;
         m.packets += 1;
-        m.body_packets += u64::from(bytes > 0);
+        m.rndv_packets += u64::from(bytes > 0);
         m.marked += u64::from(bytes > 0 && is_marked);
         m.missing = m.missing + after - before;
         m.base_ns = m.base_ns.max(base_ns);
@@ -79,12 +86,14 @@ impl Grants {
             self.clean += m.packets;
         }
         if m.marked > 0 && self.unharmed > 0 {
-            // Half of the part that was marked, as DCTCP; not averaged, for what an interval brings is as many packets as many rounds of a window.
-            self.unmarked = (self.unmarked - self.unmarked * m.marked / m.body_packets / 2).max(SCALE_MIN);
+            // Half of the part that was marked, as DCTCP; not averaged, for what an interval brings
+            // is as many packets as many rounds of a window.
+            self.unmarked = (self.unmarked - self.unmarked * m.marked / m.rndv_packets / 2).max(SCALE_MIN);
             self.cuts += 1;
             self.clean = 0;
         }
-        // Each for itself: where others have every interval marked, what loss took comes back all the same.
+        // Each for itself: where others have every interval marked, what loss took comes back all
+        // the same.
         for (part, packets) in [(&mut self.scale, &mut self.unharmed), (&mut self.unmarked, &mut self.clean)] {
             if *packets >= GROWS_FROM_PACKETS {
                 (*part, *packets) = ((*part + SCALE_GROWS).min(SCALE_ONE), 0);
@@ -109,7 +118,8 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     // spec: P-5.19
-    /// An interval of the meter of a hundred packets at `rate` packets a millisecond, so many marked.
+    /// An interval of the meter of a hundred packets at `rate` packets a millisecond, so many
+    /// marked.
     fn interval(g: &mut Grants, now: &mut u64, marked: usize, rtt_ns: u64) {
         for i in 0..100 {
             *now += rtt_ns.max(METER_NS) / 100;

@@ -1,21 +1,26 @@
 //! Grants in a superstep, where it is known who sends how much (`spec/superstep.md` 4).
 //!
-//! All that come are to end at a time, for the superstep ends with the last: so each of a few holds a part, in the order of the Latin square, and of these the one with most to come is next.
+//! All that come are to end at a time, for the superstep ends with the last: so each of a few holds
+//! a part, in the order of the Latin square, and of these the one with most to come is next.
 
 use weir_superstep::OwnQueue;
 
 use super::{Account, Grants, Waiting};
 use crate::{PeerId, Time};
 
-/// So many send at a time. With fewer the wire waits for one that others keep, with more their packets meet in the switch; and each part is then a step, which a sender brings as a whole
+/// So many send at a time. With fewer the wire waits for one that others keep, with more their
+/// packets meet in the switch; and each part is then a step, which a sender brings as a whole
 /// (`docs/lab/2026-11-26-supersteps-2.md`).
 pub(super) const TOLD_SENDERS: u64 = 6;
-/// What is granted ahead, in own queues: a grant waits in one, the data in another, and a third of it is what the packets of a step and the rest of the way take.
+/// What is granted ahead, in own queues: a grant waits in one, the data in another, and a third of
+/// it is what the packets of a step and the rest of the way take.
 const AHEAD_QUEUES: u64 = 3;
 
 impl Grants {
-    /// A superstep begins: bodies of these peers are granted before those of all others, those of the first [`TOLD_SENDERS`] that wait at a time. It is the order in which the peers serve this endpoint and
-    /// others, so that each of them is asked by few at a time (`spec/superstep.md` 4). No peers: as ever.
+    /// A superstep begins: rendezvous transfers of these peers are granted before those of all
+    /// others, those of the first [`TOLD_SENDERS`] that wait at a time. It is the order in which
+    /// the peers serve this endpoint and others, so that each of them is asked by few at a time
+    /// (`spec/superstep.md` 4). No peers: as ever.
     pub(crate) fn set_order(&mut self, peers: impl Iterator<Item = PeerId>, own_queue: OwnQueue) {
         self.own_queue = own_queue;
         let before = core::mem::take(&mut self.placed);
@@ -49,7 +54,8 @@ impl Grants {
         }
     }
 
-    /// Of those that have a place, so many peers wait before this place; no more are counted than may send at a time.
+    /// Of those that have a place, so many peers wait before this place; no more are counted than
+    /// may send at a time.
     fn waiting_before(&self, place: u32) -> u64 {
         let (mut peers, mut from) = (0, 0);
         while peers < TOLD_SENDERS
@@ -61,12 +67,14 @@ impl Grants {
         peers
     }
 
-    /// What each of so many peers may hold while bodies of theirs wait. No bound where they are of one.
+    /// What each of so many peers may hold while rendezvous transfers of theirs wait. No bound
+    /// where they are of one.
     fn told_part(&self, peers: u64) -> u64 {
         if peers <= 1 { u64::MAX } else { (self.budget() / peers.min(TOLD_SENDERS)).max(self.step) }
     }
 
-    /// What a body of a peer that has a place is granted when it is opened. The others that are to come are counted, though they have not asked yet.
+    /// What a rendezvous transfer of a peer that has a place is granted when it is opened. The
+    /// others that are to come are counted, though they have not asked yet.
     pub(super) fn open_told(&self, account: &Account, len: u64, room: u64) -> u64 {
         if self.waiting_before(account.rank) >= TOLD_SENDERS {
             return 0;
@@ -74,14 +82,15 @@ impl Grants {
         len.min(room).min(self.told_part(self.order.len() as u64).saturating_sub(account.outstanding))
     }
 
-    /// Next body to raise among those of peers that have a place: of the first few of them the one with most to come.
+    /// Next rendezvous transfer to raise among those of peers that have a place: of the first few
+    /// of them the one with most to come.
     pub(super) fn next_told(&mut self, now: Time) -> Option<(PeerId, u64, u64)> {
         let part = self.told_part(self.waiting_before(u32::MAX));
-        let own = |w: &Waiting| match w.lane {
+        let own = |w: &Waiting| match w.bulk {
             true => u64::MAX,
             false => part.saturating_sub(self.accounts.get(w.peer.0 as usize).map_or(0, |a| a.outstanding)),
         };
-        let room = |w: &Waiting| own(w).min(self.room_for(w.lane));
+        let room = |w: &Waiting| own(w).min(self.room_for(w.bulk));
         let (mut peers, mut place) = (0, 0);
         let first = self.placed.iter().take_while(|((at, _), _)| {
             peers += u64::from(*at != place);
@@ -91,7 +100,7 @@ impl Grants {
         let may = first.filter(|(_, w)| room(w) >= self.least(w));
         let (&key, &w) = may.min_by_key(|(key, w)| (core::cmp::Reverse(w.len - w.granted), **key))?;
         let add = (w.len - w.granted).min(room(&w));
-        self.book(now, w.peer, add, w.lane);
+        self.book(now, w.peer, add, w.bulk);
         let w = Waiting { granted: w.granted + add, since: now, ..w };
         if w.granted == w.len {
             self.placed.remove(&key);
@@ -129,7 +138,8 @@ mod tests {
         while let Some((peer, _, limit)) = g.next(Time(1)) {
             held[peer.0 as usize] = limit;
         }
-        // Who asked first and found nobody before it began; all together hold no more than what is ahead.
+        // Who asked first and found nobody before it began; all together hold no more than what is
+        // ahead.
         assert_eq!(held.iter().sum::<u64>(), 96 << 10);
         assert!(held.iter().all(|h| *h == 0 || *h == 16 << 10), "{held:?}");
         // From now on the six that come first go on, until they are through.

@@ -61,12 +61,14 @@ enum Command {
         #[arg(long)]
         show: bool,
     },
-    /// Makes the scenario of a failing seed as small as it still fails in the same way, and prints it as JSON.
+    /// Makes the scenario of a failing seed as small as it still fails in the same way, and prints
+    /// it as JSON.
     Shrink {
         #[command(flatten)]
         which: Which,
     },
-    /// Shows that the checkers find defects: switches each on in all ranks and runs seeds until a broken promise is seen. Fails if one is not found.
+    /// Shows that the checkers find defects: switches each on in all ranks and runs seeds until a
+    /// broken promise is seen. Fails if one is not found.
     Planted {
         /// Only these (see the list it prints).
         names: Vec<String>,
@@ -97,14 +99,16 @@ enum Command {
         /// Only the rows in whose names this stands, such as "exchange 2 x     4M  100M".
         #[arg(long)]
         only: Option<String>,
-        /// Print the scenario of the row of this name as JSON and do not run it, for `weir-sim run --scenario`.
+        /// Print the scenario of the row of this name as JSON and do not run it, for
+        /// `weir-sim run --scenario`.
         #[arg(long, value_name = "ROW", conflicts_with = "only")]
         scenario: Option<String>,
         /// Leave out a part of the congestion control, named as `weir-sim ablation` does.
         #[arg(long)]
         without: Option<String>,
     },
-    /// What each part of the congestion control is worth: leaves one out at a time, on the networks of all tables, and prints what got worse and better.
+    /// What each part of the congestion control is worth: leaves one out at a time, on the networks
+    /// of all tables, and prints what got worse and better.
     Ablation {
         /// Only these (see the list it prints); all without.
         names: Vec<String>,
@@ -132,7 +136,8 @@ enum Command {
         /// Queue of the receiver's switch port, packets.
         #[arg(long, default_value_t = 64)]
         queue: u32,
-        /// So many packets that wait at a port make it mark those that come (ECN); without it no switch marks.
+        /// So many packets that wait at a port make it mark those that come (ECN); without it no
+        /// switch marks.
         #[arg(long)]
         mark: Option<u32>,
         /// Leave out a part of the congestion control, named as `weir-sim ablation` does.
@@ -148,11 +153,14 @@ enum Command {
         #[arg(long)]
         show: bool,
     },
-    /// Supersteps: a reduction that tells the counts, then an h-relation; how long each took, how much that varies, and how it compares with h g + l.
+    /// Supersteps: a reduction that tells the counts, then an h-relation; how long each took, how
+    /// much that varies, and how it compares with h g + l.
     Supersteps(Supersteps),
-    /// A server and many clients, each of which asks and waits (spec/bmi.md); with everything that can go wrong, or without.
+    /// A server and many clients, each of which asks and waits (spec/bmi.md); with everything that
+    /// can go wrong, or without.
     Service(Service),
-    /// A start in which every rank opens to every other at once, where processors and socket buffers are short (spec/protocol.md 3.4).
+    /// A start in which every rank opens to every other at once, where processors and socket
+    /// buffers are short (spec/protocol.md 3.4).
     Storm(Storm),
     /// Memory of an endpoint with many idle peers.
     Memory {
@@ -179,7 +187,8 @@ struct Service {
     /// Packets lost by chance, parts per million.
     #[arg(long, default_value_t = 0)]
     loss_ppm: u32,
-    /// Bad links, clients that die, come again, are cut off, stop and leave, a server that is cut off and stops: in place of the above.
+    /// Bad links, clients that die, come again, are cut off, stop and leave, a server that is cut
+    /// off and stops: in place of the above.
     #[arg(long)]
     all_faults: bool,
     /// The seed of all chance.
@@ -198,7 +207,8 @@ struct Storm {
     /// Microseconds that a core needs to take in a packet, and to send one.
     #[arg(long, default_value_t = 20)]
     cost_us: u64,
-    /// Microseconds that a rank which has slept waits for its turn, for each rank that shares its core.
+    /// Microseconds that a rank which has slept waits for its turn, for each rank that shares its
+    /// core.
     #[arg(long, default_value_t = 200)]
     turn_us: u64,
     /// KiB of each socket's receive buffer, as Linux counts.
@@ -241,7 +251,8 @@ struct Supersteps {
     /// Microseconds from host to host, one way.
     #[arg(long, default_value_t = 10)]
     delay_us: u64,
-    /// Microseconds until a process notices a packet: more where it shares its processor with others.
+    /// Microseconds until a process notices a packet: more where it shares its processor with
+    /// others.
     #[arg(long, default_value_t = 0.5)]
     wake_us: f64,
     /// Queue of each switch port, packets.
@@ -271,7 +282,8 @@ struct Supersteps {
     /// What may wait in a host's interface: auto, system, or bytes.
     #[arg(long, default_value = "auto")]
     own_queue: OwnQueue,
-    /// Data goes in random slots so long, microseconds, as many as there are processes; several, separated by commas: one run for each (0: no slots).
+    /// Data goes in random slots so long, microseconds, as many as there are processes; several,
+    /// separated by commas: one run for each (0: no slots).
     #[arg(long, value_delimiter = ',', default_value = "0")]
     slot_us: Vec<f64>,
     /// The seed of all chance.
@@ -424,7 +436,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// A line on standard output. Who reads it may have gone away, as in `weir-sim run ... | head`: then nobody wants the rest.
+/// A line on standard output. Who reads it may have gone away, as in `weir-sim run ... | head`:
+/// then nobody wants the rest.
 fn say(line: std::fmt::Arguments<'_>) {
     use std::io::Write;
     // What a shell says of a program that SIGPIPE ended: 128 + 13.
@@ -470,7 +483,7 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
     let began = Instant::now();
     let failures = Mutex::new(Vec::new());
     let (slowest, events) = (Mutex::new((0.0f64, 0u64)), AtomicU64::new(0));
-    let lanes = [0; 5].map(AtomicU64::new);
+    let bulk_connections = [0; 5].map(AtomicU64::new);
     let stop = AtomicU64::new(u64::MAX);
     std::panic::set_hook(Box::new(|_| {}));
     seeds.into_par_iter().for_each(|seed| {
@@ -482,7 +495,10 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
         let failure = match run_caught(&s, Watch::default()) {
             Ok(r) => {
                 events.fetch_add(r.events, Ordering::Relaxed);
-                for (sum, n) in lanes.iter().zip(r.lanes.into_iter().chain([u64::from(r.lanes[2] > 0)])) {
+                for (sum, n) in bulk_connections
+                    .iter()
+                    .zip(r.bulk_connections.into_iter().chain([u64::from(r.bulk_connections[2] > 0)]))
+                {
                     sum.fetch_add(n, Ordering::Relaxed);
                 }
                 r.violation.map(|v| format!("{}: {} (virtual time {:.6} s)", v.kind, v.detail, v.at_ns as f64 / 1e9))
@@ -517,8 +533,8 @@ fn swarm(seeds: std::ops::Range<u64>, profile: Profile, keep_going: bool) -> Res
         slow.1,
         slow.0
     );
-    let [up, failed, units, bytes, seeds] = lanes.map(AtomicU64::into_inner);
-    say!("lanes: ends up {up}, failed {failed}, units {units} with {bytes} bytes, in {seeds} seeds");
+    let [up, failed, records, bytes, seeds] = bulk_connections.map(AtomicU64::into_inner);
+    say!("bulk connections: ends up {up}, failed {failed}, records {records} with {bytes} bytes, in {seeds} seeds");
     for (seed, f) in &failures {
         say!("seed {seed}: {f}\n    {}", repro(*seed, profile));
     }
@@ -660,8 +676,8 @@ fn run_one(which: &Which, trace: bool, show_only: bool) -> Result<bool, String> 
         r.bytes_resent
     );
     if r.tcp.tried > 0 {
-        let [up, failed, units, bytes] = r.lanes;
-        say!("lanes: ends up {up}, failed {failed}, units {units} with {bytes} bytes; {:?}", r.tcp);
+        let [up, failed, records, bytes] = r.bulk_connections;
+        say!("bulk connections: ends up {up}, failed {failed}, records {records} with {bytes} bytes; {:?}", r.tcp);
     }
     for (from, to, sent, took, len) in &r.slowest {
         say!(

@@ -1,4 +1,5 @@
-//! Atomic operations: each rank has counters, to which others add one. What a counter holds is what was added, each once, and each who adds has seen another value.
+//! Atomic operations: each rank has counters, to which others add one. What a counter holds is what
+//! was added, each once, and each who adds has seen another value.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +77,8 @@ impl Counters {
 
     fn check(&self, to: Program, place: u64) -> Result<(), String> {
         let (holds, Some(c)) = (self.holds(to, place), self.known.get(&(to, place))) else { return Ok(()) };
-        // Of those that failed, for their peer went, it is not known whether they were executed; of those under way neither.
+        // Of those that failed, for their peer went, it is not known whether they were executed; of
+        // those under way neither.
         if (c.added..=c.begun).contains(&holds) {
             return Ok(());
         }

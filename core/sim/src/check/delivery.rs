@@ -142,7 +142,8 @@ impl Delivery {
         }
     }
 
-    /// Messages of a program that were told as complete and are not at their receiver, and who that is.
+    /// Messages of a program that were told as complete and are not at their receiver, and who that
+    /// is.
     pub fn told_and_not_there(&self, from: Program) -> impl Iterator<Item = (u64, Program)> {
         let all = self.messages.get(&from).into_iter().flatten();
         all.filter(|(_, m)| m.told && !m.arrived).map(|(number, m)| (*number, m.to))

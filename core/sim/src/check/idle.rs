@@ -7,9 +7,12 @@ use crate::spec::{Ns, SEC};
 
 /// Packets that an endpoint may send to an idle peer in each second, on average over [`WINDOW_NS`].
 ///
-/// Without loss it is a PING, its answer, and three packets for each path that stands by: below 25 with eight paths. A question or answer that is lost is followed by two packets at each
-/// probe timeout, which doubles from 300 us or more to 250 ms: some 20 in the first quarter of a second and 8 in each later one, and the peer acknowledges each. What repeats without end
-/// does so at least once in a round trip, two packets or more, and no round trip of these networks is above 40 ms.
+/// Without loss it is a PING, its answer, and three packets for each path that stands by: below 25
+/// with eight paths. A question or answer that is lost is followed by two packets at each probe
+/// timeout, which doubles from 300 us or more to 250 ms: some 20 in the first quarter of a second
+/// and 8 in each later one, and the peer acknowledges each. What repeats without end does so at
+/// least once in a round trip, two packets or more, and no round trip of these networks is above 40
+/// ms.
 pub const PACKETS_PER_S_MAX: u64 = 100;
 /// How long it is looked at.
 pub const WINDOW_NS: Ns = 2 * SEC;

@@ -1,4 +1,5 @@
-//! Liveness checker: once faults are over, everything ends within a stated time, and nobody is declared dead who lives.
+//! Liveness checker: once faults are over, everything ends within a stated time, and nobody is
+//! declared dead who lives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +11,16 @@ const PTO_MAX_NS: Ns = 250 * MS;
 
 /// When everything must be done, counted from the end of the last fault.
 ///
-/// * 8 s for what protocols wait for after a silence: the longest probe timeout (250 ms), the longest interval between
-///   probes of a suspect path (1 s, three answers needed) and a dozen repeats of a lost handshake packet at 500 ms;
-/// * 40 times what the slowest link needs for all bytes, and 60 round trips plus 8 for each link of the longest chain of
-///   messages that wait for one another: loss of up to a fifth, one packet per round trip at worst at the floor of the
-///   window, still ends well within that;
-/// * where more than a twentieth is lost, one round trip for each kilobyte more, as often as a packet and its
-///   acknowledgement must be sent until both arrive: the window lies at its floor then; and as often the longest probe timeout for each link of the chain, and twelve times more, for one
-///   message in e^12 has as bad luck.
+/// * 8 s for what protocols wait for after a silence: the longest probe timeout (250 ms), the
+///   longest interval between probes of a suspect path (1 s, three answers needed) and a dozen
+///   repeats of a lost handshake packet at 500 ms;
+/// * 40 times what the slowest link needs for all bytes, and 60 round trips plus 8 for each link of
+///   the longest chain of messages that wait for one another: loss of up to a fifth, one packet per
+///   round trip at worst at the floor of the window, still ends well within that;
+/// * where more than a twentieth is lost, one round trip for each kilobyte more, as often as a
+///   packet and its acknowledgement must be sent until both arrive: the window lies at its floor
+///   then; and as often the longest probe timeout for each link of the chain, and twelve times
+///   more, for one message in e^12 has as bad luck.
 ///
 /// What verdicts on the dead take comes on top.
 #[must_use]
@@ -39,17 +42,19 @@ pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64) -> Ns 
     8 * SEC + 40 * on_wire as Ns + round_trip * (60 + 8 * chain) + crawl
 }
 
-/// How many times the usual a rank of this network must wait before it takes silence for death. The usual is twenty questions: where
-/// four of five go unanswered by chance, all twenty do once in a hundred times, and that is no death.
+/// How many times the usual a rank of this network must wait before it takes silence for death. The
+/// usual is twenty questions: where four of five go unanswered by chance, all twenty do once in a
+/// hundred times, and that is no death.
 #[must_use]
 pub fn patience(net: &NetSpec) -> u32 {
     ((worst_tries_percent(net) + 50) / 100) as u32
 }
 
-/// How much later everything may be done where lanes are taken: each may have to be given up, which takes 2 s, and so may one that comes after
-/// it, at any link of the chain; and until then they may crawl, a retransmission time-out (200 ms) for every eighth loss.
+/// How much later everything may be done where bulk connections are taken: each may have to be
+/// given up, which takes 2 s, and so may one that comes after it, at any link of the chain; and
+/// until then they may crawl, a retransmission time-out (200 ms) for every eighth loss.
 #[must_use]
-pub fn lanes_allowance_ns(net: &NetSpec, bytes: u64, chain: u64) -> Ns {
+pub fn bulk_connections_allowance_ns(net: &NetSpec, bytes: u64, chain: u64) -> Ns {
     let losses = worst_tries_percent(net) - 100;
     let segments = bytes / u64::from(net.host.tcp.segment_bytes.clamp(64, 1448)) + chain;
     5 * SEC + chain * SEC / 2 + segments * losses / 100 * 25 * MS
@@ -117,7 +122,8 @@ mod tests {
             let link = LinkSpec { loss, ..LinkSpec::default() };
             NetSpec::single(2, NetworkSpec { up: link.clone(), down: link, ..NetworkSpec::default() })
         };
-        // Half of all answers lost: seen twice as seldom. A third of each link's packets: four of five answers.
+        // Half of all answers lost: seen twice as seldom. A third of each link's packets: four of
+        // five answers.
         assert_eq!([0, 50_000, 160_000, 340_000].map(|loss| patience(&with(loss))), [1, 1, 2, 5]);
     }
 

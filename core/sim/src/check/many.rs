@@ -1,5 +1,6 @@
-//! Multi-receive checker: a buffer takes message after message, each behind the one before; it is handed back once, when too little of it is free, or when it was withdrawn, and not before
-//! all that it has taken is over.
+//! Multi-receive checker: a buffer takes message after message, each behind the one before; it is
+//! handed back once, when too little of it is free, or when it was withdrawn, and not before all
+//! that it has taken is over.
 
 use super::Program;
 

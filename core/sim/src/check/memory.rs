@@ -1,5 +1,5 @@
-//! Memory checker: what a peer may leave with a receiver is bounded by the credit it was given (spec 5), and what a
-//! sender keeps is bounded by its queues.
+//! Memory checker: what a peer may leave with a receiver is bounded by the credit it was given
+//! (spec 5), and what a sender keeps is bounded by its queues.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,12 @@ pub struct Limits {
     pub credit_bytes: u64,
     /// `Config::send_queue_msgs` and `Config::control_queue` together.
     pub send_queue_msgs: usize,
-    /// `Config::bodies_max`.
-    pub bodies_max: usize,
+    /// `Config::rndvs_max`.
+    pub rndvs_max: usize,
     /// `Config::rx_buffer_bytes`: half of it may be in flight towards one receiver.
     pub rx_buffer_bytes: u64,
-    /// What the wires between two hosts hold at most; spec 5 bounds what waits in the socket, not what is under way.
+    /// What the wires between two hosts hold at most; spec 5 bounds what waits in the socket, not
+    /// what is under way.
     pub wire_bytes: u64,
     /// What a network passes on from host to host at most, bytes per second.
     pub rate: u64,
@@ -92,15 +93,19 @@ impl Memory {
         if queued > self.limits.send_queue_msgs {
             return Err(format!("{at} has {queued} messages queued; the limit is {}", self.limits.send_queue_msgs));
         }
-        if stats.bodies_in > self.limits.bodies_max {
-            return Err(format!("{at} has {} bodies open; the limit is {}", stats.bodies_in, self.limits.bodies_max));
+        if stats.rndvs_in > self.limits.rndvs_max {
+            return Err(format!(
+                "{at} has {} rendezvous transfers open; the limit is {}",
+                stats.rndvs_in, self.limits.rndvs_max
+            ));
         }
         let in_flight: u64 = stats.paths.iter().map(|p| p.in_flight_bytes).sum();
         let l = &self.limits;
-        // Control messages may exceed the window by 16 packets, keep-alives by a few, and each probe timeout by two more:
-        // to a peer that is cut off they go on until the verdict.
+        // Control messages may exceed the window by 16 packets, keep-alives by a few, and each
+        // probe timeout by two more: to a peer that is cut off they go on until the verdict.
         let probes = 2 * stats.paths.iter().map(|p| u64::from(p.probe_timeouts)).sum::<u64>();
-        // A sender that never saw the switch's queue empty takes what always stood there for a part of the wire.
+        // A sender that never saw the switch's queue empty takes what always stood there for a part
+        // of the wire.
         let in_use = stats.paths.iter().filter(|p| p.in_flight_bytes > 0);
         let longest_us = in_use.map(|p| p.min_rtt_us).fold(0.0, f64::max);
         let queued = (l.rate as f64 * (longest_us - l.round_trip_ns as f64 / 1e3).max(0.0) / 1e6) as u64;
@@ -118,7 +123,7 @@ impl Memory {
     /// # Errors
     /// Something is left over.
     pub fn check_empty(at: Program, peer: Program, stats: &weir_link::PeerStats) -> Result<(), String> {
-        let left = stats.messages_open + stats.messages_waiting + stats.bodies_open + stats.bodies_in;
+        let left = stats.messages_open + stats.messages_waiting + stats.rndvs_open + stats.rndvs_in;
         // A keep-alive may be under way at any time, so packets in flight are no debt.
         if left > 0 {
             return Err(format!("{at} has done all its work with {peer} but keeps state: {stats:?}"));

@@ -1,4 +1,5 @@
-//! Checkers: what must hold in every run, whatever the network does. They see everything, from above.
+//! Checkers: what must hold in every run, whatever the network does. They see everything, from
+//! above.
 
 pub mod counters;
 pub mod delivery;

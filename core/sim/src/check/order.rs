@@ -1,8 +1,8 @@
 //! Order checker: MPI's rule, seen from above with all messages and all receives known.
 //!
-//! A receive that takes a message must be the first posted of those open that accept it, and the message must be the
-//! first sent by its sender of those not yet taken that the receive accepts. This covers order per (peer, tag) and order
-//! under wildcards alike.
+//! A receive that takes a message must be the first posted of those open that accept it, and the
+//! message must be the first sent by its sender of those not yet taken that the receive accepts.
+//! This covers order per (peer, tag) and order under wildcards alike.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,8 @@ impl Pattern {
 pub struct Order {
     /// By (from, to), then by order of sending.
     sent: BTreeMap<(Program, Program), BTreeMap<u64, (Class, u64)>>,
-    /// Of senders that are gone: what had not come in full. It may still be taken, to fail, and nothing waits for it.
+    /// Of senders that are gone: what had not come in full. It may still be taken, to fail, and
+    /// nothing waits for it.
     lost: BTreeMap<(Program, Program), BTreeMap<u64, (Class, u64)>>,
     /// By receiver, then by order of posting.
     posted: BTreeMap<Program, BTreeMap<u64, Pattern>>,
@@ -114,7 +115,8 @@ impl Order {
         Ok(())
     }
 
-    /// A sender is gone, as its receiver knows: of its messages those that have come stay in their order.
+    /// A sender is gone, as its receiver knows: of its messages those that have come stay in their
+    /// order.
     pub fn parted(&mut self, from: Program, to: Program, has_come: impl Fn(u64) -> bool) {
         if let Some(queue) = self.sent.get_mut(&(from, to)) {
             let (here, lost): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -124,7 +126,8 @@ impl Order {
         }
     }
 
-    /// Forgets a program that has died: nobody takes its receives any more, nor what was sent to it.
+    /// Forgets a program that has died: nobody takes its receives any more, nor what was sent to
+    /// it.
     pub fn died(&mut self, program: Program) {
         self.posted.remove(&program);
         self.sent.retain(|(_, to), _| *to != program);

@@ -1,4 +1,5 @@
-//! Payload checker: every byte is a function of (sender, message, offset), so nothing needs to be stored to check it.
+//! Payload checker: every byte is a function of (sender, message, offset), so nothing needs to be
+//! stored to check it.
 
 use crate::rng::mix;
 
@@ -9,7 +10,8 @@ pub fn key(endpoint_id: u64, message: u64) -> u64 {
 }
 
 fn word(key: u64, index: u64) -> u64 {
-    // Two rounds of multiplication: neighbouring words differ in most bits, so shifted or swapped data cannot pass.
+    // Two rounds of multiplication: neighbouring words differ in most bits, so shifted or swapped
+    // data cannot pass.
     let x = (key ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^ (x >> 29)
 }

@@ -1,4 +1,5 @@
-//! Remote memory checker: what is written is in the target's region when its writer is told so, and not elsewhere; a notice comes once and not before its bytes.
+//! Remote memory checker: what is written is in the target's region when its writer is told so, and
+//! not elsewhere; a notice comes once and not before its bytes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

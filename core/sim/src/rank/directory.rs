@@ -9,7 +9,7 @@ use weir_wire::EndpointName;
 use super::App;
 use crate::check::{Checks, Program};
 use crate::planted::Defect;
-use crate::spec::{HostId, LaneSpec, NetId, Ns};
+use crate::spec::{BulkSpec, HostId, NetId, Ns};
 
 /// Endpoint names and ids of all programs, as a launcher's exchange would give them.
 #[derive(Debug, Default)]
@@ -64,8 +64,8 @@ pub struct Shared {
     pub config: Config,
     /// The settings of its messages.
     pub messages: weir_message::Config,
-    /// Lanes are taken, and how.
-    pub lanes: Option<LaneSpec>,
+    /// Bulk connections are taken, and how.
+    pub bulk_connections: Option<BulkSpec>,
     /// No datagram may be larger.
     pub max_datagram: usize,
     /// The key of the job.
@@ -100,7 +100,7 @@ impl Shared {
             credit_msgs: u64::from(config.session.initial_credit_msgs),
             credit_bytes: config.session.initial_credit_bytes,
             send_queue_msgs: config.session.send_queue_msgs + config.session.control_queue as usize,
-            bodies_max: config.session.bodies_max,
+            rndvs_max: config.session.rndvs_max,
             rx_buffer_bytes: config.rx_buffer_bytes,
             wire_bytes: 0,
             rate: 0,
@@ -113,7 +113,7 @@ impl Shared {
             max_datagram: usize::from(config.max_datagram),
             config,
             messages,
-            lanes: None,
+            bulk_connections: None,
             job_key: [0x5a; 32],
             directory: Directory::default(),
             checks,

@@ -28,7 +28,8 @@ struct Leaving {
 #[derive(Debug, Default)]
 pub(super) struct Parting {
     leaving: Option<Leaving>,
-    /// Those dropped while they lived: nothing is sent to them any more, and nothing of theirs is wanted.
+    /// Those dropped while they lived: nothing is sent to them any more, and nothing of theirs is
+    /// wanted.
     dropped: BTreeSet<Program>,
     /// Of these, those that have opened to us since.
     again: Vec<Program>,
@@ -137,7 +138,8 @@ impl Core {
         self.settle(host);
     }
 
-    /// Has done with a program, whether it lives or not. It is forgotten later: what was claimed of it may still be received, and names it.
+    /// Has done with a program, whether it lives or not. It is forgotten later: what was claimed of
+    /// it may still be received, and names it.
     pub(super) fn drop_peer(&mut self, host: &mut Host<'_, Shared>, program: Program) {
         self.parting.dropped.insert(program);
         host.shared.checks.liveness.dropped(self.program, program);

@@ -144,7 +144,8 @@ impl Core {
         }
     }
 
-    /// Whether a message that went into one of several has got what was sent, where it belongs, in its turn. With `excess` it has come, without it has failed.
+    /// Whether a message that went into one of several has got what was sent, where it belongs, in
+    /// its turn. With `excess` it has come, without it has failed.
     fn judge_part(
         &mut self,
         host: &Host<'_, Shared>,
@@ -192,7 +193,8 @@ impl Core {
         self.by_program.get(&program).and_then(|p| self.peers.get(p)).is_some_and(|p| p.down.is_some())
     }
 
-    /// A buffer is the program's again. With `of_dead` it may be for the death of the only one it takes from; `empty`: and nothing of that waits for another.
+    /// A buffer is the program's again. With `of_dead` it may be for the death of the only one it
+    /// takes from; `empty`: and nothing of that waits for another.
     fn many_back(&mut self, host: &mut Host<'_, Shared>, id: RecvId, of_dead: bool, empty: bool) {
         let me = self.program;
         let Some(mut many) = self.manies.open.remove(&id) else {

@@ -1,7 +1,8 @@
-//! A rank: the messages of one endpoint (`core/message`) on a simulated host, driven as the engine drives them, and every checker told of everything.
+//! A rank: the messages of one endpoint (`core/message`) on a simulated host, driven as the engine
+//! drives them, and every checker told of everything.
 
+mod bulk_connections;
 mod directory;
-mod lanes;
 mod leaving;
 mod many;
 mod operations;
@@ -16,8 +17,8 @@ use weir_link::{DownReason, Endpoint, PacketBuf, PeerId, RxMeta, Time, Transmit}
 use weir_message::{Messages, MultiOrder};
 use weir_superstep::OwnQueue;
 
+use bulk_connections::BulkConnections;
 pub use directory::{Directory, Shared};
-use lanes::Lanes;
 use leaving::Parting;
 use many::Manies;
 use operations::{Outgoing, Receive};
@@ -104,7 +105,8 @@ pub struct SendOp {
 /// What a program wants to receive.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RecvOp {
-    /// From whom: the incarnation alive now, unless one is named ([`Io::receive_from`]); `None` for anyone.
+    /// From whom: the incarnation alive now, unless one is named ([`Io::receive_from`]); `None` for
+    /// anyone.
     pub from: Option<HostId>,
     /// Takes tagged messages.
     pub tagged: bool,
@@ -180,11 +182,13 @@ impl Io<'_, '_> {
     pub fn receive_from(&mut self, op: RecvOp, from: Option<Program>) -> RecvId {
         self.rank.start_receive(self.host, op, from)
     }
-    /// Looks for a message of an incarnation, alive or not, until there is one; claims it, and receives it then.
+    /// Looks for a message of an incarnation, alive or not, until there is one; claims it, and
+    /// receives it then.
     pub fn look_from(&mut self, op: RecvOp, from: Option<Program>) -> RecvId {
         self.rank.start_look(self.host, op, from)
     }
-    /// Posts a buffer that takes message after message, of an incarnation, alive or not, until less than `min` bytes are free.
+    /// Posts a buffer that takes message after message, of an incarnation, alive or not, until less
+    /// than `min` bytes are free.
     pub fn receive_many(&mut self, op: RecvOp, from: Option<Program>, min: u64) -> RecvId {
         self.rank.start_many(self.host, op, from, min)
     }
@@ -197,7 +201,8 @@ impl Io<'_, '_> {
     pub fn current(&self, host: HostId) -> Program {
         self.host.shared.directory.current(host)
     }
-    /// A receive was waiting for `program`: by now its death must be known here, if an association with it ever stood; and had it been known, the receive would not have waited.
+    /// A receive was waiting for `program`: by now its death must be known here, if an association
+    /// with it ever stood; and had it been known, the receive would not have waited.
     pub fn must_know_dead(&mut self, program: Program) {
         let me = self.rank.program;
         let peer = self.rank.by_program.get(&program).and_then(|id| self.rank.peers.get(id));
@@ -212,7 +217,8 @@ impl Io<'_, '_> {
     pub fn forget(&mut self, program: Program) {
         self.rank.forget(self.host, program);
     }
-    /// Has done with `program`, whether it lives or not: what is under way with it fails, on both sides.
+    /// Has done with `program`, whether it lives or not: what is under way with it fails, on both
+    /// sides.
     pub fn drop_peer(&mut self, program: Program) {
         self.rank.drop_peer(self.host, program);
     }
@@ -255,8 +261,8 @@ struct Peer {
     was_up: bool,
     /// Sends that there was no room for, in order.
     backlog: VecDeque<SendId>,
-    /// Highest number of a lane that it greeted with.
-    lane: u32,
+    /// Highest number of a bulk connection that it greeted with.
+    bulk: u32,
 }
 
 impl Peer {
@@ -269,7 +275,7 @@ impl Peer {
             forgotten: false,
             was_up: false,
             backlog: VecDeque::new(),
-            lane: 0,
+            bulk: 0,
         }
     }
 }
@@ -302,7 +308,7 @@ pub struct Core {
     next_receive: u64,
     outcomes: VecDeque<Outcome>,
     buffer: PacketBuf,
-    lanes: Lanes,
+    bulk_connections: BulkConnections,
     runs: u32,
     /// Some peer has a backlog.
     has_backlog: bool,
@@ -386,7 +392,7 @@ impl Rank {
             next_receive: 0,
             outcomes: VecDeque::new(),
             buffer: PacketBuf::new(),
-            lanes: Lanes::new(shared, endpoint_id),
+            bulk_connections: BulkConnections::new(shared, endpoint_id),
             runs: 0,
             has_backlog: false,
             closing: false,
@@ -419,16 +425,16 @@ impl Rank {
     #[must_use]
     pub fn state(&self) -> String {
         let (c, endpoint) = (&self.core, self.endpoint());
-        let [sends, receives, messages, bodies] = c.messages.held();
+        let [sends, receives, messages, rndvs] = c.messages.held();
         let mut s = format!(
-            "{}: {} | sends open {sends} receives open {receives} messages in {messages} bodies in {bodies} next timeout {:?}",
+            "{}: {} | sends open {sends} receives open {receives} messages in {messages} rendezvous transfers in {rndvs} next timeout {:?}",
             c.program,
             self.app.state(),
             endpoint.next_timeout()
         );
         for (id, p) in &c.peers {
             let stats = endpoint.peer_stats(*id);
-            let quiet = stats.messages_open + stats.messages_waiting + stats.bodies_open + stats.bodies_in == 0;
+            let quiet = stats.messages_open + stats.messages_waiting + stats.rndvs_open + stats.rndvs_in == 0;
             if quiet && stats.state == "up" {
                 continue;
             }
@@ -463,10 +469,10 @@ impl Rank {
         for (id, p) in c.peers.iter().filter(|(_, p)| p.down.is_none() && !shared.checks.liveness.is_dead(p.program)) {
             Memory::check_empty(c.program, p.program, &self.endpoint().peer_stats(*id))?;
         }
-        let [sends, _, messages, bodies] = c.messages.held();
-        if sends + c.sends.len() + messages + bodies + c.pieces.len() > 0 || c.messages.owes() {
+        let [sends, _, messages, rndvs] = c.messages.held();
+        if sends + c.sends.len() + messages + rndvs + c.pieces.len() > 0 || c.messages.owes() {
             return Err(format!(
-                "{} has done its work but keeps {sends} sends ({} not ended), {messages} messages, {bodies} bodies, {} half there; owes: {}",
+                "{} has done its work but keeps {sends} sends ({} not ended), {messages} messages, {rndvs} rendezvous transfers, {} half there; owes: {}",
                 c.program,
                 c.sends.len(),
                 c.pieces.len(),
@@ -598,7 +604,7 @@ impl Node for Rank {
         let meta = RxMeta {
             remote: address(meta.from, meta.net),
             local: Some(address(host.id, meta.net).ip()),
-            slack_ns: u32::try_from(meta.slack_ns).unwrap_or(u32::MAX),
+            receiver_delay_ns: u32::try_from(meta.receiver_delay_ns).unwrap_or(u32::MAX),
             ecn,
         };
         core.messages.datagram(Time(host.now), meta, data);
@@ -607,7 +613,7 @@ impl Node for Rank {
 
     fn run(&mut self, host: &mut Host<'_, Shared>) {
         let now = Time(host.now);
-        self.core.read_lanes(host);
+        self.core.read_bulk_connections(host);
         let forgets = host.shared.has(Defect::TimersForgotten);
         if self.core.messages.next_timeout().is_some_and(|t| t <= now) && !forgets {
             self.core.messages.timeouts(now);
@@ -626,7 +632,7 @@ impl Node for Rank {
         self.core.push_dropped(host);
         self.core.chatter(host);
         self.core.transmit(host);
-        self.core.write_lanes(host);
+        self.core.write_bulk_connections(host);
         self.core.look_at_memory(host);
     }
 
@@ -635,10 +641,17 @@ impl Node for Rank {
         let app = if self.done || self.core.parting.is_leaving() { None } else { self.app.next_wake() };
         let queued = (!self.core.outcomes.is_empty() || self.core.has_claims()).then_some(0);
         let leaving = self.core.parting.next_wake();
-        [protocol, app, queued, leaving, self.core.lanes.next_wake(self.core.messages.endpoint()), self.core.chatter_at]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            protocol,
+            app,
+            queued,
+            leaving,
+            self.core.bulk_connections.next_wake(self.core.messages.endpoint()),
+            self.core.chatter_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn leave(&mut self, host: &mut Host<'_, Shared>) {

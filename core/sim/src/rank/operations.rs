@@ -84,10 +84,11 @@ impl Core {
         self.next_send += 1;
         let peer = self.peer_of(host, to);
         host.shared.checks.delivery.sent(self.program, id.0, delivery::Message::new(to, op.tag, op.len, host.now));
-        // It matters who waits: with lanes a unit of a message that nobody waits for asks for nothing, and a short message may leave alone.
+        // It matters who waits: with bulk connections a record of a message that nobody waits for
+        // asks for nothing, and a short message may leave alone.
         let mode = match op.sync {
             true => SendMode::Match,
-            false if self.lanes.are_on() && id.0.is_multiple_of(4) => SendMode::Transmit,
+            false if self.bulk_connections.are_on() && id.0.is_multiple_of(4) => SendMode::Transmit,
             false if op.len <= INLINE_BYTES as u64 && id.0.is_multiple_of(2) => SendMode::Transmit,
             false => SendMode::Delivery,
         };
@@ -224,7 +225,8 @@ impl Core {
         };
         match self.messages.recv(Time(host.now), receive) {
             Ok(()) => {}
-            // What had arrived whole before the peer died is still received; nothing more will come.
+            // What had arrived whole before the peer died is still received; nothing more will
+            // come.
             Err(MessageError::PeerDown(_)) => self.fail_receive(host, id),
             Err(e) => host.violation("receive", format!("{program} cannot post receive {}: {e}", id.0)),
         }
@@ -283,7 +285,8 @@ impl Core {
             Err(e) => return host.violation("look", format!("{me}: look {}: {e}", id.0)),
         };
         let Some(c) = found else {
-            // What had arrived whole before the peer died would have been found; nothing more will come.
+            // What had arrived whole before the peer died would have been found; nothing more will
+            // come.
             if source.is_some_and(|p| self.peers.get(&p).is_some_and(|p| p.down.is_some())) {
                 self.fail_receive(host, id);
             }

@@ -1,4 +1,5 @@
-//! The memory of a rank's operations: what is sent is a function of its message and stored nowhere; what is received is kept as it comes, until the receive ends and it is judged.
+//! The memory of a rank's operations: what is sent is a function of its message and stored nowhere;
+//! what is received is kept as it comes, until the receive ends and it is judged.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -48,7 +49,8 @@ impl Pattern {
         (Pattern { what: What::Room(Rc::clone(&bytes)), len, ..Pattern::default() }, bytes)
     }
 
-    /// Room for counters that starts with zeros. With `twice`, every fiftieth change of one is made twice.
+    /// Room for counters that starts with zeros. With `twice`, every fiftieth change of one is made
+    /// twice.
     #[must_use]
     pub fn counters(len: u64, twice: bool) -> (Pattern, Rc<RefCell<Vec<u8>>>) {
         let (room, bytes) = Pattern::room(len);

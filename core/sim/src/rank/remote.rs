@@ -1,4 +1,5 @@
-//! Remote memory: each rank has a region that others read, one that they write, and one of counters to which they add.
+//! Remote memory: each rank has a region that others read, one that they write, and one of counters
+//! to which they add.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -28,7 +28,8 @@ pub struct Farm {
     pub tags: u64,
     /// Time a task takes.
     pub compute_ns: Ns,
-    /// A worker's receives name a tag each; otherwise they take any, and have to wait for any task that is missing.
+    /// A worker's receives name a tag each; otherwise they take any, and have to wait for any task
+    /// that is missing.
     #[serde(default)]
     pub named: bool,
 }

@@ -85,7 +85,8 @@ pub enum Workload {
     Traffic(traffic::Traffic),
 }
 
-/// Bits of the tag in which MPI libraries keep their protocol and which their receives ignore (these are MPICH's).
+/// Bits of the tag in which MPI libraries keep their protocol and which their receives ignore
+/// (these are MPICH's).
 const PROTOCOL: u64 = 0xc0 << 48;
 
 fn send(to: HostId, tag: u64, len: u64) -> Step {
@@ -231,7 +232,8 @@ fn flows(me: HostId, flows: &[Flow]) -> Vec<Step> {
     std::iter::once(Step::At(f.start_ns)).chain(sends).collect()
 }
 
-/// Rounds in which everyone sends `len(round, from, to)` to everyone, beginning with the next neighbour.
+/// Rounds in which everyone sends `len(round, from, to)` to everyone, beginning with the next
+/// neighbour.
 fn exchange(
     me: HostId,
     hosts: u32,

@@ -15,13 +15,16 @@ pub enum Step {
     Send(SendOp),
     /// Post a receive; its sender is understood like the receiver of a send.
     Receive(RecvOp),
-    /// Look for a message until there is one, claim it, and receive it then; its sender is understood like the receiver of a send.
+    /// Look for a message until there is one, claim it, and receive it then; its sender is
+    /// understood like the receiver of a send.
     Look(RecvOp),
     /// The receive or look before this is known by this number.
     Mark(u32),
-    /// Withdraw the receive or look known by this number and begin it again, if it has taken nothing.
+    /// Withdraw the receive or look known by this number and begin it again, if it has taken
+    /// nothing.
     Again(u32),
-    /// So many messages of this host, understood like the receiver of a send, are to come into the buffers of this group.
+    /// So many messages of this host, understood like the receiver of a send, are to come into the
+    /// buffers of this group.
     Await {
         /// The group.
         group: u32,
@@ -30,7 +33,8 @@ pub enum Step {
         /// How many.
         count: u32,
     },
-    /// Post buffers for several messages, and others in the place of those handed back, until all that is awaited has come; its sender is understood like the receiver of a send.
+    /// Post buffers for several messages, and others in the place of those handed back, until all
+    /// that is awaited has come; its sender is understood like the receiver of a send.
     Many {
         /// The group.
         group: u32,
@@ -55,8 +59,8 @@ pub enum Step {
     Phase,
     /// Have done with the first incarnation on this host, whether it lives or not.
     Drop(HostId),
-    /// Withdraw the receives of earlier phases directed at a host that has died. If an association with it existed, its
-    /// death must have been noticed by now. It is forgotten.
+    /// Withdraw the receives of earlier phases directed at a host that has died. If an association
+    /// with it existed, its death must have been noticed by now. It is forgotten.
     Forget(HostId),
 }
 
@@ -177,8 +181,9 @@ impl Script {
         true
     }
 
-    /// Whom a step means by a host. The first phase is meant for the programs that were there at the start, however late
-    /// a busy host comes to it: their successors know nothing of it and would leave its messages unmatched for ever.
+    /// Whom a step means by a host. The first phase is meant for the programs that were there at
+    /// the start, however late a busy host comes to it: their successors know nothing of it and
+    /// would leave its messages unmatched for ever.
     fn program(&self, io: &Io<'_, '_>, host: HostId) -> Program {
         if self.phase == 0 { Program { host, incarnation: 0 } } else { io.current(host) }
     }
@@ -190,7 +195,8 @@ impl Script {
         id
     }
 
-    /// A message has come into a buffer; once nothing more is awaited the rest of the buffers are withdrawn.
+    /// A message has come into a buffer; once nothing more is awaited the rest of the buffers are
+    /// withdrawn.
     fn part(&mut self, io: &mut Io<'_, '_>, receive: RecvId, from: HostId) {
         let Some(all) = self.groups.values_mut().find(|all| all.open.contains(&receive)) else { return };
         if let Some(left) = all.awaited.get_mut(&from) {

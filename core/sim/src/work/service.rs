@@ -1,4 +1,5 @@
-//! One server and many clients, as BMI has them (`spec/bmi.md`): requests from anybody, answers by tag. A client asks, waits for the answer, and asks again; or asks ahead.
+//! One server and many clients, as BMI has them (`spec/bmi.md`): requests from anybody, answers by
+//! tag. A client asks, waits for the answer, and asks again; or asks ahead.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,5 @@
-//! Supersteps as a BSP library makes them: a reduction that is the barrier and tells everybody the counts, then the messages, all receives posted, in the order of a plan (`spec/superstep.md`).
+//! Supersteps as a BSP library makes them: a reduction that is the barrier and tells everybody the
+//! counts, then the messages, all receives posted, in the order of a plan (`spec/superstep.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,8 @@ pub enum Relation {
     Total(u64),
     /// Everybody so many to the next.
     Shift(u64),
-    /// Everybody to so many others, drawn anew for each superstep, between so many and so many bytes.
+    /// Everybody to so many others, drawn anew for each superstep, between so many and so many
+    /// bytes.
     Sparse {
         /// Destinations.
         degree: u32,
@@ -42,7 +44,8 @@ pub struct Uses {
     pub hold: bool,
     /// Length of a slot; 0: no slots.
     pub slot_ns: Ns,
-    /// What may wait in a host's interface, bytes; 0: what the protocol finds right ([`OwnQueue::Auto`]); the greatest number: what the system lets wait.
+    /// What may wait in a host's interface, bytes; 0: what the protocol finds right
+    /// ([`OwnQueue::Auto`]); the greatest number: what the system lets wait.
     #[serde(default)]
     pub own_queue: u64,
 }

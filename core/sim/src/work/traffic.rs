@@ -1,7 +1,9 @@
-//! Random traffic: messages between random ranks at random times, and receives of all kinds that take them.
+//! Random traffic: messages between random ranks at random times, and receives of all kinds that
+//! take them.
 //!
-//! Tags fall into groups (bits 32 and up), and all receives of a group are of one kind. So any receive finds its message
-//! whatever the order of arrival, and every program ends; within a group, wildcards and exact tags compete as they like.
+//! Tags fall into groups (bits 32 and up), and all receives of a group are of one kind. So any
+//! receive finds its message whatever the order of arrival, and every program ends; within a group,
+//! wildcards and exact tags compete as they like.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +71,8 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// A message of `len` bytes whose receive names its sender and tag, both at the beginning: what tests vary.
+    /// A message of `len` bytes whose receive names its sender and tag, both at the beginning: what
+    /// tests vary.
     #[must_use]
     pub fn plain(from: HostId, to: HostId, len: u64) -> Planned {
         Planned {
@@ -89,7 +92,8 @@ impl Planned {
     }
 }
 
-/// Buffers for several messages, of which so many are posted at a time, until all the messages of a group have come to a rank.
+/// Buffers for several messages, of which so many are posted at a time, until all the messages of a
+/// group have come to a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PlannedMany {
     /// The rank.
@@ -217,7 +221,8 @@ impl Planned {
         RecvOp { from, tagged, tag, ignore, room: self.room }
     }
 
-    /// Low bits of the tag as it is sent: those of messages that share buffers say which phase they are of.
+    /// Low bits of the tag as it is sent: those of messages that share buffers say which phase they
+    /// are of.
     fn low(&self) -> u64 {
         if self.kind.is_many() { phase_bits(self.phase) | self.tag & MANY_MASK } else { self.tag }
     }
@@ -236,7 +241,8 @@ impl Planned {
 impl Traffic {
     /// Draws the messages of one phase.
     pub fn draw(&mut self, rng: &mut Rng, b: &Bounds, phase: u32, begin_ns: Ns) {
-        // Untagged receives from anyone take all untagged messages: a run has one kind or the other.
+        // Untagged receives from anyone take all untagged messages: a run has one kind or the
+        // other.
         let untagged = if b.directed || rng.chance(500_000) { Kind::Untagged } else { Kind::UntaggedAny };
         let kinds: &[Kind] = if b.directed {
             &[Kind::Exact, Kind::Exact, Kind::AnyTag, untagged]
@@ -280,7 +286,8 @@ impl Traffic {
         }
     }
 
-    /// Has some receivers look before they receive, and some withdraw what they have posted and begin again.
+    /// Has some receivers look before they receive, and some withdraw what they have posted and
+    /// begin again.
     pub fn draw_looks(&mut self, rng: &mut Rng) {
         let (look, again) = (rng.pick(&[0, 50_000, 500_000, 1_000_000]), rng.pick(&[0, 50_000, 300_000]));
         let last_ns = self.messages.iter().map(|m| m.send_at_ns.max(m.receive_at_ns)).max().unwrap_or(0);
@@ -350,7 +357,8 @@ impl Traffic {
         }
     }
 
-    /// Draws additions to counters, few counters that many add to or many of a few, for the time that the messages take.
+    /// Draws additions to counters, few counters that many add to or many of a few, for the time
+    /// that the messages take.
     pub fn draw_atomics(&mut self, rng: &mut Rng, hosts: u32) {
         let counters = rng.pick(&[1, 3, COUNTERS - 3]);
         for phase in 0..=self.messages.iter().map(|m| m.phase).max().unwrap_or(0) {
@@ -369,7 +377,8 @@ impl Traffic {
         }
     }
 
-    /// The steps of a rank: everything in order of time. An incarnation that is not the first has only phase 1.
+    /// The steps of a rank: everything in order of time. An incarnation that is not the first has
+    /// only phase 1.
     #[must_use]
     pub fn steps(&self, program: Program) -> Vec<Step> {
         let me = program.host;

@@ -1,4 +1,5 @@
-//! The ACK frame (spec 2.2, 4): which packets came, from the highest down, and how long they waited.
+//! The ACK frame (spec 2.2, 4): which packets came, from the highest down, and how long they
+//! waited.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -18,9 +19,11 @@ pub const ACK_ENTRY_LEN: usize = 4;
 pub struct AckTimes {
     /// From that reading to sending the frame, in nanoseconds.
     pub delay_ns: u32,
-    /// How long before that reading the socket had last been looked at, in microseconds; 65535: or longer.
-    pub slack_us: u16,
-    /// When that was by the clock of the reader, in microseconds, modulo 2^32. Only differences mean anything.
+    /// How long before that reading the socket had last been looked at, in microseconds; 65535: or
+    /// longer.
+    pub receiver_delay_us: u16,
+    /// When that was by the clock of the reader, in microseconds, modulo 2^32. Only differences
+    /// mean anything.
     pub read_us: u32,
 }
 
@@ -37,10 +40,11 @@ pub struct Ack<'a> {
 }
 
 impl<'a> Ack<'a> {
-    /// The received ranges from the highest down, given the largest packet number sent so far plus one (`next_number`),
-    /// which serves to expand `largest`. Neighbouring ranges may touch.
+    /// The received ranges from the highest down, given the largest packet number sent so far plus
+    /// one (`next_number`), which serves to expand `largest`. Neighbouring ranges may touch.
     ///
-    /// `None` if the frame names a packet that was never sent or a number below 0: a protocol violation.
+    /// `None` if the frame names a packet that was never sent or a number below 0: a protocol
+    /// violation.
     #[must_use]
     pub fn ranges(&self, next_number: u64) -> Option<AckRanges<'a>> {
         let largest = expand(self.largest, next_number);
@@ -123,18 +127,19 @@ pub(super) fn parse<'a>(d: &'a [u8], at: usize, to: &mut Frame<'a>) -> Result<us
     if entries.chunks_exact(ACK_ENTRY_LEN).any(|e| e == [0; ACK_ENTRY_LEN]) {
         return bad("entry");
     }
-    let times = AckTimes { delay_ns: le32(h, 8), slack_us: le16(h, 2), read_us: le32(h, 12) };
+    let times = AckTimes { delay_ns: le32(h, 8), receiver_delay_us: le16(h, 2), read_us: le32(h, 12) };
     let ack = Ack { largest: le32(h, 4), times, first_len, entries };
     *to = Frame::Ack(ack);
     Ok(end)
 }
 
-/// The head of an ACK whose largest range is `first_len` numbers up to `largest`; it has no entries yet.
+/// The head of an ACK whose largest range is `first_len` numbers up to `largest`; it has no entries
+/// yet.
 #[inline]
 fn put_head(largest: u64, first_len: u64, times: AckTimes, out: &mut Vec<u8>) {
     let mut f = [0; ACK_HEAD_LEN];
     f[0] = types::ACK;
-    f[2..4].copy_from_slice(&times.slack_us.to_le_bytes());
+    f[2..4].copy_from_slice(&times.receiver_delay_us.to_le_bytes());
     f[4..8].copy_from_slice(&truncate(largest).to_le_bytes());
     f[8..12].copy_from_slice(&times.delay_ns.to_le_bytes());
     f[12..16].copy_from_slice(&times.read_us.to_le_bytes());
@@ -142,7 +147,8 @@ fn put_head(largest: u64, first_len: u64, times: AckTimes, out: &mut Vec<u8>) {
     out.extend_from_slice(&f);
 }
 
-/// Writes what [`write_ack`] does of the one range `[lo, hi)`, which is not empty, if `max_len` is enough for it. Whether it was.
+/// Writes what [`write_ack`] does of the one range `[lo, hi)`, which is not empty, if `max_len` is
+/// enough for it. Whether it was.
 #[inline]
 pub fn write_ack_of_one((lo, hi): (u64, u64), times: AckTimes, max_len: usize, out: &mut Vec<u8>) -> bool {
     let fits = max_len >= ACK_HEAD_LEN;
@@ -152,9 +158,9 @@ pub fn write_ack_of_one((lo, hi): (u64, u64), times: AckTimes, max_len: usize, o
     fits
 }
 
-/// Writes an ACK of `ranges` (highest first, disjoint, not empty), as many of them as fit `max_len` bytes and
-/// [`MAX_ACK_ENTRIES`]; returns the number of ranges written completely. Writes nothing and returns 0 if there is no
-/// range or `max_len` is below [`ACK_HEAD_LEN`].
+/// Writes an ACK of `ranges` (highest first, disjoint, not empty), as many of them as fit `max_len`
+/// bytes and [`MAX_ACK_ENTRIES`]; returns the number of ranges written completely. Writes nothing
+/// and returns 0 if there is no range or `max_len` is below [`ACK_HEAD_LEN`].
 ///
 /// Gaps and ranges beyond 65535 are split over several entries with a zero in them.
 pub fn write_ack(
@@ -224,7 +230,7 @@ mod tests {
             lo in 0u64..1 << 40, len in prop_oneof![1u64..100, 1u64..1 << 34], room in 0usize..40, delay_ns in any::<u32>(),
         ) {
             let hi = lo + len;
-            let times = AckTimes { delay_ns, slack_us: 7, read_us: 9 };
+            let times = AckTimes { delay_ns, receiver_delay_us: 7, read_us: 9 };
             let (mut short, mut long) = (Vec::new(), Vec::new());
             let is_written = write_ack_of_one((lo, hi), times, room, &mut short);
             prop_assert_eq!((is_written, write_ack([lo..=hi - 1], times, room, &mut long) > 0), (room >= ACK_HEAD_LEN, is_written));

@@ -1,4 +1,5 @@
-//! Frames: what a PROTECTED packet carries (spec 2.2). Types and parsing; the writers are in `write`, ACK in `ack`.
+//! Frames: what a PROTECTED packet carries (spec 2.2). Types and parsing; the writers are in
+//! `write`, ACK in `ack`.
 
 mod ack;
 mod show;
@@ -8,9 +9,9 @@ use core::ops::Range;
 
 pub use ack::{ACK_ENTRY_LEN, ACK_HEAD_LEN, Ack, AckRanges, AckTimes, write_ack, write_ack_of_one};
 pub use write::{
-    close_len, write_body_abort, write_body_head, write_close, write_credit, write_grant, write_lane, write_marked,
-    write_msg_head, write_padding, write_parity_head, write_path_challenge, write_path_response, write_ping,
-    write_recovered,
+    close_len, write_bulk, write_close, write_credit, write_grant, write_marked, write_msg_head, write_padding,
+    write_parity_head, write_path_challenge, write_path_response, write_ping, write_recovered, write_rndv_abort,
+    write_rndv_head,
 };
 
 use crate::bytes::{le16, le32, le64};
@@ -19,8 +20,8 @@ use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
 
 /// Bytes of a MSG frame before the envelope.
 pub const MSG_HEAD_LEN: usize = 24;
-/// Bytes of a BODY frame before the payload.
-pub const BODY_HEAD_LEN: usize = 24;
+/// Bytes of a RNDV frame before the payload.
+pub const RNDV_HEAD_LEN: usize = 24;
 /// Bytes of a PARITY frame before the payload.
 pub const PARITY_HEAD_LEN: usize = 24;
 /// Bytes of a PING frame.
@@ -31,12 +32,12 @@ pub const CREDIT_LEN: usize = 16;
 pub const GRANT_LEN: usize = 24;
 /// Bytes of a PATH_CHALLENGE or PATH_RESPONSE frame.
 pub const PATH_LEN: usize = 16;
-/// Bytes of a BODY_ABORT frame.
-pub const BODY_ABORT_LEN: usize = 16;
+/// Bytes of a RNDV_ABORT frame.
+pub const RNDV_ABORT_LEN: usize = 16;
 /// Bytes of a RECOVERED frame.
 pub const RECOVERED_LEN: usize = 24;
-/// Bytes of a LANE frame.
-pub const LANE_LEN: usize = 16;
+/// Bytes of a BULK frame.
+pub const BULK_LEN: usize = 16;
 /// Bytes of a MARKED frame.
 pub const MARKED_LEN: usize = 8;
 /// Bytes of a CLOSE frame before the reason.
@@ -52,23 +53,24 @@ pub(crate) mod types {
     pub(crate) const CREDIT: u8 = 0x03;
     pub(crate) const GRANT: u8 = 0x04;
     pub(crate) const MSG: u8 = 0x05;
-    pub(crate) const BODY: u8 = 0x06;
+    pub(crate) const RNDV: u8 = 0x06;
     pub(crate) const PATH_CHALLENGE: u8 = 0x07;
     pub(crate) const PATH_RESPONSE: u8 = 0x08;
     pub(crate) const CLOSE: u8 = 0x0a;
-    pub(crate) const BODY_ABORT: u8 = 0x0b;
+    pub(crate) const RNDV_ABORT: u8 = 0x0b;
     pub(crate) const PARITY: u8 = 0x0c;
     pub(crate) const RECOVERED: u8 = 0x0d;
-    pub(crate) const LANE: u8 = 0x0e;
+    pub(crate) const BULK: u8 = 0x0e;
     pub(crate) const MARKED: u8 = 0x0f;
 }
 
 const MSG_CONTROL: u8 = 1;
 const RECOVERED_MESSAGE: u8 = 1;
 const PARITY_MESSAGE: u8 = 0x80;
-const LANE_OVER: u8 = 1;
+const BULK_OVER: u8 = 1;
 
-/// Why the frames of a packet are malformed. The packet is dropped unacknowledged and counted (spec 2.2).
+/// Why the frames of a packet are malformed. The packet is dropped unacknowledged and counted (spec
+/// 2.2).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// No such frame type in this version.
@@ -84,11 +86,11 @@ pub enum FrameError {
 
 /// What a PARITY or RECOVERED frame is about.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum BodyKey {
+pub enum RndvKey {
     /// A matched message, by its full `mseq`.
     Message(u64),
-    /// A body, by the handle the receiver opened.
-    Body(u64),
+    /// A rendezvous transfer, by the handle the receiver opened.
+    Rndv(u64),
 }
 
 /// CREDIT: what may be sent of matched messages, cumulative (spec 5).
@@ -100,10 +102,10 @@ pub struct Credit {
     pub bytes_limit: u64,
 }
 
-/// GRANT: how far the sender of a body may go (spec 5).
+/// GRANT: how far the sender of a rendezvous transfer may go (spec 5).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// The body.
+    /// The rendezvous transfer.
     pub handle: u64,
     /// Bytes `[0, limit)` may be sent.
     pub limit: u64,
@@ -139,9 +141,9 @@ pub struct Msg {
     pub payload: Range<usize>,
 }
 
-/// BODY: a fragment of a body. The range indexes the datagram.
+/// RNDV: a fragment of a rendezvous transfer. The range indexes the datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Body {
+pub struct Rndv {
     /// The handle the receiver opened.
     pub handle: u64,
     /// Where this fragment begins; `offset` + length does not overflow.
@@ -150,10 +152,10 @@ pub struct Body {
     pub payload: Range<usize>,
 }
 
-/// BODY_ABORT: the sender of a body gives up.
+/// RNDV_ABORT: the sender of a rendezvous transfer gives up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct BodyAbort {
-    /// The body.
+pub struct RndvAbort {
+    /// The rendezvous transfer.
     pub handle: u64,
     /// The upper layer's reason.
     pub code: u16,
@@ -168,12 +170,12 @@ pub struct Close<'a> {
     pub reason: &'a str,
 }
 
-/// The fixed part of a PARITY frame: the XOR of `count` fragments of `frag` bytes from `base` on, a short last one
-/// taken as filled up with zeros.
+/// The fixed part of a PARITY frame: the XOR of `count` fragments of `frag` bytes from `base` on, a
+/// short last one taken as filled up with zeros.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ParityHead {
-    /// Message or body.
-    pub key: BodyKey,
+    /// Message or rendezvous data.
+    pub key: RndvKey,
     /// Fragments covered, 1 to [`MAX_PARITY_COUNT`].
     pub count: u8,
     /// Bytes of each fragment and of the payload, at least 1.
@@ -191,32 +193,36 @@ pub struct Parity {
     pub payload: Range<usize>,
 }
 
-/// RECOVERED: bytes that the receiver restored from a PARITY frame; counts as their acknowledgement.
+/// RECOVERED: bytes that the receiver restored from a PARITY frame; counts as their
+/// acknowledgement.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Recovered {
-    /// Message or body.
-    pub key: BodyKey,
+    /// Message or rendezvous data.
+    pub key: RndvKey,
     /// Where the restored bytes begin; `offset + len` does not overflow.
     pub offset: u64,
     /// How many they are, at least 1.
     pub len: u16,
 }
 
-/// LANE: the peer is asked to connect one (number 0), or told how much of it was read, and perhaps that it is over (spec/lanes.md 2, 4, 5).
+/// BULK: the peer is asked to connect one (number 0), or told how much of it was read, and perhaps
+/// that it is over (spec/bulk.md 2, 4, 5).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Lane {
-    /// Number of the lane.
-    pub lane: u32,
-    /// Bytes of complete units that the sender of this frame has read of it.
+pub struct BulkConnection {
+    /// Number of the bulk connection.
+    pub bulk: u32,
+    /// Bytes of complete records that the sender of this frame has read of it.
     pub read: u64,
     /// It reads no more of it, nor of any with a lower number.
     pub over: bool,
 }
 
-/// MARKED: how many packets of one path came with the mark of a switch whose queue is long (spec 6.7).
+/// MARKED: how many packets of one path came with the mark of a switch whose queue is long (spec
+/// 6.7).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Marked {
-    /// The path by the number of the frame's receiver: that of the marked packets' heads, at most [`crate::packet::MAX_PATH`].
+    /// The path by the number of the frame's receiver: that of the marked packets' heads, at most
+    /// [`crate::packet::MAX_PATH`].
     pub path: u8,
     /// Low 32 bits of their count since the association began.
     pub count: u32,
@@ -234,16 +240,16 @@ pub enum Frame<'a> {
     Credit(Credit),
     Grant(Grant),
     Msg(Msg),
-    Body(Body),
+    Rndv(Rndv),
     /// Data that the peer is to send back on the same path.
     PathChallenge(u64),
     /// Data of the challenge answered.
     PathResponse(u64),
     Close(Close<'a>),
-    BodyAbort(BodyAbort),
+    RndvAbort(RndvAbort),
     Parity(Parity),
     Recovered(Recovered),
-    Lane(Lane),
+    BulkConnection(BulkConnection),
     Marked(Marked),
 }
 
@@ -256,7 +262,8 @@ impl Frame<'_> {
     }
 }
 
-/// So many frames of a packet are kept as they are read when they are checked: an acknowledgement and a message, as in most.
+/// So many frames of a packet are kept as they are read when they are checked: an acknowledgement
+/// and a message, as in most.
 const KEPT: usize = 2;
 
 /// The frames of one packet, all of which are well formed.
@@ -272,8 +279,9 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Checks the frames in `range` of the datagram (the result of [`crate::seal::RecvKeys::open`]); a range outside the
-    /// datagram is cut to it. No frames at all is well formed and means nothing.
+    /// Checks the frames in `range` of the datagram (the result of
+    /// [`crate::seal::RecvKeys::open`]); a range outside the datagram is cut to it. No frames at
+    /// all is well formed and means nothing.
     ///
     /// # Errors
     /// The first thing found wrong.
@@ -298,7 +306,8 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// What [`Frames::parse`] does, in place: a result that is not moved costs less. After an error the frames are not to be used.
+    /// What [`Frames::parse`] does, in place: a result that is not moved costs less. After an error
+    /// the frames are not to be used.
     ///
     /// # Errors
     /// The first thing found wrong.
@@ -331,7 +340,8 @@ impl<'a> Frames<'a> {
         self.ack_eliciting
     }
 
-    /// Shows the frames in order, until `act` returns false. Most were read when they were checked, and are not read again.
+    /// Shows the frames in order, until `act` returns false. Most were read when they were checked,
+    /// and are not read again.
     #[inline(always)]
     pub fn each(&self, mut act: impl FnMut(&Frame<'a>) -> bool) {
         let (mut n, mut at) = (0, self.rest);
@@ -405,7 +415,7 @@ fn parse_one<'a>(d: &'a [u8], at: usize, to: &mut Frame<'a>) -> Result<usize, Fr
     match d[at] {
         types::MSG => parse_msg(d, at, to),
         types::ACK => ack::parse(d, at, to),
-        types::BODY => parse_body(d, at, to),
+        types::RNDV => parse_rndv(d, at, to),
         _ => {
             let (frame, next) = parse_rare(d, at)?;
             *to = frame;
@@ -466,18 +476,18 @@ fn parse_msg(d: &[u8], at: usize, to: &mut Frame<'_>) -> Result<usize, FrameErro
 }
 
 #[inline]
-fn parse_body(d: &[u8], at: usize, to: &mut Frame<'_>) -> Result<usize, FrameError> {
-    let h = head::<BODY_HEAD_LEN>(d, at)?;
+fn parse_rndv(d: &[u8], at: usize, to: &mut Frame<'_>) -> Result<usize, FrameError> {
+    let h = head::<RNDV_HEAD_LEN>(d, at)?;
     if h[1] != 0 {
-        return Err(FrameError::Field(types::BODY, "flags"));
+        return Err(FrameError::Field(types::RNDV, "flags"));
     }
     let (len, handle, offset) = (le16(h, 2), le64(h, 8), le64(h, 16));
     if offset.checked_add(u64::from(len)).is_none() {
-        return Err(FrameError::Field(types::BODY, "offset"));
+        return Err(FrameError::Field(types::RNDV, "offset"));
     }
-    let payload = span(d, at, at + BODY_HEAD_LEN, usize::from(len))?;
+    let payload = span(d, at, at + RNDV_HEAD_LEN, usize::from(len))?;
     let next = payload.end;
-    *to = Frame::Body(Body { handle, offset, payload });
+    *to = Frame::Rndv(Rndv { handle, offset, payload });
     Ok(next)
 }
 
@@ -495,26 +505,26 @@ fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
         }
         types::PATH_CHALLENGE => Ok((Frame::PathChallenge(le64(head::<PATH_LEN>(d, at)?, 8)), at + PATH_LEN)),
         types::PATH_RESPONSE => Ok((Frame::PathResponse(le64(head::<PATH_LEN>(d, at)?, 8)), at + PATH_LEN)),
-        types::BODY_ABORT => {
-            let h = head::<BODY_ABORT_LEN>(d, at)?;
-            Ok((Frame::BodyAbort(BodyAbort { code: le16(h, 2), handle: le64(h, 8) }), at + BODY_ABORT_LEN))
+        types::RNDV_ABORT => {
+            let h = head::<RNDV_ABORT_LEN>(d, at)?;
+            Ok((Frame::RndvAbort(RndvAbort { code: le16(h, 2), handle: le64(h, 8) }), at + RNDV_ABORT_LEN))
         }
         types::CLOSE => parse_close(d, at),
         types::PARITY => parse_parity(d, at),
         types::RECOVERED => parse_recovered(d, at),
-        types::LANE => parse_lane(d, at),
+        types::BULK => parse_bulk(d, at),
         types::MARKED => parse_marked(d, at),
         other => Err(FrameError::Type(other)),
     }
 }
 
-fn parse_lane(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
-    let h = head::<LANE_LEN>(d, at)?;
-    let lane = Lane { lane: le32(h, 4), read: le64(h, 8), over: h[1] & LANE_OVER != 0 };
-    if h[1] & !LANE_OVER != 0 || (lane.over && lane.lane == 0) {
-        return Err(FrameError::Field(types::LANE, "flags"));
+fn parse_bulk(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
+    let h = head::<BULK_LEN>(d, at)?;
+    let bulk = BulkConnection { bulk: le32(h, 4), read: le64(h, 8), over: h[1] & BULK_OVER != 0 };
+    if h[1] & !BULK_OVER != 0 || (bulk.over && bulk.bulk == 0) {
+        return Err(FrameError::Field(types::BULK, "flags"));
     }
-    Ok((Frame::Lane(lane), at + LANE_LEN))
+    Ok((Frame::BulkConnection(bulk), at + BULK_LEN))
 }
 
 fn parse_marked(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
@@ -546,7 +556,7 @@ fn parse_parity(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     if base.checked_add(u64::from(count) * u64::from(frag)).is_none() {
         return bad("base");
     }
-    let key = if h[1] & PARITY_MESSAGE != 0 { BodyKey::Message(key) } else { BodyKey::Body(key) };
+    let key = if h[1] & PARITY_MESSAGE != 0 { RndvKey::Message(key) } else { RndvKey::Rndv(key) };
     let payload = span(d, at, at + PARITY_HEAD_LEN, usize::from(frag))?;
     let next = payload.end;
     Ok((Frame::Parity(Parity { head: ParityHead { key, count, frag, base }, payload }), next))
@@ -565,6 +575,6 @@ fn parse_recovered(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError
     if offset.checked_add(u64::from(len)).is_none() {
         return bad("offset");
     }
-    let key = if flags & RECOVERED_MESSAGE != 0 { BodyKey::Message(key) } else { BodyKey::Body(key) };
+    let key = if flags & RECOVERED_MESSAGE != 0 { RndvKey::Message(key) } else { RndvKey::Rndv(key) };
     Ok((Frame::Recovered(Recovered { key, offset, len }), at + RECOVERED_LEN))
 }

@@ -3,13 +3,13 @@
 use core::fmt;
 
 use super::{Frame, Msg};
-use crate::BodyKey;
+use crate::RndvKey;
 
-impl fmt::Display for BodyKey {
+impl fmt::Display for RndvKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BodyKey::Message(mseq) => write!(f, "msg {mseq}"),
-            BodyKey::Body(handle) => write!(f, "body {handle:#x}"),
+            RndvKey::Message(mseq) => write!(f, "msg {mseq}"),
+            RndvKey::Rndv(handle) => write!(f, "rndv {handle:#x}"),
         }
     }
 }
@@ -32,21 +32,23 @@ impl fmt::Display for Frame<'_> {
             Frame::Ping => f.write_str("ping"),
             Frame::Ack(ack) => ack.fmt(f),
             Frame::Credit(c) => write!(f, "credit to {} messages, {} bytes", c.msgs_limit, c.bytes_limit),
-            Frame::Grant(g) => write!(f, "grant body {:#x} to {}", g.handle, g.limit),
+            Frame::Grant(g) => write!(f, "grant rndv {:#x} to {}", g.handle, g.limit),
             Frame::Msg(m) => m.fmt(f),
-            Frame::Body(b) => write!(f, "body {:#x} {}+{}", b.handle, b.offset, b.payload.len()),
+            Frame::Rndv(b) => write!(f, "rndv {:#x} {}+{}", b.handle, b.offset, b.payload.len()),
             Frame::PathChallenge(_) => f.write_str("path-challenge"),
             Frame::PathResponse(_) => f.write_str("path-response"),
             Frame::Close(c) => write!(f, "close {}", c.code),
-            Frame::BodyAbort(a) => write!(f, "abort body {:#x} {}", a.handle, a.code),
+            Frame::RndvAbort(a) => write!(f, "abort rndv {:#x} {}", a.handle, a.code),
             Frame::Parity(p) => {
                 let h = &p.head;
                 write!(f, "parity {} {}+{}x{}", h.key, h.base, h.count, h.frag)
             }
             Frame::Recovered(r) => write!(f, "recovered {} {}+{}", r.key, r.offset, r.len),
             Frame::Marked(m) => write!(f, "marked {} of path {}", m.count, m.path),
-            Frame::Lane(l) if l.lane == 0 => f.write_str("lane wanted"),
-            Frame::Lane(l) => write!(f, "lane {}{} read {}", l.lane, if l.over { " over" } else { "" }, l.read),
+            Frame::BulkConnection(l) if l.bulk == 0 => f.write_str("bulk wanted"),
+            Frame::BulkConnection(l) => {
+                write!(f, "bulk {}{} read {}", l.bulk, if l.over { " over" } else { "" }, l.read)
+            }
         }
     }
 }
@@ -57,7 +59,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use crate::frame::{self, Frames, MsgHead, ParityHead};
-    use crate::{BodyKey, Frame};
+    use crate::{Frame, RndvKey};
 
     fn shown(packet: &[u8]) -> Vec<String> {
         let frames = Frames::parse(packet, 0..packet.len()).expect("well formed");
@@ -74,27 +76,27 @@ mod tests {
         let control = MsgHead { control: true, stream: 0, mseq: 2, sseq: 0, total_len: 1, offset: 0, len: 1 };
         frame::write_msg_head(&control, b"", &mut p);
         p.push(9);
-        frame::write_body_head(0x1_0000_0002, 1400, 2, &mut p);
+        frame::write_rndv_head(0x1_0000_0002, 1400, 2, &mut p);
         p.extend_from_slice(b"xy");
         frame::write_grant(&frame::Grant { handle: 0x10, limit: 4096 }, &mut p);
-        let parity = ParityHead { key: BodyKey::Message(41), count: 8, frag: 1, base: 100 };
+        let parity = ParityHead { key: RndvKey::Message(41), count: 8, frag: 1, base: 100 };
         frame::write_parity_head(&parity, &mut p);
         p.push(0);
         for over in [false, true] {
-            frame::write_lane(&frame::Lane { lane: 2, read: 77, over }, &mut p);
+            frame::write_bulk(&frame::BulkConnection { bulk: 2, read: 77, over }, &mut p);
         }
-        frame::write_lane(&frame::Lane::default(), &mut p);
+        frame::write_bulk(&frame::BulkConnection::default(), &mut p);
         frame::write_ping(&mut p);
         let want = [
             "ack 20-29 and 2 more",
             "msg 41 stream 3 4+5 of 9",
             "control 2 of 1",
-            "body 0x100000002 1400+2",
-            "grant body 0x10 to 4096",
+            "rndv 0x100000002 1400+2",
+            "grant rndv 0x10 to 4096",
             "parity msg 41 100+8x1",
-            "lane 2 read 77",
-            "lane 2 over read 77",
-            "lane wanted",
+            "bulk 2 read 77",
+            "bulk 2 over read 77",
+            "bulk wanted",
             "ping",
         ];
         assert_eq!(shown(&p), want);

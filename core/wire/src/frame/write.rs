@@ -1,14 +1,14 @@
 //! Writers of frames: each appends one frame, or the fixed part of one, to a packet.
 //!
-//! A writer is given values that are valid by the caller's own logic; it checks them in debug builds only, and the peer's
-//! parser refuses the packet otherwise.
+//! A writer is given values that are valid by the caller's own logic; it checks them in debug
+//! builds only, and the peer's parser refuses the packet otherwise.
 
 use alloc::vec::Vec;
 
 use super::{
-    BODY_ABORT_LEN, BODY_HEAD_LEN, BodyAbort, BodyKey, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, GRANT_LEN, Grant, LANE_LEN,
-    LANE_OVER, Lane, MARKED_LEN, MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, Marked, MsgHead, PARITY_HEAD_LEN,
-    PARITY_MESSAGE, PATH_LEN, ParityHead, RECOVERED_LEN, RECOVERED_MESSAGE, Recovered, types,
+    BULK_LEN, BULK_OVER, BulkConnection, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, GRANT_LEN, Grant, MARKED_LEN,
+    MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, Marked, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN, ParityHead,
+    RECOVERED_LEN, RECOVERED_MESSAGE, RNDV_ABORT_LEN, RNDV_HEAD_LEN, Recovered, RndvAbort, RndvKey, types,
 };
 
 use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
@@ -46,8 +46,8 @@ pub fn write_grant(grant: &Grant, out: &mut Vec<u8>) {
     out.extend_from_slice(&f);
 }
 
-/// MSG up to and with the envelope; exactly `head.len` bytes of payload must follow (in `out`, or gathered behind it by
-/// whoever sends the packet).
+/// MSG up to and with the envelope; exactly `head.len` bytes of payload must follow (in `out`, or
+/// gathered behind it by whoever sends the packet).
 #[inline]
 pub fn write_msg_head(head: &MsgHead, envelope: &[u8], out: &mut Vec<u8>) {
     debug_assert!(envelope.len() <= MAX_ENVELOPE_LEN);
@@ -69,11 +69,11 @@ pub fn write_msg_head(head: &MsgHead, envelope: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(envelope);
 }
 
-/// BODY up to the payload; exactly `len` bytes must follow.
+/// RNDV up to the payload; exactly `len` bytes must follow.
 #[inline]
-pub fn write_body_head(handle: u64, offset: u64, len: u16, out: &mut Vec<u8>) {
-    let mut f = [0; BODY_HEAD_LEN];
-    f[0] = types::BODY;
+pub fn write_rndv_head(handle: u64, offset: u64, len: u16, out: &mut Vec<u8>) {
+    let mut f = [0; RNDV_HEAD_LEN];
+    f[0] = types::RNDV;
     f[2..4].copy_from_slice(&len.to_le_bytes());
     f[8..16].copy_from_slice(&handle.to_le_bytes());
     f[16..24].copy_from_slice(&offset.to_le_bytes());
@@ -121,10 +121,10 @@ pub fn write_close(code: u16, reason: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(reason.as_bytes());
 }
 
-/// BODY_ABORT.
-pub fn write_body_abort(abort: &BodyAbort, out: &mut Vec<u8>) {
-    let mut f = [0; BODY_ABORT_LEN];
-    f[0] = types::BODY_ABORT;
+/// RNDV_ABORT.
+pub fn write_rndv_abort(abort: &RndvAbort, out: &mut Vec<u8>) {
+    let mut f = [0; RNDV_ABORT_LEN];
+    f[0] = types::RNDV_ABORT;
     f[2..4].copy_from_slice(&abort.code.to_le_bytes());
     f[8..16].copy_from_slice(&abort.handle.to_le_bytes());
     out.extend_from_slice(&f);
@@ -134,8 +134,8 @@ pub fn write_body_abort(abort: &BodyAbort, out: &mut Vec<u8>) {
 pub fn write_parity_head(head: &ParityHead, out: &mut Vec<u8>) {
     debug_assert!(head.frag > 0 && (1..=MAX_PARITY_COUNT).contains(&head.count));
     let (bit, key) = match head.key {
-        BodyKey::Message(mseq) => (PARITY_MESSAGE, mseq),
-        BodyKey::Body(handle) => (0, handle),
+        RndvKey::Message(mseq) => (PARITY_MESSAGE, mseq),
+        RndvKey::Rndv(handle) => (0, handle),
     };
     let mut f = [0; PARITY_HEAD_LEN];
     f[0] = types::PARITY;
@@ -150,8 +150,8 @@ pub fn write_parity_head(head: &ParityHead, out: &mut Vec<u8>) {
 pub fn write_recovered(recovered: &Recovered, out: &mut Vec<u8>) {
     debug_assert!(recovered.len > 0);
     let (bit, key) = match recovered.key {
-        BodyKey::Message(mseq) => (RECOVERED_MESSAGE, mseq),
-        BodyKey::Body(handle) => (0, handle),
+        RndvKey::Message(mseq) => (RECOVERED_MESSAGE, mseq),
+        RndvKey::Rndv(handle) => (0, handle),
     };
     let mut f = [0; RECOVERED_LEN];
     f[0] = types::RECOVERED;
@@ -162,12 +162,12 @@ pub fn write_recovered(recovered: &Recovered, out: &mut Vec<u8>) {
     out.extend_from_slice(&f);
 }
 
-/// LANE.
-pub fn write_lane(lane: &Lane, out: &mut Vec<u8>) {
-    let mut f = [0; LANE_LEN];
-    (f[0], f[1]) = (types::LANE, if lane.over { LANE_OVER } else { 0 });
-    f[4..8].copy_from_slice(&lane.lane.to_le_bytes());
-    f[8..16].copy_from_slice(&lane.read.to_le_bytes());
+/// BULK.
+pub fn write_bulk(bulk: &BulkConnection, out: &mut Vec<u8>) {
+    let mut f = [0; BULK_LEN];
+    (f[0], f[1]) = (types::BULK, if bulk.over { BULK_OVER } else { 0 });
+    f[4..8].copy_from_slice(&bulk.bulk.to_le_bytes());
+    f[8..16].copy_from_slice(&bulk.read.to_le_bytes());
     out.extend_from_slice(&f);
 }
 

@@ -1,10 +1,11 @@
 //! CRC32C (Castagnoli), the check of level integrity.
 //!
-//! Of the crates measured by the bench `wire` on a CPU with AVX-512, `crc-fast` is the fastest from packet size on
-//! (27 GB/s at 1472 bytes, `crc32c` 12) and as good as any below.
+//! Of the crates measured by the bench `wire` on a CPU with AVX-512, `crc-fast` is the fastest from
+//! packet size on (27 GB/s at 1472 bytes, `crc32c` 12) and as good as any below.
 
-/// Continues the CRC32C `crc` over `bytes`. Start from 0 for the plain checksum, or from a salt (spec 2.1); the value
-/// after each call is a finished checksum, so slices may be taken one after the other.
+/// Continues the CRC32C `crc` over `bytes`. Start from 0 for the plain checksum, or from a salt
+/// (spec 2.1); the value after each call is a finished checksum, so slices may be taken one after
+/// the other.
 #[inline]
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
@@ -12,7 +13,8 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     from_register(!crc, bytes)
 }
 
-/// The CRC32C of `bytes`. To be continued from a checksum, their first four must have been combined with it ([`combine`]): that costs half of what [`crc32c_append`] does where they are few.
+/// The CRC32C of `bytes`. To be continued from a checksum, their first four must have been combined
+/// with it ([`combine`]): that costs half of what [`crc32c_append`] does where they are few.
 #[inline]
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     #[cfg(feature = "fast-crc")]
@@ -21,7 +23,8 @@ pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc32c_append(0, bytes)
 }
 
-/// What stands for the first four bytes of some so that [`crc32c`] continues `crc` over them: the register takes them up by exclusive or.
+/// What stands for the first four bytes of some so that [`crc32c`] continues `crc` over them: the
+/// register takes them up by exclusive or.
 #[inline]
 pub(crate) fn combine(crc: u32, first: [u8; 4]) -> [u8; 4] {
     (u32::from_le_bytes(first) ^ crc).to_le_bytes()

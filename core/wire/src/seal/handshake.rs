@@ -10,7 +10,8 @@ use crate::handshake::{COOKIE_LEN, Opening};
 
 /// Bytes of a handshake packet's MAC.
 pub const MAC_LEN: usize = 16;
-/// Seconds for which one epoch of cookies lasts; a cookie is good for its own and the next (spec 3).
+/// Seconds for which one epoch of cookies lasts; a cookie is good for its own and the next (spec
+/// 3).
 pub const COOKIE_EPOCH_S: u64 = 8;
 
 /// The key of handshake packets.
@@ -42,7 +43,8 @@ impl HandshakeKey {
     }
 }
 
-/// A responder's own secret, new at every start, from which cookies are made and known again without state.
+/// A responder's own secret, new at every start, from which cookies are made and known again
+/// without state.
 pub struct CookieKey(hmac::Key);
 
 impl CookieKey {
@@ -52,7 +54,8 @@ impl CookieKey {
         CookieKey(hmac::Key::new(hmac::HMAC_SHA256, boot_secret))
     }
 
-    /// The cookie for an opening that came from `opener_addr`. `epoch` counts periods of [`COOKIE_EPOCH_S`].
+    /// The cookie for an opening that came from `opener_addr`. `epoch` counts periods of
+    /// [`COOKIE_EPOCH_S`].
     #[must_use]
     pub fn cookie(&self, opener_addr: &SocketAddr, opening: &Opening, epoch: u64) -> [u8; COOKIE_LEN] {
         let mut c = hmac::Context::with_key(&self.0);

@@ -10,9 +10,9 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use super::crc::{combine, crc32c};
 use super::{JobKey, crc32c_append, hkdf_sha256};
+use crate::bulk::BulkKey;
 use crate::bytes::{le32, part};
 use crate::handshake;
-use crate::lane::LaneKey;
 use crate::packet::{CRC_LEN, HEADER_LEN, Level, PacketError, TAG_LEN};
 
 /// Bytes of a direction's CRC salt.
@@ -37,12 +37,13 @@ pub struct SessionKeys {
     pub send: SendKeys,
     /// For packets we receive.
     pub recv: RecvKeys,
-    /// For greetings on lanes, both ways.
-    pub lane: LaneKey,
+    /// For greetings on bulk connections, both ways.
+    pub bulk: BulkKey,
 }
 
 impl SessionKeys {
-    /// Derives the keys (spec 3.3). `level` is the association's: at level integrity no cipher is set up.
+    /// Derives the keys (spec 3.3). `level` is the association's: at level integrity no cipher is
+    /// set up.
     #[must_use]
     pub fn derive(
         job_key: &JobKey,
@@ -68,12 +69,13 @@ impl SessionKeys {
         SessionKeys {
             send: SendKeys(send),
             recv: RecvKeys(recv),
-            lane: LaneKey::new(hkdf_sha256(job_key, &salt, &info)),
+            bulk: BulkKey::new(hkdf_sha256(job_key, &salt, &info)),
         }
     }
 }
 
-/// What one direction is protected with. Ciphers are boxed so that an association at level integrity stays small.
+/// What one direction is protected with. Ciphers are boxed so that an association at level
+/// integrity stays small.
 enum Protection {
     Integrity { salt: u32 },
     Auth(Box<Aes256Gcm>),
@@ -100,7 +102,8 @@ impl Direction {
         Direction { protection, iv: part(okm, KEY_LEN) }
     }
 
-    /// The CRC over two pieces from the direction's salt, of what is not a packet; 0 at levels that have none.
+    /// The CRC over two pieces from the direction's salt, of what is not a packet; 0 at levels that
+    /// have none.
     fn crc(&self, first: &[u8], second: &[u8]) -> u32 {
         match self.protection {
             Protection::Integrity { salt } => crc32c_append(crc32c_append(salt, first), second),
@@ -146,7 +149,8 @@ impl Direction {
         if opened { Ok(frames) } else { Err(PacketError::Check) }
     }
 
-    /// The direction's IV xor the packet number, the number in its last 8 bytes in network order as in RFC 9001 5.3.
+    /// The direction's IV xor the packet number, the number in its last 8 bytes in network order as
+    /// in RFC 9001 5.3.
     fn nonce(&self, number: u64) -> [u8; IV_LEN] {
         let mut nonce = self.iv;
         for (n, b) in nonce[IV_LEN - 8..].iter_mut().zip(number.to_be_bytes()) {
@@ -156,7 +160,9 @@ impl Direction {
     }
 }
 
-/// CRC over the head and what follows the CRC field, whose contents are lost. A call costs as much as some hundred bytes: so the head is moved over the field for a moment and all of it is one piece.
+/// CRC over the head and what follows the CRC field, whose contents are lost. A call costs as much
+/// as some hundred bytes: so the head is moved over the field for a moment and all of it is one
+/// piece.
 fn packet_crc(salt: u32, packet: &mut [u8]) -> u32 {
     if packet.len() < HEADER_LEN + CRC_LEN {
         return crc32c_append(salt, &packet[..packet.len().min(HEADER_LEN)]);
@@ -180,11 +186,13 @@ impl SendKeys {
         self.0.level()
     }
 
-    /// Completes a packet begun with [`crate::Header::write`] (at the same level) and filled with frames: fills in the CRC, or
-    /// encrypts and appends the tag. `number` is the full packet number, never used before with these keys.
+    /// Completes a packet begun with [`crate::Header::write`] (at the same level) and filled with
+    /// frames: fills in the CRC, or encrypts and appends the tag. `number` is the full packet
+    /// number, never used before with these keys.
     ///
     /// # Panics
-    /// If `packet` has no head, which is a mistake of the caller and never depends on what a peer sent.
+    /// If `packet` has no head, which is a mistake of the caller and never depends on what a peer
+    /// sent.
     pub fn seal(&self, number: u64, packet: &mut Vec<u8>) {
         // Both ciphers fail only beyond 2^36 bytes.
         let tag: [u8; TAG_LEN] = match &self.0.protection {
@@ -208,7 +216,8 @@ impl SendKeys {
         packet.extend_from_slice(&tag);
     }
 
-    /// Opens a packet sealed with these keys again, for traces: as [`RecvKeys::open`] does at the peer.
+    /// Opens a packet sealed with these keys again, for traces: as [`RecvKeys::open`] does at the
+    /// peer.
     ///
     /// # Errors
     /// As [`RecvKeys::open`].
@@ -216,8 +225,9 @@ impl SendKeys {
         self.0.open(self.level(), number, packet)
     }
 
-    /// Level integrity, for payload that is gathered behind `packet` when it is sent: the CRC over what is in `packet`
-    /// (0 at other levels, which have none); the CRC field is clobbered. Continue it over the payload with [`crc32c_append`], then call [`SendKeys::crc_finish`].
+    /// Level integrity, for payload that is gathered behind `packet` when it is sent: the CRC over
+    /// what is in `packet` (0 at other levels, which have none); the CRC field is clobbered.
+    /// Continue it over the payload with [`crc32c_append`], then call [`SendKeys::crc_finish`].
     #[inline]
     #[must_use]
     pub fn crc_begin(&self, packet: &mut [u8]) -> u32 {
@@ -227,9 +237,9 @@ impl SendKeys {
         }
     }
 
-    /// The CRC of a unit's head and envelope (spec/lanes.md 3).
+    /// The CRC of a record's head and envelope (spec/bulk.md 3).
     #[must_use]
-    pub fn unit_crc(&self, head: &[u8], envelope: &[u8]) -> u32 {
+    pub fn record_crc(&self, head: &[u8], envelope: &[u8]) -> u32 {
         self.0.crc(head, envelope)
     }
 
@@ -253,18 +263,19 @@ impl RecvKeys {
         self.0.level()
     }
 
-    /// The CRC that a unit's head and envelope must bear (spec/lanes.md 3).
+    /// The CRC that a record's head and envelope must bear (spec/bulk.md 3).
     #[must_use]
-    pub fn unit_crc(&self, head: &[u8], envelope: &[u8]) -> u32 {
+    pub fn record_crc(&self, head: &[u8], envelope: &[u8]) -> u32 {
         self.0.crc(head, envelope)
     }
 
-    /// Verifies a PROTECTED packet, decrypts its frames in place and returns where they lie. `number` is the expanded
-    /// packet number. A packet of another level than the association's fails. The CRC field is clobbered.
+    /// Verifies a PROTECTED packet, decrypts its frames in place and returns where they lie.
+    /// `number` is the expanded packet number. A packet of another level than the association's
+    /// fails. The CRC field is clobbered.
     ///
     /// # Errors
-    /// [`PacketError::Length`], [`PacketError::Field`] for another level, [`PacketError::Check`]. After an error the
-    /// contents of `datagram` mean nothing.
+    /// [`PacketError::Length`], [`PacketError::Field`] for another level, [`PacketError::Check`].
+    /// After an error the contents of `datagram` mean nothing.
     pub fn open(&self, level: Level, number: u64, datagram: &mut [u8]) -> Result<Range<usize>, PacketError> {
         self.0.open(level, number, datagram)
     }

@@ -45,7 +45,7 @@ pub fn params() -> Params {
         rx_buffer_bytes: 4 << 20,
         ack_delay_max_us: 25,
         peer_timeout_ms: 5000,
-        lanes: 0,
+        bulk_connections: 0,
         ecn: false,
         addresses,
     }

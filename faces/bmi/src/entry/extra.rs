@@ -87,7 +87,8 @@ pub unsafe extern "C" fn WEIR_BMI_statistics(out: *mut Statistics, bytes: usize)
         if out.is_null() {
             return Err(Code::EINVAL);
         }
-        // SAFETY: writable for `bytes` (caller), and no more than the structure has; both are plain numbers.
+        // SAFETY: writable for `bytes` (caller), and no more than the structure has; both are plain
+        // numbers.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 (&raw const now).cast::<u8>(),

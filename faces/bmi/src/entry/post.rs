@@ -75,7 +75,8 @@ unsafe fn pieces(list: &List, total: i64) -> Result<Vec<Iov>, Code> {
 /// Posts.
 ///
 /// # Safety
-/// `id` and `actual_size` are null or writable; the memory of the pieces is the library's until the operation's end is told.
+/// `id` and `actual_size` are null or writable; the memory of the pieces is the library's until the
+/// operation's end is told.
 unsafe fn post(id: *mut i64, actual_size: *mut i64, common: &Common, pieces: &[Iov]) -> Result<c_int, Code> {
     // SAFETY: writable or null (caller).
     unsafe {
@@ -145,7 +146,8 @@ unsafe fn many(id: *mut i64, actual_size: *mut i64, common: &Common, list: &List
 /// `BMI_post_send`.
 ///
 /// # Safety
-/// `id` is null or writable. The memory is readable, and stays so and unchanged until the operation's end is told.
+/// `id` is null or writable. The memory is readable, and stays so and unchanged until the
+/// operation's end is told.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_post_send(
     id: *mut i64,
@@ -166,7 +168,8 @@ pub unsafe extern "C" fn BMI_post_send(
 /// `BMI_post_recv`.
 ///
 /// # Safety
-/// `id` and `actual_size` are null or writable. The memory is writable and not otherwise used until the operation's end is told.
+/// `id` and `actual_size` are null or writable. The memory is writable and not otherwise used until
+/// the operation's end is told.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn BMI_post_recv(
     id: *mut i64,

@@ -37,7 +37,8 @@ macro_rules! functions {
                 let mut missing = Vec::new();
                 $(
                     let name = concat!("BMI_method_", stringify!($name), "\0");
-                    // SAFETY: of this type (caller); an option, since a symbol may be defined and null.
+                    // SAFETY: of this type (caller); an option, since a symbol may be defined and
+                    // null.
                     let found = unsafe { library.get::<Option<unsafe extern "C" fn($($arg),*) $(-> $ret)?>>(name.as_bytes()) };
                     let $name = found.ok().and_then(|symbol| *symbol);
                     if $name.is_none() {
@@ -110,7 +111,8 @@ impl<'a> Named<'a> {
         good.then_some(Named { name, file })
     }
 
-    /// Where its file may be, in the order in which that is looked at. A name without a folder is the dynamic linker's to find.
+    /// Where its file may be, in the order in which that is looked at. A name without a folder is
+    /// the dynamic linker's to find.
     fn places(&self, folders: &str, privileged: bool) -> Vec<PathBuf> {
         let linkers = PathBuf::from(format!("lib{}.so", self.name));
         match (self.file, privileged) {
@@ -138,7 +140,8 @@ impl<'a> Named<'a> {
         };
         let shown = place.display().to_string().escape_debug().to_string();
         let searched = self.file.is_none() && place.parent().is_none_or(|folder| folder.as_os_str().is_empty());
-        // SAFETY: it runs the initialisers of a file that the program, or who runs it, has named to be run.
+        // SAFETY: it runs the initialisers of a file that the program, or who runs it, has named to
+        // be run.
         let library = unsafe { Library::open(Some(&place), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
             tell(&format!("{} cannot be loaded: {}", shown, reason(&error).escape_debug()));
             if searched || !place.exists() { Code::ENOPROTOOPT } else { Code::ENOSYS }

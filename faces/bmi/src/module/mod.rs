@@ -1,4 +1,5 @@
-//! Methods from outside: a shared library against `include/bmi-method.h` (spec/bmi.md 13). Nothing it returns is believed that can be checked.
+//! Methods from outside: a shared library against `include/bmi-method.h` (spec/bmi.md 13). Nothing
+//! it returns is believed that can be checked.
 
 mod load;
 pub mod upcall;
@@ -132,7 +133,8 @@ fn code_of(returned: c_int) -> Code {
 }
 
 impl Module {
-    /// Loads and begins it. `listen`: the texts of a server's addresses. `others`: it may be one of these under another name, and is none then.
+    /// Loads and begins it. `listen`: the texts of a server's addresses. `others`: it may be one of
+    /// these under another name, and is none then.
     ///
     /// # Errors
     /// The code; a line says what is wrong. Nothing of it is left.
@@ -377,7 +379,8 @@ impl Module {
         let (mut id, mut actual) = (0i64, 0i64);
         let (list, to_send) = (buffers.as_ptr(), buffers.as_ptr().cast::<*const c_void>());
         let sizes = sizes.as_ptr();
-        // SAFETY: its functions, its address; the arrays are readable during the call, and the memory until the end is told (post's contract).
+        // SAFETY: its functions, its address; the arrays are readable during the call, and the
+        // memory until the end is told (post's contract).
         let r = self.call(t, |f| unsafe {
             match post.unexpected {
                 _ if is_recv => {
@@ -513,7 +516,8 @@ impl Module {
             self.peers.key(info.addr).filter(|_| info.error_code == 0 && (size == 0 || !info.buffer.is_null()))?;
         let mut block = Block::for_message(size)?;
         if size > 0 {
-            // SAFETY: a message of so many bytes is there (header); the block is as long, and nobody else has it.
+            // SAFETY: a message of so many bytes is there (header); the block is as long, and
+            // nobody else has it.
             unsafe { std::ptr::copy_nonoverlapping(info.buffer.cast::<u8>(), block.bytes_mut().as_mut_ptr(), size) };
         }
         if t.addrs.get(key)?.seen.is_none() {

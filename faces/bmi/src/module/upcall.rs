@@ -1,4 +1,5 @@
-//! Who is inside a module's function on this thread, and what a module may call then (spec/bmi.md U2, R3, R4).
+//! Who is inside a module's function on this thread, and what a module may call then (spec/bmi.md
+//! U2, R3, R4).
 
 use super::Peers;
 use crate::addresses::AddrKey;
@@ -26,7 +27,8 @@ pub fn is_inside() -> bool {
     NOW.with(|now| !now.get().is_null())
 }
 
-/// Runs a function of a module. Its callbacks change these, which nobody else uses meanwhile: the call has no reference to them.
+/// Runs a function of a module. Its callbacks change these, which nobody else uses meanwhile: the
+/// call has no reference to them.
 pub fn call<R>(tables: Option<&mut Tables>, peers: &mut Peers, method: usize, function: impl FnOnce() -> R) -> R {
     struct Over;
     impl Drop for Over {
@@ -48,7 +50,8 @@ fn with<R>(body: impl FnOnce(&mut Tables, &mut Peers, usize) -> R) -> Option<R> 
     }
     // SAFETY: set by `call`, which has not returned: it runs on this thread.
     let Now { tables, peers, method } = unsafe { now.read() };
-    // SAFETY: both are borrowed by `call` for as long as it runs and used by nobody else; callbacks do not call each other.
+    // SAFETY: both are borrowed by `call` for as long as it runs and used by nobody else; callbacks
+    // do not call each other.
     unsafe { tables.as_mut().map(|tables| body(tables, &mut *peers, method)) }
 }
 

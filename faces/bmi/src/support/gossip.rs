@@ -1,4 +1,5 @@
-//! Logging (S4 to S6): a mask, one of three back ends, and errors that no mask keeps back. Texts come formatted (`include/bmi-support.h`).
+//! Logging (S4 to S6): a mask, one of three back ends, and errors that no mask keeps back. Texts
+//! come formatted (`include/bmi-support.h`).
 
 use crate::entry::guard;
 use std::ffi::{CStr, OsStr, c_char, c_int};

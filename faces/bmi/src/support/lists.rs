@@ -1,4 +1,5 @@
-//! Lists of operations, first in, first out, linked through the operations themselves (S1). Whoever uses one locks it.
+//! Lists of operations, first in, first out, linked through the operations themselves (S1). Whoever
+//! uses one locks it.
 
 use super::{MethodAddr, MethodOp, QlistHead, weir_bmi_dealloc_method_op, weir_bmi_gossip_text};
 use crate::entry::guard;
@@ -39,7 +40,8 @@ unsafe fn operations(list: *mut QlistHead) -> impl Iterator<Item = *mut MethodOp
     std::iter::from_fn(move || {
         (next != list).then(|| {
             let link = next;
-            // SAFETY: a link of the list that is not its head is in an operation, which lives (caller).
+            // SAFETY: a link of the list that is not its head is in an operation, which lives
+            // (caller).
             next = unsafe { (*link).next };
             link.wrapping_byte_sub(offset_of!(MethodOp, op_list_entry)).cast()
         })

@@ -1,4 +1,5 @@
-//! What modules are made of, under the names of the originals (`include/bmi-support.h`, spec/bmi.md 14): allocators, operation lists, ids, logging.
+//! What modules are made of, under the names of the originals (`include/bmi-support.h`, spec/bmi.md
+//! 14): allocators, operation lists, ids, logging.
 
 mod gossip;
 mod ids;
@@ -64,7 +65,8 @@ pub struct MethodOp {
     event_id: i64,
 }
 
-/// A structure with a payload behind it, zeroed, and where the payload is. Null when there is no memory.
+/// A structure with a payload behind it, zeroed, and where the payload is. Null when there is no
+/// memory.
 fn with_payload<T>(payload: i64) -> (*mut T, *mut c_void) {
     let head = size_of::<T>().next_multiple_of(ALIGN);
     let all = usize::try_from(payload).ok().and_then(|payload| payload.checked_add(head));

@@ -1,4 +1,5 @@
-//! The headers of the originals' TCP wire, and the machine that finds them in a stream (spec/bmi.md 9). Pure.
+//! The headers of the originals' TCP wire, and the machine that finds them in a stream (spec/bmi.md
+//! 9). Pure.
 
 /// Which original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +156,8 @@ impl Header {
         };
         let tag = match wire {
             Wire::Radix => u32_at(8).cast_signed(),
-            // Either extension of a negative tag: a sender may have taken it for a number without a sign.
+            // Either extension of a negative tag: a sender may have taken it for a number without a
+            // sign.
             Wire::OrangeFs => match i64_at(8) {
                 tag if i32::try_from(tag).is_ok() || u32::try_from(tag).is_ok() => u32_at(8).cast_signed(),
                 tag => return Err(Refused::Tag(tag)),
@@ -189,7 +191,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// At the beginning of a connection; of one that was accepted the first header says which wire it is.
+    /// At the beginning of a connection; of one that was accepted the first header says which wire
+    /// it is.
     #[must_use]
     pub fn new(wire: Option<Wire>) -> Stream {
         Stream { wire, header: [0; HEADER_MAX], have: 0, left: 0 }
@@ -265,7 +268,9 @@ mod tests {
         );
     }
 
-    /// What clients of the originals sent to a listener that only wrote it down (25 November 2026: `waltligon/orangefs` 4a684c81c, `radix-io/bmi` dff759c): tag, size, class if unexpected, header.
+    /// What clients of the originals sent to a listener that only wrote it down (25 November 2026:
+    /// `waltligon/orangefs` 4a684c81c, `radix-io/bmi` dff759c): tag, size, class if unexpected,
+    /// header.
     const CAPTURED: [(Wire, i32, u64, Option<u8>, &str); 17] = [
         (Wire::OrangeFs, 5, 0, Some(0), "bfca00000200000005000000000000000000000000000000"),
         (Wire::OrangeFs, -1, 1, Some(0), "bfca000002000000ffffffffffffffff0100000000000000"),

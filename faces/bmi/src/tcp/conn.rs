@@ -305,7 +305,8 @@ impl Conn {
         Ok(true)
     }
 
-    /// Writes of all that leaves what there is room for, several messages with one system call; tells which have left.
+    /// Writes of all that leaves what there is room for, several messages with one system call;
+    /// tells which have left.
     ///
     /// # Errors
     /// The connection is over.
@@ -473,7 +474,8 @@ pub fn write_to(pieces: &[Iov], at: u64, bytes: &[u8]) {
     let mut rest = bytes;
     for to in from(pieces, at, bytes.len() as u64) {
         let (now, later) = rest.split_at(to.iov_len.min(rest.len()));
-        // SAFETY: the program keeps the memory of a receive writable until its end is told, which is later.
+        // SAFETY: the program keeps the memory of a receive writable until its end is told, which
+        // is later.
         unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), to.iov_base.cast(), now.len()) };
         rest = later;
     }

@@ -1,4 +1,5 @@
-//! What is held of messages that nobody has posted for or collected yet, and how much more may be (spec/bmi.md 7, T5). Pure.
+//! What is held of messages that nobody has posted for or collected yet, and how much more may be
+//! (spec/bmi.md 7, T5). Pure.
 
 use super::codec::EAGER_MAX;
 use crate::settings::Settings;
@@ -7,7 +8,8 @@ use crate::settings::Settings;
 pub const MESSAGES_MAX: usize = 1024;
 /// The same, all peers.
 pub const ALL_MESSAGES_MAX: usize = 1 << 18;
-/// So many of each peer have room whatever is held of others: it is not to be starved by those who fill the budget of all.
+/// So many of each peer have room whatever is held of others: it is not to be starved by those who
+/// fill the budget of all.
 const OWN_MESSAGES: usize = 16;
 
 /// What is held, of a peer or of all.
@@ -49,7 +51,8 @@ pub fn may_begin(peer: Held, all: Held) -> bool {
 #[must_use]
 pub fn may_bring(peer: Held, all: Held, has: u64, size: u64, settings: &Settings) -> u64 {
     let of_peer = if peer.bytes == has { u64::MAX } else { settings.peer_bytes.saturating_sub(peer.bytes) };
-    // A short message has room whatever others fill: a request is short, and is to be heard. (A part of a long one would be of no use.)
+    // A short message has room whatever others fill: a request is short, and is to be heard. (A
+    // part of a long one would be of no use.)
     let own = if size <= EAGER_MAX { EAGER_MAX.saturating_sub(peer.bytes) } else { 0 };
     of_peer.min(settings.bytes.saturating_sub(all.bytes).max(own))
 }

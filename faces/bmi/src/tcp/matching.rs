@@ -1,4 +1,5 @@
-//! Receives that wait for messages and messages that wait for receives, of one peer, by tag (spec/bmi.md B3).
+//! Receives that wait for messages and messages that wait for receives, of one peer, by tag
+//! (spec/bmi.md B3).
 
 use super::held::Held;
 use crate::ops::OpKey;

@@ -1,4 +1,5 @@
-//! `bmi_tcp`: the wire of the originals (spec/bmi.md 9). Connections are made on first use and hidden; a receiver takes each message by (peer, tag).
+//! `bmi_tcp`: the wire of the originals (spec/bmi.md 9). Connections are made on first use and
+//! hidden; a receiver takes each message by (peer, tag).
 
 #[forbid(unsafe_code)]
 pub mod codec;
@@ -33,7 +34,8 @@ new_key_type! {
     pub struct ConnKey;
 }
 
-/// Messages that wait to leave with others (T12): no longer ones, and at most so many of a connection.
+/// Messages that wait to leave with others (T12): no longer ones, and at most so many of a
+/// connection.
 const BATCH_SIZE_MAX: u64 = 4 << 10;
 const BATCH_MESSAGES: usize = 31;
 /// Connections taken in one pass.
@@ -42,7 +44,9 @@ const PASS_ACCEPTS: usize = 64;
 const DEAF: Duration = Duration::from_millis(100);
 /// Looks at what was not acknowledged, in the time of a peer's silence.
 const WATCHES: u32 = 4;
-/// A receive from who is not connected dials after so long, unless a send has done so: requests follow their receives, and OrangeFS goes astray where a receive fails before its request is posted. (The originals never dial for a receive.)
+/// A receive from who is not connected dials after so long, unless a send has done so: requests
+/// follow their receives, and OrangeFS goes astray where a receive fails before its request is
+/// posted. (The originals never dial for a receive.)
 const ASK_AFTER: Duration = Duration::from_millis(100);
 /// The key of the listener among the descriptors.
 const LISTENER: u64 = 0;
@@ -82,7 +86,8 @@ pub struct Tcp {
     timers: BinaryHeap<Reverse<(Instant, ConnKey)>>,
     /// Addresses with receives and without connection, and when they are dialled. The oldest first.
     asking: VecDeque<(Instant, AddrKey)>,
-    /// Connections by which something has left of which it is not known that it has arrived, and when to look.
+    /// Connections by which something has left of which it is not known that it has arrived, and
+    /// when to look.
     watched: Vec<ConnKey>,
     watch_at: Option<Instant>,
     buffers: [Option<usize>; 2],
@@ -281,7 +286,8 @@ impl Tcp {
         Ok(Posted::Begun)
     }
 
-    /// A message that has begun to come and that nobody had posted for: the receive takes it from where it is.
+    /// A message that has begun to come and that nobody had posted for: the receive takes it from
+    /// where it is.
     fn takes_over(&mut self, t: &mut Tables, key: ConnKey, post: &Post<'_>) -> bool {
         let conn = &mut self.conns[key];
         let Some(incoming) = conn.incoming.as_mut().filter(|i| i.header.tag == post.tag) else { return false };
@@ -558,7 +564,8 @@ impl Tcp {
     }
 
     fn accept(&mut self, t: &mut Tables, now: Instant) {
-        // The program has files of its own, and peers to dial: whoever connects may not take all descriptors. (Programs change the limit.)
+        // The program has files of its own, and peers to dial: whoever connects may not take all
+        // descriptors. (Programs change the limit.)
         let most = sockets::descriptors_max() / 2;
         for _ in 0..PASS_ACCEPTS {
             let Some(listener) = &self.listener else { return };
@@ -616,7 +623,8 @@ impl Tcp {
         if forceful {
             return self.drop_connection(t, addr);
         }
-        // What has begun is finished: thrown away, a message would be lost that the next receive should have had.
+        // What has begun is finished: thrown away, a message would be lost that the next receive
+        // should have had.
         t.ops.limit(key, Limit::Drop, Instant::now() + self.settings.engine.peer_timeout);
     }
 

@@ -56,7 +56,8 @@ fn make(to: SocketAddr) -> io::Result<Socket> {
 fn set_options(socket: &Socket, silence: Duration) -> io::Result<()> {
     // (Nagle's algorithm was all of the latency that the first implementation lacked.)
     socket.set_tcp_nodelay(true)?;
-    // Of patience where nothing is under way: what of it the system does not have is done without. No TCP_USER_TIMEOUT: it would count a receiver that has no room among the silent.
+    // Of patience where nothing is under way: what of it the system does not have is done without.
+    // No TCP_USER_TIMEOUT: it would count a receiver that has no room among the silent.
     let second = Duration::from_secs(1);
     let retries = u32::try_from(silence.as_secs()).unwrap_or(u32::MAX).clamp(2, 60) - 1;
     let keepalive = TcpKeepalive::new().with_time(second).with_interval(second).with_retries(retries);
@@ -64,7 +65,8 @@ fn set_options(socket: &Socket, silence: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// 0 is as none: OrangeFS says it unless its configuration names a size, and means what the system has.
+/// 0 is as none: OrangeFS says it unless its configuration names a size, and means what the system
+/// has.
 fn set_buffers(socket: &Socket, [receive, send]: [Option<usize>; 2]) {
     if let Some(bytes) = receive.filter(|bytes| *bytes > 0) {
         let _ = socket.set_recv_buffer_size(bytes);
@@ -84,7 +86,8 @@ pub fn dial(to: SocketAddr, buffers: [Option<usize>; 2], silence: Duration) -> i
     set_buffers(&socket, buffers);
     match socket.connect(&to.into()) {
         Ok(()) => Ok((socket, false)),
-        // On this host it may be up by now, and what is posted can leave at once. (That it is refused is told in its time: the question would take the answer away.)
+        // On this host it may be up by now, and what is posted can leave at once. (That it is
+        // refused is told in its time: the question would take the answer away.)
         Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {
             let up = socket.peer_addr().is_ok();
             Ok((socket, !up))
@@ -117,7 +120,8 @@ pub fn send(socket: &Socket, pieces: &[libc::iovec]) -> Result<Option<usize>, Fa
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = pieces.as_ptr().cast_mut();
     message.msg_iovlen = pieces.len() as _;
-    // SAFETY: the pieces name memory that is readable until the operation's end is told, or our own.
+    // SAFETY: the pieces name memory that is readable until the operation's end is told, or our
+    // own.
     let n = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
     if let Ok(n) = usize::try_from(n) {
         return Ok(Some(n));
@@ -134,7 +138,8 @@ pub fn send(socket: &Socket, pieces: &[libc::iovec]) -> Result<Option<usize>, Fa
 pub struct Unanswered {
     /// Something, or something waits for room.
     pub any: bool,
-    /// Segments are under way and were sent again, or the receiver had no room and does not say any more whether it has.
+    /// Segments are under way and were sent again, or the receiver had no room and does not say any
+    /// more whether it has.
     pub repeated: bool,
     /// Since the peer's system last acknowledged anything.
     pub silent: Duration,
@@ -180,7 +185,8 @@ pub fn receive(socket: &Socket, pieces: &[libc::iovec]) -> Result<Option<usize>,
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = pieces.as_ptr().cast_mut();
     message.msg_iovlen = pieces.len() as _;
-    // SAFETY: the pieces name memory that is writable until the operation's end is told, or our own.
+    // SAFETY: the pieces name memory that is writable until the operation's end is told, or our
+    // own.
     let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     match usize::try_from(n) {
         Ok(0) => Err(Failure::Ended),

@@ -1,4 +1,5 @@
-//! What leaves by a connection of `bmi_tcp`, and what comes: several messages by one system call where they are there (spec/bmi.md T2, T5, T11, T12).
+//! What leaves by a connection of `bmi_tcp`, and what comes: several messages by one system call
+//! where they are there (spec/bmi.md T2, T5, T11, T12).
 
 use super::codec::{Header, Mode, Need};
 use super::conn::{Conn, Dest, Incoming, Read};
@@ -69,7 +70,8 @@ impl Tcp {
         held::may_bring(peer, self.held, has, incoming.header.size, &self.settings)
     }
 
-    /// There is no room for what comes next in a connection. (A header that has begun is read to its end.)
+    /// There is no room for what comes next in a connection. (A header that has begun is read to
+    /// its end.)
     pub(super) fn must_rest(&self, key: ConnKey, allowed: u64) -> bool {
         let Some(conn) = self.conns.get(key) else { return false };
         match conn.stream.need() {

@@ -25,7 +25,8 @@ use weir_engine::{
 pub const SIZE_MAX: u64 = 1 << 30;
 /// Longest unexpected message, bytes.
 pub const UNEXPECTED_MAX: u64 = 16 << 10;
-/// Messages that the engine holds for us by number; those behind them wait in the engine's own order.
+/// Messages that the engine holds for us by number; those behind them wait in the engine's own
+/// order.
 const CLAIMS_MAX: usize = 4096;
 /// Completions taken in one pass.
 const PASS: usize = 256;
@@ -34,7 +35,8 @@ const PASS: usize = 256;
 const OPERATION: u64 = 1;
 const CLAIM: u64 = 2;
 
-/// The engine's tag (V2): unexpected messages of a class have one tag, and theirs travels as immediate data.
+/// The engine's tag (V2): unexpected messages of a class have one tag, and theirs travels as
+/// immediate data.
 fn engine_tag(tag: i32, unexpected: Option<u8>) -> (u64, Option<u64>) {
     let low = u64::from(tag.cast_unsigned());
     match unexpected {
@@ -123,7 +125,8 @@ pub struct Weir {
     patience: Duration,
 }
 
-/// Who has another key is not told so by who is asked (V5). What each side can know it says in a line: once, a stranger may be anybody.
+/// Who has another key is not told so by who is asked (V5). What each side can know it says in a
+/// line: once, a stranger may be anybody.
 #[derive(Default)]
 struct Told {
     /// Packets come that are not sealed with our key.
@@ -343,7 +346,8 @@ impl Weir {
         let block = if is_recv {
             Block::for_message(post.size as usize)
         } else {
-            // SAFETY: the program keeps the memory of a send readable until its end is told, which is later.
+            // SAFETY: the program keeps the memory of a send readable until its end is told, which
+            // is later.
             unsafe { gather(post.pieces) }
         };
         let block = block.ok_or(Code::ENOMEM)?;
@@ -362,7 +366,8 @@ impl Weir {
         let tried = if is_recv {
             let op =
                 RecvOp { source: Some(peer), class, tag, ignore: 0, memory, multi_min: None, report, context, user };
-            // SAFETY: the program keeps the memory writable, and uses it for nothing else, until the operation's end is told.
+            // SAFETY: the program keeps the memory writable, and uses it for nothing else, until
+            // the operation's end is told.
             unsafe { self.ep.recv(&op) }
         } else {
             let op =
@@ -376,7 +381,8 @@ impl Weir {
                     Err(error) => return Tried::of(&error),
                 }
             }
-            // SAFETY: the program keeps the memory readable and unchanged until the operation's end is told.
+            // SAFETY: the program keeps the memory readable and unchanged until the operation's end
+            // is told.
             unsafe { self.ep.send(&op) }
         };
         tried.map_or_else(|error| Tried::of(&error), |()| Tried::Begun)
@@ -453,7 +459,9 @@ impl Weir {
         (waits || !self.watched.is_empty()).then_some(self.next_watch)
     }
 
-    /// Peers on shared memory of whom something is wanted are asked whether they live, by packets: over packets silence is noticed below, there a process that was stopped is as one that computes.
+    /// Peers on shared memory of whom something is wanted are asked whether they live, by packets:
+    /// over packets silence is noticed below, there a process that was stopped is as one that
+    /// computes.
     fn watch(&mut self, t: &mut Tables) {
         let now = Instant::now();
         if now < self.next_watch {
@@ -598,7 +606,8 @@ impl Weir {
         }
     }
 
-    /// The peer of an address is gone, or nobody was found: what waited for it has failed. One that was looked up may be asked for again.
+    /// The peer of an address is gone, or nobody was found: what waited for it has failed. One that
+    /// was looked up may be asked for again.
     fn lost(&mut self, t: &mut Tables, addr: AddrKey, code: Code) {
         let Some(place) = self.places.get_mut(addr) else { return };
         let looked_up = !place.addrs.is_empty();
@@ -624,7 +633,8 @@ impl Weir {
         }
     }
 
-    /// The engine says that the peer of an address is dead; of one that was so before it was found again no event tells. (If one has told meanwhile, the address is another's already.)
+    /// The engine says that the peer of an address is dead; of one that was so before it was found
+    /// again no event tells. (If one has told meanwhile, the address is another's already.)
     fn is_dead(&mut self, t: &mut Tables, addr: AddrKey, peer: u32) {
         if self.places.get(addr).is_some_and(|place| place.state == State::Up(peer)) {
             self.claim(t);

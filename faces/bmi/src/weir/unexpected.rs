@@ -1,4 +1,5 @@
-//! Unexpected messages of `bmi_weir`: those that have arrived are claimed by number, and fetched when the program asks (spec/bmi.md B2).
+//! Unexpected messages of `bmi_weir`: those that have arrived are claimed by number, and fetched
+//! when the program asks (spec/bmi.md B2).
 
 use super::{CLAIM, CLAIMS_MAX, Taking, UNEXPECTED_MAX, Weir, engine_tag};
 use crate::addresses::AddrKey;
@@ -71,7 +72,8 @@ impl Weir {
         }
     }
 
-    /// Has the engine put a message into a buffer. It comes back to the inbox, as the next of its peer, when it is there.
+    /// Has the engine put a message into a buffer. It comes back to the inbox, as the next of its
+    /// peer, when it is there.
     pub fn take(&mut self, t: &mut Tables, class: u8, from: AddrKey, entry: &Entry, context: usize) {
         self.claims -= 1;
         let Some(block) = Block::for_message(entry.size) else {

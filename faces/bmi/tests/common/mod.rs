@@ -19,7 +19,8 @@ fn root() -> PathBuf {
 /// Where the library that was built for this test is.
 pub fn library() -> PathBuf {
     let exe = std::env::current_exe().expect("a program knows where it is");
-    // Cargo leaves the one it has just built beside the tests; that of `cargo build`, a folder higher, may be older.
+    // Cargo leaves the one it has just built beside the tests; that of `cargo build`, a folder
+    // higher, may be older.
     let library = exe.parent().expect("it is in a folder").join("libweir_bmi.so");
     assert!(library.exists(), "{} is not there", library.display());
     library

@@ -5,7 +5,8 @@ use crate::process::{Process, Wanted};
 use crate::registry::RegistryError;
 use std::ffi::{c_char, c_int, c_void};
 
-/// What a put or get takes in check mode beside its record: the number of its place, as it is kept and as it travels.
+/// What a put or get takes in check mode beside its record: the number of its place, as it is kept
+/// and as it travels.
 const CHECKED_BYTES: u64 = 8;
 
 /// `bsp_push_reg`.
@@ -58,7 +59,8 @@ pub unsafe extern "C" fn bsp_pop_reg_at(addr: *const c_void, place: *const c_cha
     });
 }
 
-/// What a put or get names. (Passed by reference: copied from what the caller has just stored it would be read in wider pieces than it was written, and waited for.)
+/// What a put or get names. (Passed by reference: copied from what the caller has just stored it
+/// would be read in wider pieces than it was written, and waited for.)
 #[derive(Clone, Copy)]
 struct Range {
     pid: c_int,
@@ -173,7 +175,8 @@ unsafe fn put(call: &Call, range: &Range, unbuffered: bool) {
 /// `bsp_hpput`.
 ///
 /// # Safety
-/// `src` is readable for `nbytes`, and stays as it is until the end of the superstep; `place` as [`Place::new`].
+/// `src` is readable for `nbytes`, and stays as it is until the end of the superstep; `place` as
+/// [`Place::new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bsp_hpput_at(
     pid: c_int,

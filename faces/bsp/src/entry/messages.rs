@@ -160,7 +160,8 @@ pub unsafe extern "C" fn bsp_qsize_at(
 /// `bsp_get_tag`.
 ///
 /// # Safety
-/// An integer of this kind, or null; `tag` is writable for the size of tags, or null; `place` as [`Place::new`].
+/// An integer of this kind, or null; `tag` is writable for the size of tags, or null; `place` as
+/// [`Place::new`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bsp_get_tag_at(status: *mut c_void, kind: c_int, tag: *mut c_void, place: *const c_char) {
     const NAME: &str = "bsp_get_tag";

@@ -142,7 +142,8 @@ pub const FI_OPT_INJECT_MSG_SIZE: i32 = 16;
 pub const FI_OPT_INJECT_TAGGED_SIZE: i32 = 17;
 pub const FI_OPT_INJECT_RMA_SIZE: i32 = 18;
 
-// enum fi_datatype and enum fi_op, of both a few: their order is that of `weir_engine::AtomicType::ALL` and `AtomicOp::ALL`
+// enum fi_datatype and enum fi_op, of both a few: their order is that of
+// `weir_engine::AtomicType::ALL` and `AtomicOp::ALL`
 #[cfg(test)]
 pub const FI_UINT64: i32 = 7;
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Objects (`struct fid_*`) and their operation tables.
 //!
-//! An operation this face does not offer is [`refused`] for every signature: a C caller passes its arguments in registers or on its own stack and removes them itself, so a callee that
-//! looks at none of them may stand in for all, and the low half of its result is the `int` some of them return.
+//! An operation this face does not offer is [`refused`] for every signature: a C caller passes its
+//! arguments in registers or on its own stack and removes them itself, so a callee that looks at
+//! none of them may stand in for all, and the low half of its result is the `int` some of them
+//! return.
 
 use super::structs::*;
 use crate::handle::Handle;
@@ -424,7 +426,8 @@ pub struct FiOpsAtomic {
     pub compwritevalid: unsafe extern "C" fn(Handle<FidEp>, c_int, c_int, *mut usize) -> c_int,
 }
 
-/// `struct fi_ops_collective`: none of it is offered. `fi_barrier` and its kin call through the table without a look whether there is one.
+/// `struct fi_ops_collective`: none of it is offered. `fi_barrier` and its kin call through the
+/// table without a look whether there is one.
 #[repr(C)]
 pub struct FiOpsCollective {
     pub size: usize,

@@ -55,7 +55,8 @@ pub struct FiRxAttr {
     pub iov_limit: usize,
 }
 
-/// `struct fi_ep_attr` as of 2.5; later releases append one pointer, for which [`crate::info`] leaves room.
+/// `struct fi_ep_attr` as of 2.5; later releases append one pointer, for which [`crate::info`]
+/// leaves room.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FiEpAttr {
@@ -74,7 +75,8 @@ pub struct FiEpAttr {
     pub auth_key: *mut u8,
 }
 
-/// `struct fi_domain_attr` as of 2.5. An application older than 2.0 ends it behind `mr_cnt`, so a hint's later fields must not be read without looking at the version.
+/// `struct fi_domain_attr` as of 2.5. An application older than 2.0 ends it behind `mr_cnt`, so a
+/// hint's later fields must not be read without looking at the version.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FiDomainAttr {
@@ -165,8 +167,9 @@ pub struct FiEqAttr {
     pub wait_set: *mut c_void,
 }
 
-/// `struct fi_mr_attr` as of 2.0. It ended behind `context` before 1.5, behind `auth_key` before 1.9, behind `device` before 1.19: an application's later fields must not be read without looking at
-/// the version.
+/// `struct fi_mr_attr` as of 2.0. It ended behind `context` before 1.5, behind `auth_key` before
+/// 1.9, behind `device` before 1.19: an application's later fields must not be read without looking
+/// at the version.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FiMrAttr {
@@ -284,7 +287,8 @@ pub struct FiCqTaggedEntry {
     pub tag: u64,
 }
 
-/// `struct fi_cq_err_entry` as of 1.20; before, it ended behind `err_data_size`, and before 1.5 behind `err_data`.
+/// `struct fi_cq_err_entry` as of 1.20; before, it ended behind `err_data_size`, and before 1.5
+/// behind `err_data`.
 #[repr(C)]
 pub struct FiCqErrEntry {
     pub op_context: *mut c_void,

@@ -1,4 +1,5 @@
-//! Compares the hand-written types with what libfabric's headers were recorded to say. `tests/headers.rs` compares the record with headers installed.
+//! Compares the hand-written types with what libfabric's headers were recorded to say.
+//! `tests/headers.rs` compares the record with headers installed.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -82,7 +83,8 @@ fn the_layouts_are_those_recorded() {
     assert_eq!(parsed(RECORDED), ours());
 }
 
-/// What differs between the releases looked at, and so is not in the record, as in the newest; and the rest once more.
+/// What differs between the releases looked at, and so is not in the record, as in the newest; and
+/// the rest once more.
 #[test]
 fn the_sizes_are_those_recorded() {
     assert_eq!(

@@ -1,7 +1,10 @@
-//! Whatever is called with whatever flags, sizes and addresses, in any order: no panic, no call that waits for ever, and the endpoints work afterwards.
+//! Whatever is called with whatever flags, sizes and addresses, in any order: no panic, no call
+//! that waits for ever, and the endpoints work afterwards.
 //!
-//! Everything is arbitrary but memory: lengths are those of memory that is there, or longer than any message, which is refused before memory is touched. What is lent for sending, what is received into
-//! and what peers may write are three places, for an application must not have one used in two ways at once.
+//! Everything is arbitrary but memory: lengths are those of memory that is there, or longer than
+//! any message, which is refused before memory is touched. What is lent for sending, what is
+//! received into and what peers may write are three places, for an application must not have one
+//! used in two ways at once.
 
 use super::refusals::{UNKNOWN, zeroed};
 use super::*;
@@ -118,7 +121,8 @@ impl Place {
     }
 }
 
-/// An endpoint with memory for its operations. The regions go first, then the endpoint, then the memory.
+/// An endpoint with memory for its operations. The regions go first, then the endpoint, then the
+/// memory.
 struct Side {
     regions: Vec<Handle<FidMr>>,
     world: World,
@@ -218,7 +222,8 @@ use Flags::{None as Unflagged, Taken as Flagged};
 type Perform = fn(&mut Side, &Call, &[crate::addr::Name]) -> isize;
 
 /// A call of the tables: its name, whether it takes flags, and how it is done.
-// SAFETY: (of all) objects are open or null; memory is there, null, or so long that it must be refused.
+// SAFETY: (of all) objects are open or null; memory is there, null, or so long that it must be
+// refused.
 const CALLS: [(&str, Flags, Perform); 59] = [
     ("send", Unflagged, |s, c, _| unsafe {
         (MSG.send)(s.ep(c), c.memory(&s.lent), c.len, null_mut(), c.address, c.context())
@@ -331,7 +336,8 @@ const CALLS: [(&str, Flags, Perform); 59] = [
         ((*(*s.world.av.raw()).ops).insert)(s.world.av, name.as_ptr().cast(), 1, &raw mut to, c.flags, context) as isize
     }),
     ("av_remove", Flagged, |s, c, _| unsafe {
-        // What the endpoints are known by must stay for the end, and may be named only where that is refused.
+        // What the endpoints are known by must stay for the end, and may be named only where that
+        // is refused.
         let behind = |n: u64| if n < 4 { 2 + n % 2 } else { n };
         let mut list = [if c.flags == 0 { behind(c.number) } else { c.number }, behind(c.key)];
         ((*(*s.world.av.raw()).ops).remove)(s.world.av, list.as_mut_ptr(), 1 + c.context % 2, c.flags) as isize
@@ -426,7 +432,8 @@ impl Call {
 
 fn register(s: &mut Side, c: &Call, way: usize) -> isize {
     let (list, mut mr) = (c.list(&s.exposed), null_mut());
-    // Beyond what is there is beyond the address space, or refused by its access: a peer must not be let at what is not ours.
+    // Beyond what is there is beyond the address space, or refused by its access: a peer must not
+    // be let at what is not ours.
     let len = if c.len > PLACE_BYTES { usize::MAX } else { c.len };
     let list = list.map(|piece| iovec { iov_len: len, ..piece });
     let access = if c.context == 0 { c.ignore } else { FI_REMOTE_READ | FI_REMOTE_WRITE };
@@ -541,7 +548,8 @@ fn works(from: &Side, to: &mut Side) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What a call may answer when it does not do what was asked; `FI_EOTHER` among them would be a panic.
+/// What a call may answer when it does not do what was asked; `FI_EOTHER` among them would be a
+/// panic.
 const CODES: [i32; 18] = [
     FI_EOPNOTSUPP,
     FI_EINVAL,

@@ -1,4 +1,5 @@
-//! Atomic operations: what the calls do, what is said to be offered, and what is refused with which code.
+//! Atomic operations: what the calls do, what is said to be offered, and what is refused with which
+//! code.
 
 use super::refusals::{Table, UNKNOWN, zeroed};
 use super::*;
@@ -281,7 +282,8 @@ fn what_is_said_to_be_offered_is_and_nothing_else() {
             }
         }
     }
-    // Eight types of integers with all operations, two of floats without the three on bits and the masked swap.
+    // Eight types of integers with all operations, two of floats without the three on bits and the
+    // masked swap.
     assert_eq!(offered, [8 * 11 + 2 * 8, 8 * 12 + 2 * 9, 8 * 7 + 2 * 6]);
 }
 

@@ -202,7 +202,8 @@ impl World {
         unsafe { &*(*self.ep.raw()).ops }
     }
 
-    /// All that a call could have changed: who holds what, what is known, what is set, what was counted, what is there to be read.
+    /// All that a call could have changed: who holds what, what is known, what is set, what was
+    /// counted, what is there to be read.
     fn state(&self) -> Vec<u64> {
         let mut state: Vec<usize> = vec![
             Arc::strong_count(&self.base.fabric.get().expect("open").fabric),

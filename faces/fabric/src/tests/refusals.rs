@@ -1,4 +1,5 @@
-//! What the calls of each object refuse, with which code; and that a call refused changes nothing. Transfers are in `transfers`, memory regions in `regions`.
+//! What the calls of each object refuse, with which code; and that a call refused changes nothing.
+//! Transfers are in `transfers`, memory regions in `regions`.
 
 use super::*;
 use crate::info;
@@ -289,7 +290,8 @@ fn options(t: &mut Table, fid: Handle<Fid>) {
 }
 
 fn names_and_tables(t: &mut Table, ep: Handle<FidEp>) {
-    // SAFETY: nulls where the interface forbids them, else places of the length said; tables are static.
+    // SAFETY: nulls where the interface forbids them, else places of the length said; tables are
+    // static.
     unsafe {
         let cm = &*(*ep.raw()).cm;
         let mut len = 0;
@@ -315,7 +317,8 @@ fn of_address_vectors() {
     let world = World::new();
     let mut t = Table::of(&world);
     let (av, name) = (world.av, world.name());
-    // SAFETY: nulls where the interface forbids them, else valid objects and as many entries as are said.
+    // SAFETY: nulls where the interface forbids them, else valid objects and as many entries as are
+    // said.
     unsafe {
         let make = (*(*world.base.domain.raw()).ops).av_open;
         let open = |change: fn(&mut FiAvAttr)| {
@@ -415,7 +418,8 @@ fn of_completion_queues() {
     let world = World::new();
     let mut t = Table::of(&world);
     let cq = world.cq;
-    // SAFETY: nulls where the interface forbids them, else valid objects and as many entries as are said.
+    // SAFETY: nulls where the interface forbids them, else valid objects and as many entries as are
+    // said.
     unsafe {
         let make = (*(*world.base.domain.raw()).ops).cq_open;
         let open = |change: fn(&mut FiCqAttr)| {
@@ -473,7 +477,8 @@ fn of_event_queues() {
     let world = World::new();
     let mut t = Table::of(&world);
     let eq = world.eq;
-    // SAFETY: nulls where the interface forbids them, else valid objects and as many bytes as are said.
+    // SAFETY: nulls where the interface forbids them, else valid objects and as many bytes as are
+    // said.
     unsafe {
         let make = (*(*world.base.fabric.raw()).ops).eq_open;
         let open = |change: fn(&mut FiEqAttr)| {
@@ -573,7 +578,8 @@ fn what_the_oldest_applications_give_is_not_read_beyond() {
     }
 }
 
-/// Open MPI shares one fabric and one domain between messages and windows: it names those of the first part in the hints of the second.
+/// Open MPI shares one fabric and one domain between messages and windows: it names those of the
+/// first part in the hints of the second.
 #[test]
 fn of_open_objects_in_hints() {
     let world = World::new();

@@ -1,4 +1,5 @@
-//! Memory regions: what is refused, what the MPIs ask for, and that no attribute is read that the application's version does not have.
+//! Memory regions: what is refused, what the MPIs ask for, and that no attribute is read that the
+//! application's version does not have.
 
 use super::*;
 use crate::info::MR_IOV_LIMIT;
@@ -19,7 +20,8 @@ struct Asked {
     flags: u64,
 }
 
-/// Registers in each of the three ways: `fi_mr_reg` where one piece is asked for, `fi_mr_regv`, `fi_mr_regattr`. The answers, and how many regions were made (closed again).
+/// Registers in each of the three ways: `fi_mr_reg` where one piece is asked for, `fi_mr_regv`,
+/// `fi_mr_regattr`. The answers, and how many regions were made (closed again).
 fn register(domain: Handle<FidDomain>, asked: Asked) -> (Vec<i32>, usize) {
     let Asked { base, len, count, access, offset, key, flags } = asked;
     let list = [iovec { iov_base: base.cast_mut(), iov_len: len }; MR_IOV_LIMIT + 1];
@@ -121,7 +123,8 @@ fn nulls_and_keys_in_use_are_refused() {
     let world = World::new();
     let (domain, memory) = (world.base.domain, [0u8; 64]);
     let (fid, base): (Handle<Fid>, *const c_void) = (fid_of(domain), memory.as_ptr().cast());
-    // SAFETY: nulls where the interface forbids them, else open objects; the region is closed before its memory goes.
+    // SAFETY: nulls where the interface forbids them, else open objects; the region is closed
+    // before its memory goes.
     unsafe {
         let ops = &*(*domain.raw()).mr;
         let none = null_mut();
@@ -160,7 +163,8 @@ fn answer(version: u32, len: usize, change: impl FnOnce(&mut FiMrAttr)) -> i32 {
     let mut attr = FiMrAttr { mr_iov: &raw const piece, iov_count: 1, access: ACCESS, requested_key: 1, ..zeros };
     change(&mut attr);
     let (edge, mut mr) = (AtTheEdge::new(), null_mut());
-    // SAFETY: an open domain, attributes as long as the version has them; the region is closed before its memory goes.
+    // SAFETY: an open domain, attributes as long as the version has them; the region is closed
+    // before its memory goes.
     let code =
         unsafe { ((*(*base.domain.raw()).mr).regattr)(fid_of(base.domain), edge.put(&attr, len), 0, &raw mut mr) };
     if !mr.is_null() {

@@ -18,7 +18,8 @@ type Flagged = fn(Handle<FidEp>, *const iovec, usize, u64, u64) -> isize;
 
 /// Calls a member of one of the endpoint's tables, which are the same for a null endpoint.
 macro_rules! call {
-    // SAFETY: tables are static; the callers' arguments are valid, or null where that must be refused.
+    // SAFETY: tables are static; the callers' arguments are valid, or null where that must be
+    // refused.
     ($table:path, $name:ident, $($arg:expr),*) => { unsafe { ($table.$name)($($arg),*) } };
 }
 const SENDS: [(&str, Transfer); 6] = [

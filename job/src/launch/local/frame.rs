@@ -1,4 +1,5 @@
-//! The frames between a rank and the local launcher (`spec/launch.md` 3): bytes to values and back, nothing else.
+//! The frames between a rank and the local launcher (`spec/launch.md` 3): bytes to values and back,
+//! nothing else.
 
 use std::fmt;
 
@@ -6,7 +7,8 @@ use std::fmt;
 pub const VERSION: u16 = 1;
 /// Longest piece of data that a rank gives to an exchange.
 pub const BLOB_MAX_BYTES: usize = 4096;
-/// Longest text in a frame: a job's name, a reason, what a rank says when it aborts. Longer ones are cut.
+/// Longest text in a frame: a job's name, a reason, what a rank says when it aborts. Longer ones
+/// are cut.
 pub const TEXT_MAX_BYTES: usize = 1024;
 /// Most ranks the local launcher starts.
 pub const RANKS_MAX: usize = 4096;
@@ -105,7 +107,8 @@ pub enum FrameError {
 /// Length in front of each frame.
 pub const HEAD_BYTES: usize = 4;
 
-/// Takes the first frame's body off `bytes`, and says how many bytes it and its head have; `None`: more is to come.
+/// Takes the first frame's body off `bytes`, and says how many bytes it and its head have; `None`:
+/// more is to come.
 ///
 /// # Errors
 /// If it says to be longer than `max_bytes`.

@@ -19,7 +19,8 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// The inherited socket of `PMI_FD`, or a connection to `PMI_PORT`, where the launcher must be told who comes (`true`).
+    /// The inherited socket of `PMI_FD`, or a connection to `PMI_PORT`, where the launcher must be
+    /// told who comes (`true`).
     pub fn open(env: &Env, launcher: Launcher, limit: Duration) -> Result<(Self, bool), LaunchError> {
         let text = |name: &str| env.get(name).map(|value| value.to_string_lossy().into_owned());
         let (socket, by_port) = match (text("PMI_FD"), text("PMI_PORT")) {

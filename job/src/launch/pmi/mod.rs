@@ -1,4 +1,5 @@
-//! PMI, versions 1 and 2: a launcher that keeps names and values for its ranks, and lets them wait for each other.
+//! PMI, versions 1 and 2: a launcher that keeps names and values for its ranks, and lets them wait
+//! for each other.
 
 mod channel;
 #[cfg(test)]
@@ -46,7 +47,8 @@ struct Pmi {
 const V2_KEY_MAX: usize = 64;
 const V2_VALUE_MAX: usize = 1024;
 
-/// Longest value that is given, whatever the launcher permits: Slurm reads a whole `put` of version 1 into 1024 bytes.
+/// Longest value that is given, whatever the launcher permits: Slurm reads a whole `put` of version
+/// 1 into 1024 bytes.
 const VALUE_MAX: usize = 512;
 
 impl Pmi {
@@ -154,7 +156,8 @@ impl Kvs for Pmi {
     }
 
     fn fence_waits(&self) -> bool {
-        // Hydra's version 2 answers a fence at once, and makes who gets what is not there yet wait instead.
+        // Hydra's version 2 answers a fence at once, and makes who gets what is not there yet wait
+        // instead.
         self.version == Version::V1
     }
 

@@ -1,4 +1,5 @@
-//! Against a launcher that says what a script has, byte by byte: what real ones do not do on demand.
+//! Against a launcher that says what a script has, byte by byte: what real ones do not do on
+//! demand.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;

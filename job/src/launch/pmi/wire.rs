@@ -1,4 +1,5 @@
-//! The lines and frames of PMI, versions 1 and 2 (`spec/launch.md` 4 and 5): bytes to commands and back, nothing else.
+//! The lines and frames of PMI, versions 1 and 2 (`spec/launch.md` 4 and 5): bytes to commands and
+//! back, nothing else.
 
 /// Longest command that is read. Values have at most some kilobytes.
 pub const COMMAND_MAX_BYTES: usize = 64 * 1024;
@@ -73,7 +74,8 @@ impl Command {
         }
     }
 
-    /// Takes the first command off `bytes`, and says how many bytes it has; `None`: more is to come.
+    /// Takes the first command off `bytes`, and says how many bytes it has; `None`: more is to
+    /// come.
     ///
     /// # Errors
     /// If they are none.
@@ -111,7 +113,8 @@ impl Command {
             .ok_or_else(wrong)?;
         let mut pairs = Vec::new();
         for word in words {
-            // Without a value: a flag. Of version 1's `msg` the rest of the words may belong to the text.
+            // Without a value: a flag. Of version 1's `msg` the rest of the words may belong to the
+            // text.
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             if pairs.len() == PAIRS_MAX || key.is_empty() {
                 return Err(wrong());
@@ -122,7 +125,8 @@ impl Command {
     }
 }
 
-/// A text in which nothing ends a value early: launchers split at blanks or semicolons, and few know an escape.
+/// A text in which nothing ends a value early: launchers split at blanks or semicolons, and few
+/// know an escape.
 pub fn plain(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.,:()/+".contains(c);
     text.trim().chars().take(200).map(|c| if fits(c) { c } else { '_' }).collect()

@@ -23,12 +23,14 @@ impl Chance {
     }
 }
 
-/// Names of variables: words of the directive language among them, and the same in several functions.
+/// Names of variables: words of the directive language among them, and the same in several
+/// functions.
 const NAMES: [&str; 16] =
     ["n", "k", "m", "index", "c1", "from", "tag", "req", "time", "s", "B", "unit", "peer", "count", "min_", "left"];
 const TYPES: [&str; 8] = ["int", "int", "int", "long", "unsigned", "short", "char", "size_t"];
 
-/// Programs from this number on have persistent requests and waits for some, too; those before stay as they were.
+/// Programs from this number on have persistent requests and waits for some, too; those before stay
+/// as they were.
 pub const LATER: u64 = 10_000;
 
 struct Maker {

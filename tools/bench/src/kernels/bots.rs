@@ -1,7 +1,10 @@
-//! Bag of tasks: member 0 hands out tasks of random size to whoever is free, and takes results from anybody.
+//! Bag of tasks: member 0 hands out tasks of random size to whoever is free, and takes results from
+//! anybody.
 //!
-//! A task has, drawn in this order, bytes to send (up to 64 KiB), cycles to compute, bytes to receive (up to 64 KiB). The thesis has up to 25 million cycles at 500 MHz, 50 ms; here it is up to 250 us,
-//! so that messages weigh as much on today's machines. Tasks come from one seeded generator: every run is of the same bag.
+//! A task has, drawn in this order, bytes to send (up to 64 KiB), cycles to compute, bytes to
+//! receive (up to 64 KiB). The thesis has up to 25 million cycles at 500 MHz, 50 ms; here it is up
+//! to 250 us, so that messages weigh as much on today's machines. Tasks come from one seeded
+//! generator: every run is of the same bag.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};

@@ -1,6 +1,9 @@
-//! A task farm: member 0 hands out tasks of one size, all others work, with a small result for each. Every worker has up to ten tasks at a time, so that none waits while another task is on its way.
+//! A task farm: member 0 hands out tasks of one size, all others work, with a small result for
+//! each. Every worker has up to ten tasks at a time, so that none waits while another task is on
+//! its way.
 //!
-//! Source: Kamal, "SCTP-Based Middleware for MPI" (M.Sc. thesis, University of British Columbia, 2005), whose farm keeps ten requests of each worker outstanding; its tags are left out here.
+//! Source: Kamal, "SCTP-Based Middleware for MPI" (M.Sc. thesis, University of British Columbia,
+//! 2005), whose farm keeps ten requests of each worker outstanding; its tags are left out here.
 
 use crate::error::Result;
 use crate::machine::{Machine, TAG_TASK, TAG_WORK};

@@ -1,4 +1,5 @@
-//! Two-dimensional Fourier transform of 256 x 256 complex floats: rows, transposition by all-to-all, rows again.
+//! Two-dimensional Fourier transform of 256 x 256 complex floats: rows, transposition by
+//! all-to-all, rows again.
 
 use std::f32::consts::TAU;
 

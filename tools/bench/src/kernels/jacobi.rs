@@ -1,4 +1,5 @@
-//! Jacobi iteration on a 256 x 256 grid of floats, cut into slabs of rows. Neighbours exchange edge rows by blocking calls in red-black order: even members send first, odd ones receive first.
+//! Jacobi iteration on a 256 x 256 grid of floats, cut into slabs of rows. Neighbours exchange edge
+//! rows by blocking calls in red-black order: even members send first, odd ones receive first.
 
 use crate::error::Result;
 use crate::machine::{Machine, TAG_DATA};

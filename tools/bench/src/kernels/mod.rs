@@ -1,7 +1,9 @@
-//! Applications under the same harness: regular and local (jacobi), regular and global (fft), irregular (bots, farm). A repetition is a run of `iterations` iterations, transforms or tasks.
+//! Applications under the same harness: regular and local (jacobi), regular and global (fft),
+//! irregular (bots, farm). A repetition is a run of `iterations` iterations, transforms or tasks.
 //!
-//! Source: Grove, "Performance modelling of message-passing parallel programs" (PhD thesis, Adelaide 2003), chapter 6 and appendix B; sizes are those of the thesis, counts are smaller so that a
-//! run takes well under a second.
+//! Source: Grove, "Performance modelling of message-passing parallel programs" (PhD thesis,
+//! Adelaide 2003), chapter 6 and appendix B; sizes are those of the thesis, counts are smaller so
+//! that a run takes well under a second.
 
 mod bots;
 mod farm;
@@ -25,7 +27,8 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// The kernel for member `place` of `members`; `ticks_per_us` tells how long a task computes. `bytes` is the size of what has sizes.
+    /// The kernel for member `place` of `members`; `ticks_per_us` tells how long a task computes.
+    /// `bytes` is the size of what has sizes.
     ///
     /// # Errors
     /// [`BenchError::Usage`] if it cannot run on so many processes.
@@ -60,7 +63,8 @@ impl Kernel {
         }
     }
 
-    /// A number that follows from all that was computed: the same on every machine, if messages carry what they should.
+    /// A number that follows from all that was computed: the same on every machine, if messages
+    /// carry what they should.
     #[must_use]
     pub fn check(&self) -> f64 {
         match self {

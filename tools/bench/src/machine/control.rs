@@ -1,4 +1,5 @@
-//! The harness's own small exchanges: rank 0 gathers, decides and tells. Linear, as they are never timed and few.
+//! The harness's own small exchanges: rank 0 gathers, decides and tells. Linear, as they are never
+//! timed and few.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,13 +7,15 @@ use serde::de::DeserializeOwned;
 use super::{Machine, TAG_CONTROL};
 use crate::error::{BenchError, Result};
 
-/// Longest message that a rank may announce to another, bytes: what is beyond is a broken stream, not a wish for memory.
+/// Longest message that a rank may announce to another, bytes: what is beyond is a broken stream,
+/// not a wish for memory.
 const LONGEST: u64 = 1 << 36;
 
 /// What is longer goes in pieces: MPI counts in 32 bits.
 const PIECE: usize = 1 << 30;
 
-/// How long who waits quietly sleeps between two looks, ns: it disturbs no measurement, and a cell is longer by far.
+/// How long who waits quietly sleeps between two looks, ns: it disturbs no measurement, and a cell
+/// is longer by far.
 const LOOK_NS: u64 = 5_000_000;
 
 /// Exchanges among all ranks, for every [`Machine`].
@@ -73,7 +76,8 @@ pub trait Control: Machine {
         Ok(data)
     }
 
-    /// Everybody's bytes, read by rank as they come, at rank 0; nothing elsewhere. There may be a lot of them: only one rank's are held.
+    /// Everybody's bytes, read by rank as they come, at rank 0; nothing elsewhere. There may be a
+    /// lot of them: only one rank's are held.
     ///
     /// # Errors
     /// The machine's, or the reader's.
@@ -138,7 +142,8 @@ pub trait Control: Machine {
     /// What a rank came to on its own; if any rank failed, all do, so that nobody waits for it.
     ///
     /// # Errors
-    /// That of the first rank that has one, at every rank: [`BenchError::Usage`] if it is, else [`BenchError::Told`] or [`BenchError::Elsewhere`]; or the machine's.
+    /// That of the first rank that has one, at every rank: [`BenchError::Usage`] if it is, else
+    /// [`BenchError::Told`] or [`BenchError::Elsewhere`]; or the machine's.
     fn agree<T>(&self, result: Result<T>) -> Result<T> {
         let own = result.as_ref().err().map(|error| (matches!(error, BenchError::Usage(_)), error.to_string()));
         let all = self.everybody(&own)?;

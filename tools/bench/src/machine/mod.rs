@@ -1,7 +1,9 @@
 //! What is measured: a machine of ranks that exchange messages, seen from one of them.
 //!
-//! A back end carries the messages: [`mpi`] any MPI library, [`weir`] Weir's own endpoint, [`sim`] processes in virtual time whose message times are planted. The harness is the same for
-//! all, and is compiled for each: nothing stands between the two readings of the clock but the call that is timed.
+//! A back end carries the messages: [`mpi`] any MPI library, [`weir`] Weir's own endpoint, [`sim`]
+//! processes in virtual time whose message times are planted. The harness is the same for all, and
+//! is compiled for each: nothing stands between the two readings of the clock but the call that is
+//! timed.
 
 mod control;
 pub mod mpi;
@@ -37,7 +39,8 @@ pub const TAG_DONE: Tag = 7;
 /// Whether a pair exchanges more messages that are not timed.
 pub const TAG_MORE: Tag = 8;
 
-/// An exchange with one rank, to be made again and again, for machines that have nothing better than to make it anew.
+/// An exchange with one rank, to be made again and again, for machines that have nothing better
+/// than to make it anew.
 pub struct Again<'b> {
     /// What is sent.
     pub out: &'b [u8],
@@ -52,7 +55,8 @@ pub struct Again<'b> {
 /// Of a thread's pair, from here on: three tags each ([`of_thread`]).
 const TAG_THREADS: Tag = 64;
 
-/// The tag that stands for one of [`TAG_DATA`], [`TAG_ANSWER`] and [`TAG_MORE`] among the messages of a thread.
+/// The tag that stands for one of [`TAG_DATA`], [`TAG_ANSWER`] and [`TAG_MORE`] among the messages
+/// of a thread.
 #[must_use]
 pub fn of_thread(tag: Tag, thread: usize) -> Tag {
     let place = match tag {
@@ -68,7 +72,8 @@ pub const MOST_THREADS: u32 = 256;
 
 /// What one thread of a rank can do: messages to and from one other rank, and looking at the clock.
 pub trait Messages {
-    /// This process's clock in ticks: never goes back, and no call before it in the program is still under way when it is read.
+    /// This process's clock in ticks: never goes back, and no call before it in the program is
+    /// still under way when it is read.
     fn ticks(&self) -> u64;
     /// The processor on which this thread runs now, if that is known.
     fn processor(&self) -> Option<u32> {
@@ -93,7 +98,8 @@ pub trait Work: Sync {
     /// What one of them leaves.
     type Out: Send;
 
-    /// The work of one thread. The first, which is the rank's own, is given `look`, and may call it as often as it likes.
+    /// The work of one thread. The first, which is the rank's own, is given `look`, and may call it
+    /// as often as it likes.
     ///
     /// # Errors
     /// The machine's.
@@ -114,7 +120,8 @@ pub enum Apart {
 
 /// One rank's view of the machine.
 ///
-/// Buffers passed to a collective over `n` ranks hold `n` blocks of equal length where each rank has its own; block `i` belongs to the group's `i`-th member.
+/// Buffers passed to a collective over `n` ranks hold `n` blocks of equal length where each rank
+/// has its own; block `i` belongs to the group's `i`-th member.
 pub trait Machine: Messages {
     /// Ranks that call a collective together.
     type Group;
@@ -140,11 +147,13 @@ pub trait Machine: Messages {
         }
     }
 
-    /// A reading of the node's own steady clock between two of [`Messages::ticks`], by which they are calibrated.
+    /// A reading of the node's own steady clock between two of [`Messages::ticks`], by which they
+    /// are calibrated.
     fn tick_pair(&self) -> TickPair;
     /// Lets some time pass without the processor, ns.
     fn pause(&self, ns: u64);
-    /// Reads the node's own steady clock instead of the counter from now on; false if there is no other, or it is read already.
+    /// Reads the node's own steady clock instead of the counter from now on; false if there is no
+    /// other, or it is read already.
     fn distrust_counter(&self) -> bool {
         false
     }
@@ -166,18 +175,21 @@ pub trait Machine: Messages {
     fn arrived(&self, from: usize, tag: Tag) -> Result<bool>;
     /// Begins a send without waiting, then waits until `data` may be used again.
     fn isend_wait(&self, data: &[u8], to: usize, tag: Tag) -> Result<()>;
-    /// Begins a send to `peer`, receives from it, reads the clock, then waits for the send; returns the reading.
+    /// Begins a send to `peer`, receives from it, reads the clock, then waits for the send; returns
+    /// the reading.
     fn duplex(&self, data: &[u8], into: &mut [u8], peer: usize, tag: Tag) -> Result<u64>;
 
     /// Why threads of a rank cannot send messages at once, if they cannot.
     fn lacks_threads(&self) -> Option<String>;
-    /// Makes what so many threads of each rank need to tell their messages apart. Every rank of the machine calls it.
+    /// Makes what so many threads of each rank need to tell their messages apart. Every rank of the
+    /// machine calls it.
     fn make_threads(&self, count: usize, apart: Apart) -> Result<()> {
         let _ = (count, apart);
         Ok(())
     }
-    /// Runs `work` in one thread for each of `seats`, the first of which is this one; each has room for `window` messages at once.
-    /// If one fails the others cannot go on: the job is ended, or all fail.
+    /// Runs `work` in one thread for each of `seats`, the first of which is this one; each has room
+    /// for `window` messages at once. If one fails the others cannot go on: the job is ended, or
+    /// all fail.
     fn threads<W: Work>(
         &self,
         work: &W,
@@ -187,16 +199,19 @@ pub trait Machine: Messages {
         look: Look<'_>,
     ) -> Result<Vec<W::Out>>;
 
-    /// Begins all receives, one behind the other in `into`, and all sends, each from the beginning of `out`; waits for all.
+    /// Begins all receives, one behind the other in `into`, and all sends, each from the beginning
+    /// of `out`; waits for all.
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()>;
     /// Sets up an exchange with `peer`; nothing is sent yet.
     fn persistent<'b>(&self, out: &'b [u8], into: &'b mut [u8], peer: usize, tag: Tag) -> Result<Self::Persistent<'b>>;
     /// Makes it once: starts it and waits for its end.
     fn start_and_wait(&self, exchange: &mut Self::Persistent<'_>) -> Result<()>;
 
-    /// Makes a group of these ranks (ascending). Every rank of the machine calls it with the same list; who is not in it gets `None`.
+    /// Makes a group of these ranks (ascending). Every rank of the machine calls it with the same
+    /// list; who is not in it gets `None`.
     fn group(&self, members: &[usize]) -> Result<Option<Self::Group>>;
-    /// Makes the room that the group's collectives need for messages of so many bytes, so that none is taken while they are timed.
+    /// Makes the room that the group's collectives need for messages of so many bytes, so that none
+    /// is taken while they are timed.
     fn make_room(&self, group: &Self::Group, bytes: usize) {
         let _ = (group, bytes);
     }
@@ -238,31 +253,37 @@ pub trait Machine: Messages {
     /// The same of [`Machine::allreduce`].
     fn iallreduce(&self, group: &Self::Group, data: &[f64], into: &mut [f64]) -> Result<()>;
 
-    /// Makes so many bytes known at each member, which the others reach; they are zero. All members call it.
+    /// Makes so many bytes known at each member, which the others reach; they are zero. All members
+    /// call it.
     fn window(&self, group: &Self::Group, bytes: usize, access: Access) -> Result<Self::Window>;
-    /// Writes to member `to`'s window; complete there when it returns. Of [`Access::Fence`] it is a fence as well, and who reaches nobody calls [`Machine::fence`].
+    /// Writes to member `to`'s window; complete there when it returns. Of [`Access::Fence`] it is a
+    /// fence as well, and who reaches nobody calls [`Machine::fence`].
     fn put(&self, window: &Self::Window, data: &[u8], to: usize) -> Result<()>;
     /// Reads from member `from`'s window, and completes it as [`Machine::put`] does.
     fn get(&self, window: &Self::Window, into: &mut [u8], from: usize) -> Result<()>;
     /// Adds numbers to those in member `to`'s window, and completes it as [`Machine::put`] does.
     fn accumulate(&self, window: &Self::Window, data: &[f64], to: usize) -> Result<()>;
-    /// Adds a number to the first in member `to`'s window, completes it as [`Machine::put`] does, and returns what that was.
+    /// Adds a number to the first in member `to`'s window, completes it as [`Machine::put`] does,
+    /// and returns what that was.
     fn fetch_add(&self, window: &Self::Window, number: i64, to: usize) -> Result<i64>;
     /// Ends a phase together with all members.
     fn fence(&self, window: &Self::Window) -> Result<()>;
     /// What this rank's own window holds. Nobody may be writing there.
     fn look(&self, window: &Self::Window, into: &mut [u8]) -> Result<()>;
 
-    /// What Weir endpoints of this process have carried so far, with none open where there are none; nothing where it makes no sense to ask.
+    /// What Weir endpoints of this process have carried so far, with none open where there are
+    /// none; nothing where it makes no sense to ask.
     fn carried(&self) -> Option<weir_engine::Traffic> {
         None
     }
 
-    /// Processor time that this rank's process has had, all its threads, ns; nothing where a rank is no process.
+    /// Processor time that this rank's process has had, all its threads, ns; nothing where a rank
+    /// is no process.
     fn cpu_ns(&self) -> Option<u64> {
         None
     }
 
-    /// Ends the whole job at once, after something failed: other ranks may wait for this one for ever.
+    /// Ends the whole job at once, after something failed: other ranks may wait for this one for
+    /// ever.
     fn abort(&self, code: i32);
 }

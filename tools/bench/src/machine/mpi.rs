@@ -33,7 +33,8 @@ pub struct MpiMachine {
 }
 
 impl MpiMachine {
-    /// Loads and initialises the launcher's MPI, or the one named, so that several threads may call it if they shall.
+    /// Loads and initialises the launcher's MPI, or the one named, so that several threads may call
+    /// it if they shall.
     ///
     /// # Errors
     /// [`BenchError::Machine`], with what `weir-mpi` says.

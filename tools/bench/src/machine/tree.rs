@@ -1,4 +1,5 @@
-//! Collectives for machines that have none of their own: those of `weir_collective`, by the machine's messages.
+//! Collectives for machines that have none of their own: those of `weir_collective`, by the
+//! machine's messages.
 
 use std::cell::RefCell;
 
@@ -15,7 +16,8 @@ const TAG_TREE: Tag = 16;
 pub struct Members {
     ranks: Vec<usize>,
     own: usize,
-    /// Numbers on their way, as bytes: kept, so that nothing is allocated while a collective is timed.
+    /// Numbers on their way, as bytes: kept, so that nothing is allocated while a collective is
+    /// timed.
     wire: RefCell<Vec<u8>>,
     /// Sums before they are scattered: kept for the same reason.
     sums: RefCell<Vec<f64>>,
@@ -56,7 +58,8 @@ impl Members {
     }
 }
 
-/// The collectives of a [`Machine`] of which this rank's number is the field `rank`, all of them by messages.
+/// The collectives of a [`Machine`] of which this rank's number is the field `rank`, all of them by
+/// messages.
 macro_rules! collectives {
     () => {
         fn group(&self, members: &[usize]) -> Result<Option<Members>> {
@@ -152,7 +155,8 @@ macro_rules! collectives {
 }
 pub(super) use collectives;
 
-/// The group's members as `weir_collective` sees them: its messages are the machine's, of a tag of their own.
+/// The group's members as `weir_collective` sees them: its messages are the machine's, of a tag of
+/// their own.
 struct By<'a, M>(&'a M, &'a Members);
 
 impl<M: Machine> Group for By<'_, M> {

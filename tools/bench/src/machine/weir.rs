@@ -1,4 +1,5 @@
-//! Weir's own endpoints as a machine, without any MPI: the starting process makes the ranks known to each other, then the endpoints carry everything.
+//! Weir's own endpoints as a machine, without any MPI: the starting process makes the ranks known
+//! to each other, then the endpoints carry everything.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};

@@ -63,7 +63,8 @@ pub struct ServerloadArgs {
     /// So many launches, one after the other, each with processes of its own
     #[arg(long, value_name = "N", default_value_t = 1, requires = "output", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub launches: u32,
-    /// What carries requests and answers: a BMI method (weir, tcp, one of your own), or sockets, plain TCP
+    /// What carries requests and answers: a BMI method (weir, tcp, one of your own), or sockets,
+    /// plain TCP
     #[arg(long, value_name = "NAME", default_value = "weir")]
     pub method: String,
     /// Numbers of clients
@@ -90,7 +91,8 @@ pub struct ServerloadArgs {
     /// Hosts: the first serves, the clients are on the others in turn; on this host if not given
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// A server that is there already (weir bench serverload serve), as METHOD://HOST:PORT: all of --hosts have clients
+    /// A server that is there already (weir bench serverload serve), as METHOD://HOST:PORT: all of
+    /// --hosts have clients
     #[arg(long, value_name = "URL", conflicts_with_all = ["method", "address", "port"])]
     pub server: Option<String>,
     /// Where the server listens and clients find it [default: the first of --hosts, else 127.0.0.1]

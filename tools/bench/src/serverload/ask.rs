@@ -11,9 +11,11 @@ use super::words::{Due, Timed};
 
 /// How long a test sleeps: as long as the originals' own programs let theirs.
 pub const IDLE: Duration = Duration::from_millis(10);
-/// Requests under way of one client; those that fall due beyond are sent later, and timed from when they were due all the same.
+/// Requests under way of one client; those that fall due beyond are sent later, and timed from when
+/// they were due all the same.
 const MOST_OPEN: usize = 256;
-/// A test sleeps for whole milliseconds. For less it looks, and sleeps so long at most until it looks again.
+/// A test sleeps for whole milliseconds. For less it looks, and sleeps so long at most until it
+/// looks again.
 const LOOK: Duration = Duration::from_micros(100);
 /// Before a request falls due the client does not let a test sleep to the last moment.
 const EARLY: Duration = Duration::from_micros(500);
@@ -54,7 +56,8 @@ fn unanswered(count: usize, timeout: Duration) -> BenchError {
     BenchError::machine("waiting for answers", text)
 }
 
-/// Asks once, at this instant or at once if it has passed; returns what was timed, from the post on, and whether it was late.
+/// Asks once, at this instant or at once if it has passed; returns what was timed, from the post
+/// on, and whether it was late.
 ///
 /// # Errors
 /// The server is gone or answers wrongly, or not in time.
@@ -84,7 +87,8 @@ pub fn round(
     }
 }
 
-/// When requests are due, ns after the beginning, ascending: the distances are exponential, as those of many users who know nothing of each other.
+/// When requests are due, ns after the beginning, ascending: the distances are exponential, as
+/// those of many users who know nothing of each other.
 #[must_use]
 pub fn due(plan: Due) -> Vec<i64> {
     let mut random = seeded(plan.seed);
@@ -96,11 +100,13 @@ pub fn due(plan: Due) -> Vec<i64> {
     (0..plan.count).map(next).collect()
 }
 
-/// Asks whenever a request is due, whatever has become of those before. Each is timed from the instant at which it was due: one that had to wait
-/// behind a server that stood still took as long as somebody would have waited for it.
+/// Asks whenever a request is due, whatever has become of those before. Each is timed from the
+/// instant at which it was due: one that had to wait behind a server that stood still took as long
+/// as somebody would have waited for it.
 ///
 /// # Errors
-/// The server is gone or answers wrongly; the first answer that is missing so long after it was due.
+/// The server is gone or answers wrongly; the first answer that is missing so long after it was
+/// due.
 pub fn stream(
     asking: &mut dyn Asking,
     time: &impl Time,
@@ -140,7 +146,8 @@ pub fn stream(
         if late > ns(timeout) {
             return Err(unanswered(open, timeout));
         }
-        // Who has nothing under way sleeps until a request is due; who has looks again soon, unless the test has slept.
+        // Who has nothing under way sleeps until a request is due; who has looks again soon, unless
+        // the test has slept.
         if let Some(left) = left().filter(|_| !came && idle.is_zero()) {
             time.sleep(if open == 0 { left } else { left.min(LOOK) });
         }
@@ -170,7 +177,8 @@ mod tests {
         }
     }
 
-    /// A server that takes so long for each request, one after the other, and stands still for a while.
+    /// A server that takes so long for each request, one after the other, and stands still for a
+    /// while.
     struct Server {
         time: Virtual,
         each_ns: i64,
@@ -220,7 +228,8 @@ mod tests {
         let plan: Vec<i64> = (1..=100).map(|k| k * 10 * MS).collect();
         let all = stream(&mut server, &time, 0, 8, &plan, TIMEOUT).unwrap();
         assert!(all.iter().zip(&plan).all(|(one, at)| one.begin_ns == *at));
-        // Who waits for each answer before the next request would have seen one that was slow. Here half of the time was a stall.
+        // Who waits for each answer before the next request would have seen one that was slow. Here
+        // half of the time was a stall.
         let slow = all.iter().filter(|one| one.length_ns > 100 * MS).count();
         assert!((43..=47).contains(&slow), "{slow}");
         let longest = all.iter().map(|one| one.length_ns).max().unwrap();

@@ -1,6 +1,8 @@
-//! What carries requests and answers between a server and its clients: any BMI library, or plain TCP sockets.
+//! What carries requests and answers between a server and its clients: any BMI library, or plain
+//! TCP sockets.
 //!
-//! A request is the length of the answer that it wants, 8 bytes, the lowest first. An answer is so many bytes of [`pattern`].
+//! A request is the length of the answer that it wants, 8 bytes, the lowest first. An answer is so
+//! many bytes of [`pattern`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +19,15 @@ pub const SOCKETS: &str = "sockets";
 
 /// A server.
 pub trait Serving {
-    /// Takes requests and gives answers, sleeping for so long at most if there is nothing to do. Returns how many requests it took.
+    /// Takes requests and gives answers, sleeping for so long at most if there is nothing to do.
+    /// Returns how many requests it took.
     ///
     /// # Errors
     /// What carries them is broken; that a client is gone is no error.
     fn turn(&mut self, idle: Duration) -> Result<u64>;
 
-    /// Packets that came so far and were dropped because they are not sealed with this process's key, or are damaged.
+    /// Packets that came so far and were dropped because they are not sealed with this process's
+    /// key, or are damaged.
     fn refused(&self) -> u64 {
         0
     }
@@ -54,7 +58,8 @@ fn of_pattern(place: usize) -> u8 {
     (place as u8).wrapping_mul(31) ^ (place >> 8) as u8
 }
 
-/// Whether an answer of this length begins and ends as it must: all of it would take as long to look at as to receive.
+/// Whether an answer of this length begins and ends as it must: all of it would take as long to
+/// look at as to receive.
 pub(super) fn is_answer(data: &[u8]) -> bool {
     let ends = data.len().saturating_sub(64)..data.len();
     (0..data.len().min(64)).chain(ends).all(|place| data[place] == of_pattern(place))
@@ -104,7 +109,8 @@ fn whole_ms(idle: Duration) -> u32 {
 
 impl Serving for BmiServer {
     fn turn(&mut self, idle: Duration) -> Result<u64> {
-        // With answers under way it is their ends that are waited for: that test returns for requests, too (W4; of the originals' for anything).
+        // With answers under way it is their ends that are waited for: that test returns for
+        // requests, too (W4; of the originals' for anything).
         let idle_ms = whole_ms(idle);
         let asleep = if self.bmi.open() == 0 { idle_ms } else { 0 };
         let answers = &mut self.answers;

@@ -1,4 +1,5 @@
-//! The processes that serve and ask, as their leader has them: started, told, listened to, and ended whatever happens.
+//! The processes that serve and ask, as their leader has them: started, told, listened to, and
+//! ended whatever happens.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +15,8 @@ use super::words::{Order, Place, Report};
 
 /// How often who waits looks whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// When something fails at a client, the end of its server may explain it, and is known so much later at most.
+/// When something fails at a client, the end of its server may explain it, and is known so much
+/// later at most.
 const EXPLAINED: Duration = Duration::from_millis(700);
 /// Processes end by themselves within this time when their standard input does.
 const GRACE: Duration = Duration::from_secs(4);
@@ -143,7 +145,8 @@ impl Crew {
     /// Takes a report of each of some processes, as they come.
     ///
     /// # Errors
-    /// One fails, or is gone, or does not answer so long; or the leader is asked to stop ([`STOPPED`]).
+    /// One fails, or is gone, or does not answer so long; or the leader is asked to stop
+    /// ([`STOPPED`]).
     pub fn hear(
         &mut self,
         ranks: impl IntoIterator<Item = usize>,
@@ -192,7 +195,8 @@ impl Crew {
                 Err(_) => break,
             }
         }
-        // The first of those that say most of it: the server's words, else those of whoever failed first.
+        // The first of those that say most of it: the server's words, else those of whoever failed
+        // first.
         let of_server = causes.iter().position(|(rank, _)| *rank == 0);
         let (rank, cause) = causes.swap_remove(of_server.unwrap_or(0));
         let member = &mut self.members[rank];

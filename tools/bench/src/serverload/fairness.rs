@@ -4,7 +4,8 @@ use weir_distribution::Service;
 
 /// Jain's index of some rates: 1 if all are equal, 1/n if one of n has everything. None of nothing.
 ///
-/// Source: Jain, Chiu and Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared computer systems", DEC TR-301 (1984).
+/// Source: Jain, Chiu and Hawe, "A quantitative measure of fairness and discrimination for resource
+/// allocation in shared computer systems", DEC TR-301 (1984).
 #[must_use]
 pub fn jain(rates: &[f64]) -> Option<f64> {
     // In proportion to the greatest, so that no square is out of range.
@@ -23,7 +24,8 @@ pub fn spread(times: &[f64]) -> Option<f64> {
     (least > 0.0 && most.is_finite() && least <= most).then(|| most / least)
 }
 
-/// What is told of a cell: `times[repetition][client]`, ns, of the repetitions that count; `busy_ns`: how long requests were under way in them.
+/// What is told of a cell: `times[repetition][client]`, ns, of the repetitions that count;
+/// `busy_ns`: how long requests were under way in them.
 #[must_use]
 pub fn service(times: &[Vec<f64>], rounds: bool, busy_ns: f64) -> Service {
     let rates = |times: &[f64]| times.iter().map(|t| 1.0 / t).collect::<Vec<f64>>();

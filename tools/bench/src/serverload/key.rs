@@ -1,4 +1,5 @@
-//! Which key `bmi_weir` has here, for people: who has another one is not answered, and is not told why.
+//! Which key `bmi_weir` has here, for people: who has another one is not answered, and is not told
+//! why.
 
 use weir_job::Env;
 

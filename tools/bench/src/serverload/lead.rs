@@ -1,4 +1,5 @@
-//! The process that leads: it starts the server and its clients, releases the clients, and brings what they timed together.
+//! The process that leads: it starts the server and its clients, releases the clients, and brings
+//! what they timed together.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -33,7 +34,8 @@ const LONGEST_LEAD: Duration = Duration::from_millis(500);
 const FEWEST: usize = 3;
 /// In the first round of a cell memory is touched and windows open.
 const PILOT: usize = 1;
-/// Rounds beyond those asked for that are made up for: what is found to be warm-up may be half of them.
+/// Rounds beyond those asked for that are made up for: what is found to be warm-up may be half of
+/// them.
 const MADE_UP: usize = 16;
 /// Readings of another host's clock.
 const PROBES: usize = 40;
@@ -73,7 +75,8 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Starts a server and so many clients, and has each client find the server. Times will count from `origin_ns` on the leader's clock.
+    /// Starts a server and so many clients, and has each client find the server. Times will count
+    /// from `origin_ns` on the leader's clock.
     ///
     /// # Errors
     /// One does not come, or the leader is asked to stop.
@@ -339,7 +342,8 @@ fn start_server(
     Ok((facts, address, port))
 }
 
-/// What can be known of somebody else's server: whether it is on this host, for then its address can be bound here.
+/// What can be known of somebody else's server: whether it is on this host, for then its address
+/// can be bound here.
 fn of_others(host: &str) -> (Facts, String) {
     let is_here = std::net::TcpListener::bind((host, 0)).is_ok();
     (if is_here { Facts::here() } else { Facts::unknown(host) }, String::new())

@@ -1,11 +1,16 @@
-//! `weir bench serverload`: a server and many clients, each a process, over any BMI library or plain sockets. How long requests take, whether all
-//! clients are served alike, and what it costs the server.
+//! `weir bench serverload`: a server and many clients, each a process, over any BMI library or
+//! plain sockets. How long requests take, whether all clients are served alike, and what it costs
+//! the server.
 //!
-//! The process that was started leads: it starts the others ([`crew`]), here or on other hosts, tells them what to do and hears what they timed, a JSON document a line ([`words`]), and enters
-//! cells into the books of the harness as any operation's. A server may also be started by itself ([`serve`]) and found by the clients of others. [`part`] is a process that serves or asks, [`ask`] its loops, [`carry`] and [`sockets`] what carries requests, [`fairness`] the arithmetic.
+//! The process that was started leads: it starts the others ([`crew`]), here or on other hosts,
+//! tells them what to do and hears what they timed, a JSON document a line ([`words`]), and enters
+//! cells into the books of the harness as any operation's. A server may also be started by itself
+//! ([`serve`]) and found by the clients of others. [`part`] is a process that serves or asks,
+//! [`ask`] its loops, [`carry`] and [`sockets`] what carries requests, [`fairness`] the arithmetic.
 //!
-//! Sources: Carns, "Design and analysis of a network transfer layer for parallel file systems" (M.S. thesis, Clemson 2001), section 5.2.3, for the load; Schroeder, Wierman and
-//! Harchol-Balter, "Open versus closed: a cautionary tale" (NSDI 2006), for why there are two loops.
+//! Sources: Carns, "Design and analysis of a network transfer layer for parallel file systems"
+//! (M.S. thesis, Clemson 2001), section 5.2.3, for the load; Schroeder, Wierman and Harchol-Balter,
+//! "Open versus closed: a cautionary tale" (NSDI 2006), for why there are two loops.
 
 mod args;
 mod ask;
@@ -41,7 +46,8 @@ use words::Stack;
 /// Outliers are beyond so many times this quantile, as by default elsewhere.
 const OUTLIERS: (f64, f64) = (0.99, 5.0);
 
-/// Finds how processes are started on hosts, by `--agent` and `--weir`; the hosts' names are added here.
+/// Finds how processes are started on hosts, by `--agent` and `--weir`; the hosts' names are added
+/// here.
 type Start<'a> = dyn Fn(Option<&str>, Option<&str>) -> std::result::Result<Hosts, String> + 'a;
 
 /// What this command needs of the program around it.
@@ -134,7 +140,8 @@ fn launch(
     }
 }
 
-/// The stack with its library found: Weir's own if none is named, the file's full name if it is `here`.
+/// The stack with its library found: Weir's own if none is named, the file's full name if it is
+/// `here`.
 fn stack(mut stack: Stack, here: bool, around: &Around<'_>) -> Result<Stack> {
     match &stack.library {
         Some(file) if stack.is_sockets() => {
@@ -152,7 +159,8 @@ fn stack(mut stack: Stack, here: bool, around: &Around<'_>) -> Result<Stack> {
     Ok(stack)
 }
 
-/// Measures all cells. Those with most clients come first: of them everybody is known whom the run names. Nothing if it was asked to stop before anybody was there.
+/// Measures all cells. Those with most clients come first: of them everybody is known whom the run
+/// names. Nothing if it was asked to stop before anybody was there.
 fn measure(
     args: &ServerloadArgs,
     stack: &Stack,
@@ -197,7 +205,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The cells of so many clients, with a server of their own: what others left in its memory is in none of them.
+    /// The cells of so many clients, with a server of their own: what others left in its memory is
+    /// in none of them.
     fn group(&mut self, cells: &[Load], book: &mut Option<Book>, watcher: &mut dyn Watcher) -> Result<()> {
         let args = self.args;
         let clients = cells.first().map_or(1, |load| load.clients);

@@ -1,4 +1,5 @@
-//! A process that serves or asks. It does what standard input says and ends when that does: whoever started it, however it died, leaves nothing behind.
+//! A process that serves or asks. It does what standard input says and ends when that does: whoever
+//! started it, however it died, leaves nothing behind.
 
 use std::io::{BufRead, Write};
 use std::net::{TcpListener, ToSocketAddrs};
@@ -145,7 +146,8 @@ fn serve(orders: &Receiver<Result<Order>>, stack: &Stack, address: &str, port: O
     }
 }
 
-/// Why the first request was not answered: a server does not answer who has another key, nor say so to him.
+/// Why the first request was not answered: a server does not answer who has another key, nor say so
+/// to him.
 fn unanswered(error: BenchError, stack: &Stack, url: &str) -> BenchError {
     match key::told(stack) {
         Some(key) => BenchError::machine(
@@ -165,7 +167,8 @@ fn client(orders: &Receiver<Result<Order>>, stack: &Stack, url: &str, timeout_ms
     first.map_err(|error| unanswered(error, stack, url))?;
     say(&ready(0));
     loop {
-        // Nobody looks after a library that needs to be called meanwhile: it is called now and then.
+        // Nobody looks after a library that needs to be called meanwhile: it is called now and
+        // then.
         let order = match orders.recv_timeout(Duration::from_millis(500)) {
             Ok(order) => order?,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),

@@ -133,7 +133,8 @@ pub fn head(args: &ServerloadArgs, stack: &Stack, facts: &[Facts], layout: &Layo
     (run, launch)
 }
 
-/// About clients that share processors, in one line however many hosts there are. That they move is usual for servers.
+/// About clients that share processors, in one line however many hosts there are. That they move is
+/// usual for servers.
 fn of_placement(facts: &[Facts], layout: &Layout) -> Vec<Warning> {
     let told = warnings::of_placement(facts, layout, 1, warnings::Launcher::Own);
     let told = told.into_iter().filter(|w| w.code != "unpinned-ranks");
@@ -174,7 +175,8 @@ mod tests {
     use crate::cell::Noted;
     use crate::serverload::args::tests::args;
 
-    /// A server and two clients on one host; what each client timed in four rounds, the third of which one was late for.
+    /// A server and two clients on one host; what each client timed in four rounds, the third of
+    /// which one was late for.
     fn measured() -> Measured {
         let noted = |lengths: [f64; 4], missed: Vec<u32>| Noted {
             begin_ns: (0..4).map(|k| k * 1000).collect(),

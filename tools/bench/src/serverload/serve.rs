@@ -1,4 +1,5 @@
-//! `weir bench serverload serve`: a server by itself, that clients of other hosts find with `--server`, until it is told to end.
+//! `weir bench serverload serve`: a server by itself, that clients of other hosts find with
+//! `--server`, until it is told to end.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -31,7 +32,8 @@ It answers whoever reaches it and, for weir, has the same key: which it has is i
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Where to listen: METHOD://HOST:PORT, such as weir://n1:4000, tcp://10.0.0.1:4000 or sockets://10.0.0.1:4000 (plain TCP); without a port at one that is free
+    /// Where to listen: METHOD://HOST:PORT, such as weir://n1:4000, tcp://10.0.0.1:4000 or
+    /// sockets://10.0.0.1:4000 (plain TCP); without a port at one that is free
     #[arg(value_name = "URL")]
     url: String,
     /// End after so many seconds [default: when told to]

@@ -1,4 +1,5 @@
-//! The yardstick: the same requests and answers over plain TCP sockets with TCP_NODELAY, a server with epoll. What BMI costs shows beside it.
+//! The yardstick: the same requests and answers over plain TCP sockets with TCP_NODELAY, a server
+//! with epoll. What BMI costs shows beside it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -90,7 +91,8 @@ impl SocketServer {
         }
     }
 
-    /// Reads and writes what a connection has; returns how many requests came. Nothing remains of one that is gone.
+    /// Reads and writes what a connection has; returns how many requests came. Nothing remains of
+    /// one that is gone.
     fn look_after(&mut self, number: u64) -> Result<u64> {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(0) };
         let was_full = connection.full;

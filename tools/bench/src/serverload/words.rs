@@ -1,5 +1,6 @@
-//! What the process that leads and those that serve and ask say to each other: a JSON document a line, orders on standard input, reports on
-//! standard output. So whatever starts a command on another host, and passes its input and output on, will do.
+//! What the process that leads and those that serve and ask say to each other: a JSON document a
+//! line, orders on standard input, reports on standard output. So whatever starts a command on
+//! another host, and passes its input and output on, will do.
 
 use std::path::{Path, PathBuf};
 
@@ -156,7 +157,8 @@ pub enum Report {
     Ready { facts: Box<Facts>, clock: String, port: u16 },
     /// The time, ns.
     Time(i64),
-    /// What a server used: processor time, ns; the most memory that was resident, bytes; requests taken.
+    /// What a server used: processor time, ns; the most memory that was resident, bytes; requests
+    /// taken.
     Usage { cpu_ns: u64, peak_bytes: Option<u64>, requests: u64 },
     /// A round's request. `late`: the order came after its instant.
     Round { timed: Timed, late: bool },

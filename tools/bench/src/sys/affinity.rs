@@ -37,7 +37,8 @@ pub fn bind(cpu: u32) -> io::Result<()> {
     }
 }
 
-/// The processor on which the calling thread runs now; nothing where the kernel does not tell. It costs some tens of nanoseconds.
+/// The processor on which the calling thread runs now; nothing where the kernel does not tell. It
+/// costs some tens of nanoseconds.
 #[must_use]
 pub fn current() -> Option<u32> {
     // SAFETY: asks for a number.

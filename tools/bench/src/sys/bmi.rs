@@ -1,6 +1,8 @@
-//! Any BMI library, loaded at run time and called by the C functions of `include/bmi.h`: ours, or one of those that programs were written for.
+//! Any BMI library, loaded at run time and called by the C functions of `include/bmi.h`: ours, or
+//! one of those that programs were written for.
 //!
-//! The memory of an operation is held here from its post to its end, so that who calls lends nothing to C.
+//! The memory of an operation is held here from its post to its end, so that who calls lends
+//! nothing to C.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -35,7 +37,8 @@ impl Dialect {
 const INIT_SERVER: c_int = 1;
 /// Memory that is not of BMI_memalloc.
 const EXT_ALLOC: c_int = 2;
-/// Numbers of `struct WEIR_BMI_statistics` that are known here, and which of them is that of packets that were refused.
+/// Numbers of `struct WEIR_BMI_statistics` that are known here, and which of them is that of
+/// packets that were refused.
 const STATISTICS: usize = 12;
 const PACKETS_REFUSED: usize = 11;
 /// Requests and ends taken in one call.
@@ -160,7 +163,8 @@ impl Functions {
         };
         macro_rules! of {
             ($name:literal) => {
-                // SAFETY: the function of this name has the type of the field it goes to in all BMI headers of the dialect.
+                // SAFETY: the function of this name has the type of the field it goes to in all BMI
+                // headers of the dialect.
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }.map_err(|_| cannot($name))?
             };
         }
@@ -307,12 +311,14 @@ impl Bmi {
         self.held.len() - self.free.len()
     }
 
-    /// Packets that were dropped because they are not sealed with this process's key, or are damaged; 0 of a library that does not say.
+    /// Packets that were dropped because they are not sealed with this process's key, or are
+    /// damaged; 0 of a library that does not say.
     #[must_use]
     pub fn refused(&self) -> u64 {
         let Some(statistics) = self.functions.statistics else { return 0 };
         let mut all = [0u64; STATISTICS];
-        // SAFETY: the structure is of numbers of 64 bits; no more is written than there is room for.
+        // SAFETY: the structure is of numbers of 64 bits; no more is written than there is room
+        // for.
         let code = unsafe { statistics(all.as_mut_ptr().cast(), size_of_val(&all)) };
         if code < 0 { 0 } else { all[PACKETS_REFUSED] }
     }
@@ -333,7 +339,8 @@ impl Bmi {
         let place = self.hold(tag, Held::Sent(Arc::clone(data)));
         let (mut id, len) = (0, bytes.min(data.len()) as i64);
         let user = (place + 1) as *mut c_void;
-        // SAFETY: the memory is held until the operation has ended, or for ever; it is at least so long.
+        // SAFETY: the memory is held until the operation has ended, or for ever; it is at least so
+        // long.
         let code = unsafe {
             (self.functions.send)(
                 &raw mut id,
@@ -372,7 +379,8 @@ impl Bmi {
         self.posted("sending a request", code, place)
     }
 
-    /// Posts a receive; its memory comes back with its end. If the message is there already, returns it.
+    /// Posts a receive; its memory comes back with its end. If the message is there already,
+    /// returns it.
     ///
     /// # Errors
     /// The library's.
@@ -405,10 +413,12 @@ impl Bmi {
         self.posted("posting a receive", code, place).map(|()| None)
     }
 
-    /// Collects what has ended, sleeping for so long at most if that is nothing: of receives the tag, the memory and how much is in it.
+    /// Collects what has ended, sleeping for so long at most if that is nothing: of receives the
+    /// tag, the memory and how much is in it.
     ///
     /// # Errors
-    /// The library's; also of an operation that failed, unless it is an answer: its client is gone, which is no reason to stop.
+    /// The library's; also of an operation that failed, unless it is an answer: its client is gone,
+    /// which is no reason to stop.
     pub fn collect(&mut self, idle_ms: u32, mut received: impl FnMut(i32, Vec<u8>, usize)) -> Result<()> {
         let mut count = 0;
         let (mut ids, mut errors, mut sizes) = ([0; AT_ONCE], [0; AT_ONCE], [0; AT_ONCE]);

@@ -1,11 +1,13 @@
-//! What this process's messages went by, asked of who knows: a loaded Weir provider, and the kernel of its TCP sockets.
+//! What this process's messages went by, asked of who knows: a loaded Weir provider, and the kernel
+//! of its TCP sockets.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
 
 use weir_engine::Traffic;
 
-/// The provider's function (`faces/fabric`): writes at most so many numbers, returns how many it knows.
+/// The provider's function (`faces/fabric`): writes at most so many numbers, returns how many it
+/// knows.
 type Ask = unsafe extern "C" fn(*mut u64, usize) -> usize;
 
 /// A Weir provider that some library of this process has loaded. It is never unloaded again.
@@ -13,7 +15,8 @@ type Ask = unsafe extern "C" fn(*mut u64, usize) -> usize;
 pub struct Provider(Ask);
 
 impl Provider {
-    /// Looks for one. libfabric takes as providers what ends in `-fi.so`, and loads it where the linker's own names do not reach.
+    /// Looks for one. libfabric takes as providers what ends in `-fi.so`, and loads it where the
+    /// linker's own names do not reach.
     #[must_use]
     pub fn loaded() -> Option<Provider> {
         let mut names: Vec<Vec<u8>> = Vec::new();
@@ -23,7 +26,8 @@ impl Provider {
     }
 
     fn in_object(name: &CStr) -> Option<Provider> {
-        // SAFETY: a C string; RTLD_NOLOAD only takes a handle to what is loaded already, and runs no code of it.
+        // SAFETY: a C string; RTLD_NOLOAD only takes a handle to what is loaded already, and runs
+        // no code of it.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             return None;
@@ -35,7 +39,8 @@ impl Provider {
             unsafe { libc::dlclose(handle) };
             return None;
         }
-        // SAFETY: Weir's provider declares the function of this name with this type; others have none of it.
+        // SAFETY: Weir's provider declares the function of this name with this type; others have
+        // none of it.
         Some(Provider(unsafe { std::mem::transmute::<*mut c_void, Ask>(address) }))
     }
 
@@ -50,7 +55,8 @@ impl Provider {
 }
 
 unsafe extern "C" fn note_name(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
-    // SAFETY: the loader passes a valid entry, whose name is null or a C string; `names` is the caller's own list.
+    // SAFETY: the loader passes a valid entry, whose name is null or a C string; `names` is the
+    // caller's own list.
     let (name, names) = unsafe { ((*info).dlpi_name.cast::<c_char>(), &mut *names.cast::<Vec<Vec<u8>>>()) };
     if !name.is_null() {
         // SAFETY: as above.
@@ -78,7 +84,8 @@ pub fn acknowledged_bytes(fd: RawFd) -> Option<u64> {
 /// What the kernel writes of a socket's option; nothing if the number is no socket's.
 fn option(fd: RawFd, level: c_int, name: c_int, into: &mut [u8]) -> Option<&[u8]> {
     let mut len = into.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes into `into`; a number that is no descriptor, or another's, is refused or answered for.
+    // SAFETY: the kernel writes at most `len` bytes into `into`; a number that is no descriptor, or
+    // another's, is refused or answered for.
     let done = unsafe { libc::getsockopt(fd, level, name, into.as_mut_ptr().cast(), &raw mut len) };
     (done == 0).then_some(&into[..(len as usize).min(into.len())])
 }

@@ -1,7 +1,9 @@
 //! Time for timing: the cycle counter where it can be trusted, else the kernel's unsteered clock.
 //!
-//! The counter is read between fences. The one before (`lfence`) keeps the reading from being done before what precedes it is complete; the one after keeps what follows from beginning before the
-//! reading (Intel, "How to benchmark code execution times", 2010; AMD64 manual volume 3, RDTSC: serialising needs LFENCE).
+//! The counter is read between fences. The one before (`lfence`) keeps the reading from being done
+//! before what precedes it is complete; the one after keeps what follows from beginning before the
+//! reading (Intel, "How to benchmark code execution times", 2010; AMD64 manual volume 3, RDTSC:
+//! serialising needs LFENCE).
 
 /// The clock sources that the kernel would use.
 const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
@@ -16,14 +18,16 @@ pub enum Source {
 }
 
 impl Source {
-    /// The cycle counter if both the processor and the kernel say that it is steady; else the kernel's clock.
+    /// The cycle counter if both the processor and the kernel say that it is steady; else the
+    /// kernel's clock.
     #[must_use]
     pub fn best() -> Source {
         Source::of(is_invariant(), std::fs::read_to_string(AVAILABLE).ok().as_deref())
     }
 
-    /// The kernel compares the counter with other clocks as long as it runs, and takes it off its list when it was wrong, e.g. set by a
-    /// firmware or not the same on all sockets: what the processor says of itself does not tell that.
+    /// The kernel compares the counter with other clocks as long as it runs, and takes it off its
+    /// list when it was wrong, e.g. set by a firmware or not the same on all sockets: what the
+    /// processor says of itself does not tell that.
     fn of(invariant: bool, available: Option<&str>) -> Source {
         let listed = available.is_some_and(|list| list.split_whitespace().any(|name| name == "tsc"));
         if invariant && listed { Source::Tsc } else { Source::MonotonicRaw }
@@ -85,7 +89,8 @@ pub fn monotonic_raw_ns() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// Whether the processor says that its counter goes at one rate whatever the core does (CPUID 8000_0007H, EDX bit 8).
+/// Whether the processor says that its counter goes at one rate whatever the core does (CPUID
+/// 8000_0007H, EDX bit 8).
 #[must_use]
 pub fn is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,5 @@
-//! What needs unsafe code: a BMI library, asking what carried messages, reading the cycle counter, the kernel's clock, the processors a thread may use.
+//! What needs unsafe code: a BMI library, asking what carried messages, reading the cycle counter,
+//! the kernel's clock, the processors a thread may use.
 
 pub mod affinity;
 pub mod bmi;

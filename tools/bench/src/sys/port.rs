@@ -1,4 +1,5 @@
-//! Weir's own endpoint as a port that sends and receives and waits: every operation is over when its call returns, so that the caller's memory is borrowed for as long as the endpoint uses it.
+//! Weir's own endpoint as a port that sends and receives and waits: every operation is over when
+//! its call returns, so that the caller's memory is borrowed for as long as the endpoint uses it.
 
 use std::cell::{RefCell, UnsafeCell};
 use std::sync::Arc;
@@ -132,7 +133,8 @@ impl Port {
         Ok(self.endpoint.peek(&op).map_err(engine)?.is_some())
     }
 
-    /// Posts the receives, begins the sends, waits for the receives, calls `received`, waits for the sends. Returns who sent the last message.
+    /// Posts the receives, begins the sends, waits for the receives, calls `received`, waits for
+    /// the sends. Returns who sent the last message.
     ///
     /// # Errors
     /// The engine's. Nothing is under way any more in either case.
@@ -172,10 +174,12 @@ impl Port {
         }
     }
 
-    /// Posts all receives, one behind the other, begins all sends, each from the beginning of `out`, and waits for all.
+    /// Posts all receives, one behind the other, begins all sends, each from the beginning of
+    /// `out`, and waits for all.
     ///
     /// # Errors
-    /// The engine's, or if a buffer is shorter than its messages. Nothing is under way any more in either case.
+    /// The engine's, or if a buffer is shorter than its messages. Nothing is under way any more in
+    /// either case.
     pub fn exchange(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: u16) -> Result<()> {
         let (room, wanted) = (into.len(), receives.iter().map(|leg| leg.bytes).sum::<usize>());
         if room < wanted || sends.iter().any(|leg| leg.bytes > out.len()) {
@@ -205,7 +209,8 @@ impl Port {
         let memory: Box<[UnsafeCell<u64>]> = (0..bytes.div_ceil(8)).map(|_| UnsafeCell::new(0)).collect();
         let iov = [Iov { base: memory.as_ptr().cast_mut().cast(), len: bytes }];
         let access = Access { remote_read: true, remote_write: true };
-        // SAFETY: the memory is the region's, which withdraws it before it goes; all of it is in cells that may change at any time.
+        // SAFETY: the memory is the region's, which withdraws it before it goes; all of it is in
+        // cells that may change at any time.
         let key = unsafe { self.endpoint.register(&iov, access, None, false) }.map_err(engine)?;
         Ok(Region { endpoint: self.endpoint.clone(), memory, bytes, key })
     }
@@ -248,7 +253,8 @@ impl Port {
         self.complete(|| unsafe { self.endpoint.read(&op) })
     }
 
-    /// Adds numbers to those at the beginning of a rank's region, as many at once as one operation takes.
+    /// Adds numbers to those at the beginning of a rank's region, as many at once as one operation
+    /// takes.
     ///
     /// # Errors
     /// The engine's.
@@ -351,7 +357,8 @@ impl Port {
             user: 0,
         };
         loop {
-            // SAFETY: `piece` is borrowed by `run`, which does not return before this receive has completed.
+            // SAFETY: `piece` is borrowed by `run`, which does not return before this receive has
+            // completed.
             match unsafe { self.endpoint.recv(&op) } {
                 Ok(()) => {
                     state.posted = place + 1;
@@ -379,7 +386,8 @@ impl Port {
             user: 0,
         };
         while state.failed.is_none() {
-            // SAFETY: `data` is borrowed by `run`, which does not return before this send has completed; the engine only reads it.
+            // SAFETY: `data` is borrowed by `run`, which does not return before this send has
+            // completed; the engine only reads it.
             match unsafe { self.endpoint.send(&op) } {
                 Ok(()) => {
                     state.sending += usize::from(!inject);
@@ -449,11 +457,13 @@ impl Region {
         self.key
     }
 
-    /// What it holds from its beginning on. Others should not be writing there, or anything may be seen.
+    /// What it holds from its beginning on. Others should not be writing there, or anything may be
+    /// seen.
     pub fn look(&self, into: &mut [u8]) {
         let base: *const u8 = self.memory.as_ptr().cast();
         for (place, byte) in into.iter_mut().take(self.bytes).enumerate() {
-            // SAFETY: within the memory; volatile, since the endpoint's threads and other processes change it.
+            // SAFETY: within the memory; volatile, since the endpoint's threads and other processes
+            // change it.
             *byte = unsafe { base.add(place).read_volatile() };
         }
     }
@@ -505,7 +515,8 @@ impl State<'_> {
             return;
         }
         self.failed = Some(error);
-        // Completions of those cancelled come as of any other; of those that have completed the engine knows nothing any more.
+        // Completions of those cancelled come as of any other; of those that have completed the
+        // engine knows nothing any more.
         (0..self.posted).for_each(|place| {
             port.endpoint.cancel(RECEIVE + place);
         });

@@ -11,7 +11,8 @@ pub fn interrupt(child: &Child) {
 /// Sends a signal to a child that is not yet waited for, by its number.
 pub fn send(child: u32, signal: i32) {
     if let Ok(pid) = libc::pid_t::try_from(child) {
-        // SAFETY: a plain system call. The child is ours and not yet waited for, so that its number is nobody else's.
+        // SAFETY: a plain system call. The child is ours and not yet waited for, so that its number
+        // is nobody else's.
         unsafe { libc::kill(pid, signal) };
     }
 }
@@ -42,7 +43,8 @@ pub fn cpu_ns() -> u64 {
     ns(usage.ru_utime) + ns(usage.ru_stime)
 }
 
-/// Ends this process at once, without the last calls of libraries whose other threads may be in the middle of something.
+/// Ends this process at once, without the last calls of libraries whose other threads may be in the
+/// middle of something.
 pub fn end(code: u8) -> ! {
     let _ = std::io::stdout().flush();
     // SAFETY: a plain system call that does not come back.

@@ -60,7 +60,8 @@ struct Layout<'a> {
     model: Option<&'a dyn Fn(f64) -> f64>,
 }
 
-/// Series with one standard deviation each way, over an axis that is logarithmic and has a tick at each place.
+/// Series with one standard deviation each way, over an axis that is logarithmic and has a tick at
+/// each place.
 fn chart(layout: &Layout<'_>, all: &[Series]) -> Plot {
     let points = || all.iter().flat_map(|series| &series.points);
     let mut frame = Frame::new(&layout.title, layout.explanation, HEIGHT, MARGINS);
@@ -228,7 +229,8 @@ pub fn edges(params: &Params) -> Plot {
     let edges: Vec<_> = machines.iter().map(|machine| (machine.p, machine.edge())).collect();
     let entries = edges.iter().enumerate().map(|(nth, (p, _))| Entry::line(&line_class(nth), &format!("p = {p}")));
     frame.legend(&entries.collect::<Vec<_>>());
-    // Up to where the slowest twentieth of what was measured begins: what lies beyond would leave no room for the rest.
+    // Up to where the slowest twentieth of what was measured begins: what lies beyond would leave
+    // no room for the rest.
     let ends = machines.iter().zip(&edges).filter_map(|(machine, (_, edge))| {
         let far = weir_superstep::variance::edge_from_slowest(0.95, machine.p);
         edge.steps().find(|step| step.1 >= far).map(|step| step.0)

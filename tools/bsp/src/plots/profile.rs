@@ -10,7 +10,8 @@ use crate::estimate::Costs;
 use crate::ledger::{Profile, Step};
 use crate::summary::Summary;
 
-/// Bars of a profile: more are not seen on a page; supersteps that follow each other then share one.
+/// Bars of a profile: more are not seen on a page; supersteps that follow each other then share
+/// one.
 const BARS_MAX: usize = 1500;
 /// Points of a drawing that compares.
 const POINTS_MAX: usize = 2000;
@@ -50,7 +51,8 @@ fn bars(profile: &Profile) -> Vec<Bar> {
     joined.collect()
 }
 
-/// Places by their time, the most first, with the series that each is drawn as; beyond the greatest they share the last one.
+/// Places by their time, the most first, with the series that each is drawn as; beyond the greatest
+/// they share the last one.
 fn series(profile: &Profile) -> Vec<usize> {
     let mut spans = vec![0u64; profile.places.len()];
     for step in &profile.steps {
@@ -65,7 +67,8 @@ fn series(profile: &Profile) -> Vec<usize> {
     out
 }
 
-/// The superstep profile: bars of communication in the order of time, gaps of computation between them.
+/// The superstep profile: bars of communication in the order of time, gaps of computation between
+/// them.
 pub fn profile(profile: &Profile) -> Plot {
     const NAME: &str = "superstep-profile";
     const TITLE: &str = "Superstep profile";

@@ -1,4 +1,5 @@
-//! The primitives of BSPlib as the program that measures calls them. What they may do to memory is memory that this module keeps for ever.
+//! The primitives of BSPlib as the program that measures calls them. What they may do to memory is
+//! memory that this module keeps for ever.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -15,7 +16,8 @@ pub struct Program {
     p: usize,
 }
 
-/// Memory that others put into, and memory that puts are from; both have this many bytes, in all processes.
+/// Memory that others put into, and memory that puts are from; both have this many bytes, in all
+/// processes.
 pub struct Area {
     into: *mut c_void,
     from: *const c_void,
@@ -23,7 +25,8 @@ pub struct Area {
 }
 
 impl Program {
-    /// Meets the others: as many as were started. If they cannot be met, the process ends with a line that says why.
+    /// Meets the others: as many as were started. If they cannot be met, the process ends with a
+    /// line that says why.
     pub fn begin() -> Program {
         // SAFETY: plain numbers; the first call of a primitive.
         let (p, pid) = unsafe {
@@ -59,11 +62,13 @@ impl Program {
         Area { into: into.cast(), from: from.cast(), bytes }
     }
 
-    /// Brings bytes of the area's source to another process: into its area there, or into its queue.
+    /// Brings bytes of the area's source to another process: into its area there, or into its
+    /// queue.
     pub fn bring(&mut self, by: By, area: &Area, to: usize, offset: usize, bytes: usize) {
         assert!(bytes <= area.bytes, "a put is longer than its source");
         let pid = to as c_int;
-        // SAFETY: the source is never changed nor freed; that the destination lies in the area is checked by the library, for all have as much.
+        // SAFETY: the source is never changed nor freed; that the destination lies in the area is
+        // checked by the library, for all have as much.
         unsafe {
             match by {
                 By::Hpput => bsp_hpput(pid, area.from, area.into, offset, bytes),

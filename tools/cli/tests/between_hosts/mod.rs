@@ -1,4 +1,5 @@
-//! What the tests between two hosts share, which `weir emulate` makes in network namespaces. Where these cannot be made every test is reported as ignored, with the reason.
+//! What the tests between two hosts share, which `weir emulate` makes in network namespaces. Where
+//! these cannot be made every test is reported as ignored, with the reason.
 
 use std::process::{Command, Output};
 
@@ -28,7 +29,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a script says beside two hosts, `host1` and `host2`, with nothing set but the key and `WEIR`.
+/// What a script says beside two hosts, `host1` and `host2`, with nothing set but the key and
+/// `WEIR`.
 pub fn emulated(script: &str) -> std::io::Result<Output> {
     emulated_with(script, &[])
 }

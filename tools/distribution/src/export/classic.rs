@@ -1,10 +1,11 @@
-//! The five text files of MPIBench, `ROOT.{summary,histograms,outliers,subsamples,gnu}`, for each operation and placement, and
-//! beside them `ROOT.{span,bandwidth}` where a run records these.
+//! The five text files of MPIBench, `ROOT.{summary,histograms,outliers,subsamples,gnu}`, for each
+//! operation and placement, and beside them `ROOT.{span,bandwidth}` where a run records these.
 //!
-//! ROOT is `machine.NxP.operation.INIT-INCR-MAX`, e.g. `perseus.4x1.bcast.0-128-1024`; sizes that do not rise evenly give
-//! `INIT-xFACTOR-MAX` or `INIT-list-MAX`. Where runs differ in what ROOT does not say (locality, pairs, start, parameters), it
-//! says that too, at its end. Samples of all launches are pooled; those of the warm-up and of missed windows are left out. Times are
-//! in milliseconds, as they were then.
+//! ROOT is `machine.NxP.operation.INIT-INCR-MAX`, e.g. `perseus.4x1.bcast.0-128-1024`; sizes that
+//! do not rise evenly give `INIT-xFACTOR-MAX` or `INIT-list-MAX`. Where runs differ in what ROOT
+//! does not say (locality, pairs, start, parameters), it says that too, at its end. Samples of all
+//! launches are pooled; those of the warm-up and of missed windows are left out. Times are in
+//! milliseconds, as they were then.
 
 mod series;
 mod text;
@@ -21,14 +22,15 @@ use series::Series;
 /// What could be chosen then, by environment variable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Width of a histogram's bins, ms (`MPIBENCH_HIST_BIN`). `None`: chosen for each size from the variance (Scott's rule), because
-    /// 0.05 ms, the default of then, holds all of a network of today in one bin.
+    /// Width of a histogram's bins, ms (`MPIBENCH_HIST_BIN`). `None`: chosen for each size from the
+    /// variance (Scott's rule), because 0.05 ms, the default of then, holds all of a network of
+    /// today in one bin.
     pub hist_bin_ms: Option<f64>,
-    /// Quantile of the outlier rule (`MPIBENCH_OUTLIER_PERCENTILE`). `None`, if the next one is too: the boundary that the run
-    /// records, which its report shows; where there is none, 0.99.
+    /// Quantile of the outlier rule (`MPIBENCH_OUTLIER_PERCENTILE`). `None`, if the next one is
+    /// too: the boundary that the run records, which its report shows; where there is none, 0.99.
     pub outlier_percentile: Option<f64>,
-    /// Samples beyond so many times that quantile are outliers (`MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER`). `None`: 5, or as
-    /// recorded.
+    /// Samples beyond so many times that quantile are outliers
+    /// (`MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER`). `None`: 5, or as recorded.
     pub outlier_multiplier: Option<f64>,
     /// Raw samples of each process in `ROOT.subsamples` (`MPIBENCH_SUBSAMPLES`).
     pub subsamples: usize,
@@ -41,7 +43,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults with what the variables say; `lookup` gives a variable's value, e.g. `|name| std::env::var(name).ok()`.
+    /// The defaults with what the variables say; `lookup` gives a variable's value, e.g.
+    /// `|name| std::env::var(name).ok()`.
     ///
     /// # Errors
     /// A value is not a number or out of range.

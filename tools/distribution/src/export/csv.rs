@@ -1,5 +1,6 @@
-//! CSV (RFC 4180): `cells.csv` with a row for each cell, and samples either in one flat `samples.csv` that repeats the
-//! configuration in every row, or in a file for each cell, `samples-00001.csv`, whose cell is named by its number.
+//! CSV (RFC 4180): `cells.csv` with a row for each cell, and samples either in one flat
+//! `samples.csv` that repeats the configuration in every row, or in a file for each cell,
+//! `samples-00001.csv`, whose cell is named by its number.
 
 use std::fmt::Display;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! What carried a cell's messages, as it was counted, and what a run's label is worth (`spec/distribution-format.md` 3.8).
+//! What carried a cell's messages, as it was counted, and what a run's label is worth
+//! (`spec/distribution-format.md` 3.8).
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +26,8 @@ pub struct Carried {
     /// Bytes that were sent and acknowledged on TCP sockets of the processes; absent: not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_bytes: Option<u64>,
-    /// Bytes that the network interfaces of the ranks' hosts sent, but for the loopback, once for each rank of a host; absent: not counted.
+    /// Bytes that the network interfaces of the ranks' hosts sent, but for the loopback, once for
+    /// each rank of a host; absent: not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_bytes: Option<u64>,
 }
@@ -59,7 +61,8 @@ pub enum Carrier {
     Tcp,
     /// Neither, and all ranks are on one node: its memory.
     Memory,
-    /// Neither, between nodes, and their interfaces sent less: memory that the nodes share, or a network that the kernel does not see.
+    /// Neither, between nodes, and their interfaces sent less: memory that the nodes share, or a
+    /// network that the kernel does not see.
     Unseen,
     /// Neither, between nodes: nobody counted what did.
     Unknown,
@@ -86,7 +89,8 @@ impl Cell {
         let carried = self.carried?;
         let c = &self.configuration;
         let kernel = c.parameters.contains_key("iterations");
-        // Atomic operations are no payload of Weir's, and a pattern's messages may be of any length.
+        // Atomic operations are no payload of Weir's, and a pattern's messages may be of any
+        // length.
         let added = [Operation::ACCUMULATE, Operation::FETCH_AND_OP, Operation::ACCUMULATE_FENCE];
         let counted = added.iter().chain(&[Operation::FETCH_AND_OP_FENCE, Operation::PATTERN]);
         let by_number = kernel || counted.into_iter().any(|name| c.operation == *name);
@@ -170,7 +174,8 @@ impl Label {
         matches!(self.kept(), Some((0, others)) if others > 0)
     }
 
-    /// What carried the messages, for people: `weir`, or `shared memory of MPICH (FI_PROVIDER=weir set, unused)`.
+    /// What carried the messages, for people: `weir`, or
+    /// `shared memory of MPICH (FI_PROVIDER=weir set, unused)`.
     #[must_use]
     pub fn told(&self) -> Option<String> {
         let named = self.named.as_deref();

@@ -22,7 +22,8 @@ pub struct Configuration {
     pub ranks_per_node: u32,
     /// Ranks that take part.
     pub ranks: u32,
-    /// Contention level: messages in flight at once in a point-to-point operation (pairs), 0 for a collective.
+    /// Contention level: messages in flight at once in a point-to-point operation (pairs), 0 for a
+    /// collective.
     pub pairs: u32,
     /// Where partners are.
     #[serde(default)]
@@ -95,7 +96,8 @@ pub struct Cell {
     /// Why it ended: `repetitions`, `time`, `confidence`. Open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<String>,
-    /// Samples taken at all ranks, warm-up and missed windows included. More than [`SamplesFile::count`] if a reservoir kept some.
+    /// Samples taken at all ranks, warm-up and missed windows included. More than
+    /// [`SamplesFile::count`] if a reservoir kept some.
     #[serde(default)]
     pub measured: u64,
     /// The largest error bound of a duration due to the clocks.
@@ -231,8 +233,8 @@ pub struct SamplesFile {
     pub crc32: Option<u32>,
 }
 
-/// Statistics of durations. Quantiles are of the samples themselves (type 1: no interpolation between samples need be
-/// assumed; the specification says which).
+/// Statistics of durations. Quantiles are of the samples themselves (type 1: no interpolation
+/// between samples need be assumed; the specification says which).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SummaryRecord {
     /// Samples that went in.
@@ -322,14 +324,16 @@ pub struct Outliers {
     pub count: u64,
 }
 
-/// How samples depend on each other: of the series of repetitions, each with its mean over ranks, and of all samples.
+/// How samples depend on each other: of the series of repetitions, each with its mean over ranks,
+/// and of all samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Independence {
     /// Repetitions looked at, the first of those that count.
     pub repetitions: u64,
     /// Autocorrelation of the ranks (places in order) of the repetitions' means, at lags 1, 2, ...
     pub autocorrelation: Vec<f64>,
-    /// Runs test above and below the median: probability of so few or so many runs if repetitions were independent.
+    /// Runs test above and below the median: probability of so few or so many runs if repetitions
+    /// were independent.
     pub runs_p: f64,
     /// Ljung-Box test: probability of such autocorrelations if repetitions were independent.
     pub ljung_box_p: f64,
@@ -364,7 +368,8 @@ pub struct Moved {
     pub batches: u64,
 }
 
-/// How far apart two instants of a repetition are, over the repetitions that count: the last start from the first, or the last end from the first start.
+/// How far apart two instants of a repetition are, over the repetitions that count: the last start
+/// from the first, or the last end from the first start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Skew {
     /// Statistics over repetitions.
@@ -392,7 +397,8 @@ pub struct FitRecord {
     /// Tests of the fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<TestRecord>,
-    /// The location ended at a bound of its search: nearer to or farther from the least sample might fit better.
+    /// The location ended at a bound of its search: nearer to or farther from the least sample
+    /// might fit better.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_bound: bool,
     /// The best of its cell: at most one.
@@ -410,14 +416,16 @@ pub struct TestRecord {
     pub test: String,
     /// Its statistic.
     pub statistic: f64,
-    /// Probability of a statistic as large if the fit were true; absent if not known for this family.
+    /// Probability of a statistic as large if the fit were true; absent if not known for this
+    /// family.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p_value: Option<f64>,
     /// Samples the test looked at (tests reject anything when given too many).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// How the p-value was found: `table` (parameters as if given beforehand), `upper-bound` (the same although they were fitted
-    /// to the tested samples: the true one is at most that), `bootstrap` (samples drawn from the fit and fitted anew). Open.
+    /// How the p-value was found: `table` (parameters as if given beforehand), `upper-bound` (the
+    /// same although they were fitted to the tested samples: the true one is at most that),
+    /// `bootstrap` (samples drawn from the fit and fitted anew). Open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// Samples drawn, if by bootstrap.

@@ -48,7 +48,8 @@ pub struct TscInfo {
     /// Ticks a second, as calibrated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency_hz: Option<f64>,
-    /// The clock source the kernel itself chose, e.g. `tsc`; another one hints that it distrusts the counter.
+    /// The clock source the kernel itself chose, e.g. `tsc`; another one hints that it distrusts
+    /// the counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_clocksource: Option<String>,
 }
@@ -78,7 +79,8 @@ pub struct Transport {
     /// Back end of the harness: `mpi`, `weir`, `sim`, or `hypothetical`. Open.
     #[serde(default)]
     pub backend: String,
-    /// Name of the provider or component, e.g. `tcp`, `weir`, `ucx`; absent if the library chose in silence.
+    /// Name of the provider or component, e.g. `tcp`, `weir`, `ucx`; absent if the library chose in
+    /// silence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// Settings seen (variables of libfabric, Open MPI's components, UCX), by name.
@@ -112,7 +114,8 @@ pub struct ClockInfo {
     /// Smallest step seen between two readings that differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution_ns: Option<f64>,
-    /// How the ranks' clocks were brought together, e.g. `hca3`, `linear`, `none` (one clock for all). Open.
+    /// How the ranks' clocks were brought together, e.g. `hca3`, `linear`, `none` (one clock for
+    /// all). Open.
     pub algorithm: String,
     /// How far each rank's idea of the global time may be off, by rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -153,8 +156,9 @@ pub struct Overhead {
     pub clock_read_ns: Option<f64>,
 }
 
-/// Whether a variable of the environment says who or where a process of one launch is, or holds a secret: nothing about the
-/// machine, so that it neither sets launches or runs apart nor is worth showing.
+/// Whether a variable of the environment says who or where a process of one launch is, or holds a
+/// secret: nothing about the machine, so that it neither sets launches or runs apart nor is worth
+/// showing.
 #[must_use]
 pub fn is_of_a_launch(variable: &str) -> bool {
     // An emulated network is made for each launch.

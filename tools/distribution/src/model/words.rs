@@ -11,8 +11,8 @@ pub const FORMAT: &str = "weir-distribution";
 /// The version this crate writes.
 pub const VERSION: Version = Version { major: 1, minor: 5 };
 
-/// Version of the format, `"major.minor"` in the file. A reader refuses another major; a newer minor only adds fields, which an
-/// older reader may leave unread.
+/// Version of the format, `"major.minor"` in the file. A reader refuses another major; a newer
+/// minor only adds fields, which an older reader may leave unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// Grows when old readers would misread.
@@ -56,7 +56,8 @@ impl<'de> Deserialize<'de> for Version {
 pub enum State {
     /// Being written, or its writer was killed: the cells listed are whole.
     Running,
-    /// Ended early but in order (interrupted, out of space, a rank failed): the cells listed are whole.
+    /// Ended early but in order (interrupted, out of space, a rank failed): the cells listed are
+    /// whole.
     Stopped,
     /// All that was asked for is here.
     #[default]
@@ -73,7 +74,8 @@ impl fmt::Display for State {
     }
 }
 
-/// Name of an operation, without its size mode: an open set, so that a reader meets operations of its future.
+/// Name of an operation, without its size mode: an open set, so that a reader meets operations of
+/// its future.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Operation(pub String);
@@ -212,7 +214,8 @@ impl fmt::Display for Operation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SizeMode {
-    /// One message, or the buffer of an operation that has only one (bcast, reduce); 0 for a barrier.
+    /// One message, or the buffer of an operation that has only one (bcast, reduce); 0 for a
+    /// barrier.
     #[default]
     Message,
     /// What each process contributes; the total grows with the processes.
@@ -230,7 +233,8 @@ pub enum Locality {
     Inter,
     /// No message left its node.
     Intra,
-    /// Both kinds, as in a collective over several nodes with several ranks each; flag 8 tells samples apart.
+    /// Both kinds, as in a collective over several nodes with several ranks each; flag 8 tells
+    /// samples apart.
     Mixed,
 }
 
@@ -247,7 +251,8 @@ pub enum StartSync {
     Window,
 }
 
-/// Name of a family of distributions: an open set. The parameters of each are in the specification, section "Families".
+/// Name of a family of distributions: an open set. The parameters of each are in the specification,
+/// section "Families".
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Family(pub String);

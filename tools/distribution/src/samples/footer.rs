@@ -1,7 +1,8 @@
 //! The schema in a Parquet footer, read with bounds: a flat list of columns, or nothing.
 //!
-//! The `parquet` crate builds a tree from the schema by recursion and reserves what the file's numbers say; this reads the list
-//! (Thrift's compact protocol, parquet-format's `FileMetaData.schema`) and hands the crate a schema made here.
+//! The `parquet` crate builds a tree from the schema by recursion and reserves what the file's
+//! numbers say; this reads the list (Thrift's compact protocol, parquet-format's
+//! `FileMetaData.schema`) and hands the crate a schema made here.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Pages of a column, checked before a decoder sees them.
 //!
-//! The `parquet` crate's page reader is told that nothing is compressed, so that it hands out the bytes as they are in the file
-//! and reserves nothing by what a page says of itself; uncompressing is done here, bounded by what the compression can do.
+//! The `parquet` crate's page reader is told that nothing is compressed, so that it hands out the
+//! bytes as they are in the file and reserves nothing by what a page says of itself; uncompressing
+//! is done here, bounded by what the compression can do.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type as Physical};

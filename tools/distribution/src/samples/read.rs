@@ -21,7 +21,8 @@ use crate::model::{Sample, SamplesFile};
 
 /// Rows decoded at a time: columns of this length fit in the cache.
 const BATCH_ROWS: usize = 8192;
-/// Rows a file may have beyond `MAX_ROWS_PER_BYTE`: small files of other writers may pack equal values tightly.
+/// Rows a file may have beyond `MAX_ROWS_PER_BYTE`: small files of other writers may pack equal
+/// values tightly.
 const FREE_ROWS: u64 = 1 << 16;
 /// Durations are written plain, 8 bytes, and the compression makes of these at best 3/8 of a byte.
 const MAX_ROWS_PER_BYTE: u64 = 4;
@@ -61,7 +62,8 @@ pub fn read_samples(path: &Path) -> Result<Vec<Sample>> {
 }
 
 impl SampleStream {
-    /// Opens a samples file; with what `run.json` says of it, length, checksum and count are checked first.
+    /// Opens a samples file; with what `run.json` says of it, length, checksum and count are
+    /// checked first.
     ///
     /// # Errors
     /// No such file, not a samples file, not what `run.json` says, or damaged.

@@ -145,11 +145,13 @@ fn values_out_of_range_are_named_with_column_and_row() {
 
 #[test]
 fn other_compressions_are_named() {
-    // The writer of this crate cannot make one; the codec's number in the metadata of each column can be changed.
+    // The writer of this crate cannot make one; the codec's number in the metadata of each column
+    // can be changed.
     let (_dir, path) = written(&some(10));
     let mut bytes = fs::read(&path).unwrap();
     let len = bytes.len();
-    // Field 3 (path) of one element, then field 4 (codec, zigzag: SNAPPY is 1) of the column named there.
+    // Field 3 (path) of one element, then field 4 (codec, zigzag: SNAPPY is 1) of the column named
+    // there.
     let marker = b"\x19\x18\x0bduration_ns\x15\x02";
     let at = (0..len).rev().find(|&i| bytes[i..].starts_with(marker)).expect("the column's metadata");
     bytes[at + marker.len() - 1] = 12;

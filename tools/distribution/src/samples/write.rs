@@ -15,7 +15,8 @@ use super::SCHEMA;
 use crate::files::Output;
 use crate::model::Sample;
 
-/// Rows of a row group: about 9 MB in memory, and few enough row groups for a footer of a few KB at 10^7 samples.
+/// Rows of a row group: about 9 MB in memory, and few enough row groups for a footer of a few KB at
+/// 10^7 samples.
 const GROUP_ROWS: usize = 1 << 18;
 
 /// Counts and sums what passes through.
@@ -142,7 +143,8 @@ fn column<T: DataType>(group: &mut SerializedRowGroupWriter<'_, Summed>, values:
     column.close().map_err(to_io)
 }
 
-/// Encodings that every reader knows; durations always plain, so that a file's length says how many rows it can hold.
+/// Encodings that every reader knows; durations always plain, so that a file's length says how many
+/// rows it can hold.
 fn properties() -> WriterProperties {
     let mut p = WriterProperties::builder()
         .set_created_by(format!("weir-distribution {}", env!("CARGO_PKG_VERSION")))

@@ -10,7 +10,8 @@ use super::*;
 use crate::files::Output;
 use crate::model::{Configuration, Operation, SummaryRecord};
 
-/// More than the whole of the runs written here takes, so that a writer that never succeeds ends a test.
+/// More than the whole of the runs written here takes, so that a writer that never succeeds ends a
+/// test.
 const MAX_STEPS: i64 = 1000;
 /// As much, for bytes.
 const MAX_BYTES: i64 = 200_000;
@@ -102,7 +103,8 @@ fn samples(n: u32) -> Vec<Sample> {
     (0..n).map(|i| Sample { repetition: i, duration_ns: f64::from(i), ..Sample::default() }).collect()
 }
 
-/// Three cells of 0, 10 and 20 samples; returns how many were reported finished, and the first error.
+/// Three cells of 0, 10 and 20 samples; returns how many were reported finished, and the first
+/// error.
 fn write_three(dir: &Path, existing: Existing, files: &Faulty) -> (usize, Option<Error>) {
     let mut writer = match Writer::create_with(dir, Run::new("test"), existing, Box::new(files.clone())) {
         Ok(writer) => writer,
@@ -148,7 +150,8 @@ fn a_kill_at_any_step_leaves_a_run_with_every_finished_cell() {
 /// Cells enough that most go through the journal, if `run.json` counts as long from the beginning.
 const MANY: usize = 14;
 
-/// So many cells by way of the journal; as `write_three`, and whether `run.json` named fewer cells than were finished at any time.
+/// So many cells by way of the journal; as `write_three`, and whether `run.json` named fewer cells
+/// than were finished at any time.
 fn write_many(dir: &Path, existing: Existing, files: &Faulty) -> (usize, Option<Error>, bool) {
     let mut writer = match Writer::create_with(dir, Run::new("test"), existing, Box::new(files.clone())) {
         Ok(writer) => writer,

@@ -42,13 +42,15 @@ impl Corruption {
     }
 }
 
-/// What the fabric asks of the owner of the packets. Every handle given to [`Fabric::ingress`] counts one reference.
+/// What the fabric asks of the owner of the packets. Every handle given to [`Fabric::ingress`]
+/// counts one reference.
 pub trait Sink {
     /// Take one more reference to the packet.
     fn retain(&mut self, handle: Handle);
     /// Drop one reference to the packet.
     fn release(&mut self, handle: Handle);
-    /// Mark the packet, if it is ECN-capable: its queue is long. Returns the packet to go on with, for others may hold the unmarked one too, and whether it is one that bears the mark.
+    /// Mark the packet, if it is ECN-capable: its queue is long. Returns the packet to go on with,
+    /// for others may hold the unmarked one too, and whether it is one that bears the mark.
     fn mark(&mut self, handle: Handle) -> (Handle, bool);
     /// Hand the packet, due at `at_ns`, to the host at `port` and drop one reference.
     fn send(&mut self, at_ns: TimeNs, port: PortId, handle: Handle, corruption: Option<Corruption>);
@@ -102,7 +104,8 @@ pub struct Fabric {
     /// By network, of those that have one.
     buses: BTreeMap<usize, Bus>,
     events: Events<Event>,
-    /// For each event, when at the latest to look at it, and its own time; stale once that has passed.
+    /// For each event, when at the latest to look at it, and its own time; stale once that has
+    /// passed.
     deadlines: BinaryHeap<Reverse<(TimeNs, TimeNs)>>,
     now_ns: TimeNs,
     unreachable: u64,
@@ -114,13 +117,15 @@ impl Fabric {
         Fabric::default()
     }
 
-    /// The ports that a network gets from now on share one medium: what one sends occupies it for all of them, and reaches the switch with
-    /// no more than the delay of its pipe. Their queues for it are those of their pipes up.
+    /// The ports that a network gets from now on share one medium: what one sends occupies it for
+    /// all of them, and reaches the switch with no more than the delay of its pipe. Their queues
+    /// for it are those of their pipes up.
     pub fn make_bus(&mut self, network: usize) {
         self.buses.entry(network).or_default();
     }
 
-    /// Adds a port to a network. `seed` is spread over the two pipes, and over ports by their number.
+    /// Adds a port to a network. `seed` is spread over the two pipes, and over ports by their
+    /// number.
     pub fn add_port(&mut self, network: usize, up: PipeSpec, down: PipeSpec, seed: u64) -> PortId {
         let port = self.ports.len();
         let base = seed ^ (port as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -185,8 +190,8 @@ impl Fabric {
         self.buses.iter().filter_map(|(network, bus)| Some((bus.next_ns()?, *network))).min()
     }
 
-    /// When [`Fabric::advance`] must be called next so that nothing is sent late. Later than [`Fabric::next_ns`] if the
-    /// next events only move packets from one pipe to another.
+    /// When [`Fabric::advance`] must be called next so that nothing is sent late. Later than
+    /// [`Fabric::next_ns`] if the next events only move packets from one pipe to another.
     pub fn deadline_ns(&self) -> Option<TimeNs> {
         let medium_ns = self.next_free().map(|next| next.0);
         self.deadlines.peek().map(|deadline| deadline.0.0).into_iter().chain(medium_ns).min()
@@ -315,8 +320,8 @@ impl Fabric {
         }
     }
 
-    /// Offers a packet to the pipe from the switch to the host at `out`, and schedules what comes out of it; `event` is the packet as it
-    /// came to the switch.
+    /// Offers a packet to the pipe from the switch to the host at `out`, and schedules what comes
+    /// out of it; `event` is the packet as it came to the switch.
     fn leave_switch<S: Sink>(&mut self, now_ns: TimeNs, out: PortId, event: Event, sink: &mut S) {
         let Port { network, output, .. } = self.ports[out];
         let switch = &mut self.switches[network];

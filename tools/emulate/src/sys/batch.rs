@@ -51,8 +51,9 @@ impl TxBatch {
     fn send_all(&self, mut messages: &mut [libc::mmsghdr]) -> u64 {
         let mut refused = 0;
         while !messages.is_empty() {
-            // SAFETY: every header points to an address and to one vector of the caller's frame, and every vector to
-            // a packet borrowed for 'a; all outlive the call, which only reads the packets.
+            // SAFETY: every header points to an address and to one vector of the caller's frame,
+            // and every vector to a packet borrowed for 'a; all outlive the call, which only reads
+            // the packets.
             let sent = unsafe {
                 libc::sendmmsg(
                     self.socket.as_raw_fd(),

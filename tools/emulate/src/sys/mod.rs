@@ -1,6 +1,7 @@
 //! The only unsafe code of the crate: calls for which the crates we use have no safe form.
 //!
-//! * [`RxRing`] and [`TxBatch`]: packets from and to interfaces without a system call, or with one, for many.
+//! * [`RxRing`] and [`TxBatch`]: packets from and to interfaces without a system call, or with one,
+//!   for many.
 //! * [`set_offload`]: the ethtool ioctl.
 //! * [`before_exec`]: work between fork and exec.
 //! * [`real_time`]: scheduling priority of the calling thread.
@@ -47,14 +48,15 @@ pub fn set_offload(socket: BorrowedFd<'_>, interface: &str, offload: Offload, on
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: SIOCETHTOOL takes a pointer to an ifreq whose ifru_data points to the command's structure, which for these
-    // commands is an ethtool_value; both outlive the call.
+    // SAFETY: SIOCETHTOOL takes a pointer to an ifreq whose ifru_data points to the command's
+    // structure, which for these commands is an ethtool_value; both outlive the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Arranges for `work` to run in the child after fork and before exec. `work` must only make system calls: no
-/// allocation, no lock. The working directory is kept although `work` may enter another mount namespace.
+/// Arranges for `work` to run in the child after fork and before exec. `work` must only make system
+/// calls: no allocation, no lock. The working directory is kept although `work` may enter another
+/// mount namespace.
 pub fn before_exec(command: &mut Command, work: impl Fn() -> io::Result<()> + Send + Sync + 'static) {
     let in_child = move || {
         let mut cwd = [0 as libc::c_char; libc::PATH_MAX as usize];
@@ -67,7 +69,8 @@ pub fn before_exec(command: &mut Command, work: impl Fn() -> io::Result<()> + Se
         }
         Ok(())
     };
-    // SAFETY: the closure makes system calls only, as the contract of this function demands of `work`.
+    // SAFETY: the closure makes system calls only, as the contract of this function demands of
+    // `work`.
     unsafe { command.pre_exec(in_child) };
 }
 

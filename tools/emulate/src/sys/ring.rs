@@ -1,7 +1,7 @@
 //! Receiving: one TPACKET_V2 ring in shared memory for all interfaces of a namespace.
 //!
-//! Version 2 rather than 3 because its frames become readable one by one; version 3 hands over whole blocks, and a
-//! block that is not full only after a timeout of at least a millisecond.
+//! Version 2 rather than 3 because its frames become readable one by one; version 3 hands over
+//! whole blocks, and a block that is not full only after a timeout of at least a millisecond.
 
 use super::{link_address, packet_socket, set_option};
 use std::io;
@@ -15,7 +15,8 @@ const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 /// A received packet, borrowed from the ring.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// The packet from its Ethernet header on; shorter than `len` if it did not fit into the ring's frames.
+    /// The packet from its Ethernet header on; shorter than `len` if it did not fit into the ring's
+    /// frames.
     pub data: &'a [u8],
     /// The packet's own length.
     pub len: u32,
@@ -42,8 +43,9 @@ pub struct RxRing {
 unsafe impl Send for RxRing {}
 
 impl RxRing {
-    /// Opens a ring on all interfaces of the calling thread's network namespace for packets of up to `packet_bytes`,
-    /// with about `memory_bytes` of room. Packets that the namespace itself sends are not seen.
+    /// Opens a ring on all interfaces of the calling thread's network namespace for packets of up
+    /// to `packet_bytes`, with about `memory_bytes` of room. Packets that the namespace itself
+    /// sends are not seen.
     pub fn open(packet_bytes: usize, memory_bytes: usize) -> io::Result<Self> {
         let socket = packet_socket()?;
         set_option(socket.as_fd(), libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
@@ -104,14 +106,15 @@ impl RxRing {
 
     fn header(&self, index: usize) -> NonNull<libc::tpacket2_hdr> {
         let offset = (index / self.frames_per_block) * BLOCK_BYTES + (index % self.frames_per_block) * self.frame_bytes;
-        // SAFETY: index < frames, so the whole frame lies inside the mapping; frames are aligned to 256 bytes.
+        // SAFETY: index < frames, so the whole frame lies inside the mapping; frames are aligned to
+        // 256 bytes.
         unsafe { self.memory.add(offset).cast() }
     }
 
     fn status(&self, index: usize) -> &AtomicU32 {
         let header = self.header(index);
-        // SAFETY: the status word is 4-byte aligned, inside the mapping, and shared with the kernel, which like us
-        // reads and writes it as one word; the mapping lives as long as self.
+        // SAFETY: the status word is 4-byte aligned, inside the mapping, and shared with the
+        // kernel, which like us reads and writes it as one word; the mapping lives as long as self.
         unsafe { AtomicU32::from_ptr(&raw mut (*header.as_ptr()).tp_status) }
     }
 
@@ -126,14 +129,16 @@ impl RxRing {
             return None;
         }
         let header = self.header(self.next);
-        // SAFETY: the status says that the kernel has finished the frame and leaves it alone until we change the status.
+        // SAFETY: the status says that the kernel has finished the frame and leaves it alone until
+        // we change the status.
         let head = unsafe { header.as_ref() };
         let at = usize::from(head.tp_mac);
         let shown = (head.tp_snaplen as usize).min(self.frame_bytes.saturating_sub(at));
         let at = at.min(self.frame_bytes);
         let address_at = size_of::<libc::tpacket2_hdr>().next_multiple_of(16);
-        // SAFETY: at + shown <= frame_bytes, and the kernel puts a sockaddr_ll behind the aligned header of each frame;
-        // both lie inside the frame, which nobody writes while the status is ours.
+        // SAFETY: at + shown <= frame_bytes, and the kernel puts a sockaddr_ll behind the aligned
+        // header of each frame; both lie inside the frame, which nobody writes while the status is
+        // ours.
         let (data, interface) = unsafe {
             let start = header.cast::<u8>();
             let address = start.add(address_at).cast::<libc::sockaddr_ll>();

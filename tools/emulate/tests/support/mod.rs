@@ -40,8 +40,8 @@ pub fn socket(network: &Network, host: usize, name: &str) -> Result<UdpSocket, F
     Ok(socket)
 }
 
-/// What a call on a socket says in the end: one that waits for a limited time is broken off where the process is stopped
-/// and goes on, as a debugger or a suspended machine may have it.
+/// What a call on a socket says in the end: one that waits for a limited time is broken off where
+/// the process is stopped and goes on, as a debugger or a suspended machine may have it.
 pub fn undisturbed<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     loop {
         match call() {
@@ -69,15 +69,16 @@ fn under_way(pipe: &Counters) -> u64 {
     (pipe.offered_packets + pipe.duplicated).saturating_sub(pipe.forwarded_packets + dropped)
 }
 
-/// Waits until nothing is under way in the emulator: what the hosts have sent was handed to its receivers, or is
-/// counted as dropped.
+/// Waits until nothing is under way in the emulator: what the hosts have sent was handed to its
+/// receivers, or is counted as dropped.
 pub fn settle(network: &Network) -> Result<Stats, Failed> {
     let (start, mut before) = (Instant::now(), None);
     loop {
         let stats = network.stats()?;
         let pipes = || stats.links.iter().flat_map(|l| [&l.up, &l.down]).flatten();
         let sent: u64 = stats.links.iter().map(|l| l.interface_tx_packets).sum();
-        // Before it answers the data plane takes what waits for it: if nothing came since the last answer, nothing waits.
+        // Before it answers the data plane takes what waits for it: if nothing came since the last
+        // answer, nothing waits.
         let now = (sent, pipes().map(|p| p.offered_packets).sum::<u64>());
         if pipes().all(|p| under_way(p) == 0) && before == Some(now) {
             return Ok(stats);
@@ -90,8 +91,9 @@ pub fn settle(network: &Network) -> Result<Stats, Failed> {
     }
 }
 
-/// The numbers that arrive, in their order, while `send` runs and after it until nothing is under way any more. `send`
-/// is given the count up to which it has been heard: one more than the largest number.
+/// The numbers that arrive, in their order, while `send` runs and after it until nothing is under
+/// way any more. `send` is given the count up to which it has been heard: one more than the largest
+/// number.
 pub fn receive_while(
     network: &Network,
     sink: &UdpSocket,
@@ -128,8 +130,9 @@ pub fn receive_while(
 
 /// Sends packets from the first host to the second, and returns the numbers that arrived.
 pub fn receive_all(network: &Network, count: u64) -> Result<Vec<u64>, Failed> {
-    /// So far may the sender be ahead of the receiver: no more than fits the least buffer of a socket, or what nobody
-    /// counts would be lost wherever the receiver has to wait for a processor.
+    /// So far may the sender be ahead of the receiver: no more than fits the least buffer of a
+    /// socket, or what nobody counts would be lost wherever the receiver has to wait for a
+    /// processor.
     const AHEAD: u64 = 75;
     const GROUP: u64 = 25;
     /// All that the sender is ahead by may be lost on the way: then it goes on after this time.
@@ -159,9 +162,9 @@ pub fn bounded(what: &str, value: u64, range: Range<u64>) -> Result<(), Failed> 
 
 /// Measures until a value lies in the range.
 ///
-/// For what depends on how fast this machine is and what else it does: that spoils a measurement, or many in a row, but a
-/// wrong emulator is wrong in each. The caller says what a wrong one would show; what must hold each time, also on a
-/// busy machine, `measure` checks itself.
+/// For what depends on how fast this machine is and what else it does: that spoils a measurement,
+/// or many in a row, but a wrong emulator is wrong in each. The caller says what a wrong one would
+/// show; what must hold each time, also on a busy machine, `measure` checks itself.
 pub fn right_once(
     what: &str,
     range: Range<u64>,

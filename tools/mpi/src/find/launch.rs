@@ -1,4 +1,5 @@
-//! What the launcher of this process told it: variables, and its own program file among the parents.
+//! What the launcher of this process told it: variables, and its own program file among the
+//! parents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,8 @@ pub struct Launch {
     pub rank: Option<u32>,
     /// How many processes it started.
     pub size: Option<u32>,
-    /// Set if the variables are those of two launchers, and the parents do not tell which is the nearer.
+    /// Set if the variables are those of two launchers, and the parents do not tell which is the
+    /// nearer.
     pub unclear: bool,
 }
 
@@ -52,7 +54,8 @@ impl Launch {
         let has = |name: &str| env.get(name).is_some();
         let number = |name: &str| env.get(name)?.to_str()?.trim().parse::<u32>().ok();
         let known = || parents.iter().filter_map(|program| Some((family_of_launcher(program)?, program)));
-        // PMI_RANK alone says nothing about the MPI: Slurm, Flux and others set it for any that speaks PMI.
+        // PMI_RANK alone says nothing about the MPI: Slurm, Flux and others set it for any that
+        // speaks PMI.
         let of_mpich = || known().next().is_some_and(|(family, _)| family == Family::Mpich);
         let mpich = has("HYDI_CONTROL_FD") || has("MPI_LOCALNRANKS") || (has("PMI_RANK") && of_mpich());
         let marks: Vec<Family> = [(Family::Mpich, mpich), (Family::OpenMpi, has("OMPI_COMM_WORLD_SIZE"))]
@@ -68,7 +71,8 @@ impl Launch {
             family.and_then(|family| known().find(|(of, _)| *of == family)).map(|(_, program)| program.clone());
         let (rank, size) = match family {
             Some(Family::OpenMpi) => ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-            // Not SLURM_NTASKS: that is the allocation's, also where a batch script starts one process by itself.
+            // Not SLURM_NTASKS: that is the allocation's, also where a batch script starts one
+            // process by itself.
             None if has("SLURM_STEP_ID") => ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
             Some(Family::Mpich) | None => ("PMI_RANK", "PMI_SIZE"),
         };
@@ -98,8 +102,8 @@ impl Launch {
     }
 }
 
-/// Whose launcher a program is. Names that several MPIs use (`mpiexec`) say nothing; between them and a rank there is always
-/// one of these.
+/// Whose launcher a program is. Names that several MPIs use (`mpiexec`) say nothing; between them
+/// and a rank there is always one of these.
 fn family_of_launcher(program: &Path) -> Option<Family> {
     match program.file_name()?.to_str()? {
         "hydra_pmi_proxy" | "hydra_bstrap_proxy" | "pmi_proxy" | "mpiexec.hydra" | "mpiexec.gforker" => {

@@ -35,8 +35,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Whose it is. The standard's ABI may be anybody's: what the library itself says is asked when it is loaded
-    /// ([`must_agree`]).
+    /// Whose it is. The standard's ABI may be anybody's: what the library itself says is asked when
+    /// it is loaded ([`must_agree`]).
     fn family(&self) -> Option<Family> {
         match self.abi {
             Abi::Mpich => Some(Family::Mpich),
@@ -75,8 +75,9 @@ impl Places {
     }
 }
 
-/// Finds the library for a process that was started like this. `named` is a path, or a file name to be looked for, and goes
-/// before the variable `WEIR_MPI_LIBRARY`, which goes before everything else.
+/// Finds the library for a process that was started like this. `named` is a path, or a file name to
+/// be looked for, and goes before the variable `WEIR_MPI_LIBRARY`, which goes before everything
+/// else.
 ///
 /// # Errors
 /// If there is none, or none that goes with the launcher, or several and nothing tells which.
@@ -112,7 +113,8 @@ fn by_name(named: &Path, places: &Places) -> Result<Found, Error> {
     }
     let name = named.to_string_lossy();
     let all = places.tiers().into_iter().flat_map(|(_, folders)| folders);
-    // `libmpi_abi.so` means whatever version there is. What comes by just that name may be a linker script.
+    // `libmpi_abi.so` means whatever version there is. What comes by just that name may be a linker
+    // script.
     let is_it = |file: &Path| {
         let own = file.file_name().unwrap_or_default().to_string_lossy();
         own == name || own.strip_prefix(&*name).is_some_and(|rest| rest.starts_with('.'))

@@ -1,5 +1,6 @@
-//! The ABIs: how each is recognised, and its constants. The numbers are those of the headers that MPICH 5.0.2 and Open MPI
-//! 5.0.11 install, and for the standard's those of MPI 5.0, chapter "Application Binary Interface".
+//! The ABIs: how each is recognised, and its constants. The numbers are those of the headers that
+//! MPICH 5.0.2 and Open MPI 5.0.11 install, and for the standard's those of MPI 5.0, chapter
+//! "Application Binary Interface".
 
 use std::ffi::{c_int, c_void};
 use std::path::Path;
@@ -11,7 +12,8 @@ use crate::level::Level;
 /// How a library's functions are to be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Abi {
-    /// MPICH's since 3.1 (`libmpi.so.12`, Debian's `libmpich.so.12`), shared by Intel MPI, MVAPICH, Cray MPICH, ParaStation MPI.
+    /// MPICH's since 3.1 (`libmpi.so.12`, Debian's `libmpich.so.12`), shared by Intel MPI, MVAPICH,
+    /// Cray MPICH, ParaStation MPI.
     Mpich,
     /// Open MPI's since 3.0 (`libmpi.so.40`).
     OpenMpi,
@@ -30,7 +32,8 @@ impl std::fmt::Display for Abi {
 }
 
 impl Abi {
-    /// The ABI that a library's SONAME promises; none for a library that is not an MPI's main one, or one of another ABI.
+    /// The ABI that a library's SONAME promises; none for a library that is not an MPI's main one,
+    /// or one of another ABI.
     pub fn of_soname(soname: &str) -> Option<Self> {
         let (name, version) = soname.split_once(".so.")?;
         let major = version.split('.').next()?;
@@ -49,7 +52,8 @@ impl Abi {
 pub struct Symbols {
     /// Whether it defines `ompi_mpi_comm_world`, as only Open MPI's ABI does.
     pub ompi_world: bool,
-    /// What `MPI_Abi_get_version` says; none if there is no such function. Libraries of other ABIs than the standard's say -1.
+    /// What `MPI_Abi_get_version` says; none if there is no such function. Libraries of other ABIs
+    /// than the standard's say -1.
     pub abi_version: Option<(c_int, c_int)>,
 }
 

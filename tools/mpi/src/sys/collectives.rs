@@ -1,4 +1,5 @@
-//! Operations of all ranks of a communicator. All must call them in the same order, with buffers of the lengths named.
+//! Operations of all ranks of a communicator. All must call them in the same order, with buffers of
+//! the lengths named.
 
 use super::communicator::{Communicator, count, data, room};
 use super::functions::Raw;
@@ -37,8 +38,8 @@ impl Communicator {
         self.library.check("MPI_Bcast", code)
     }
 
-    /// Collects a block of every rank at the root, in order of ranks (`MPI_Gather`). `all` has room for all blocks at the root;
-    /// elsewhere it is not looked at.
+    /// Collects a block of every rank at the root, in order of ranks (`MPI_Gather`). `all` has room
+    /// for all blocks at the root; elsewhere it is not looked at.
     ///
     /// # Errors
     /// If there is no such rank, a buffer has the wrong length, or MPI fails.
@@ -50,16 +51,16 @@ impl Communicator {
         }
         let (length, root) = (count(block.len())?, self.peer(root)?);
         let (from, to, comm) = (data(block), room(all), self.handle);
-        // SAFETY: `from` can be read for `length` bytes; at the root, the only one that looks at it, `to` can be written for
-        // as many of every rank.
+        // SAFETY: `from` can be read for `length` bytes; at the root, the only one that looks at
+        // it, `to` can be written for as many of every rank.
         let code = on!(self.library, t => unsafe {
             (t.f.gather)(from, length, t.k.byte, to, length, t.k.byte, root, Raw::of(comm))
         });
         self.library.check("MPI_Gather", code)
     }
 
-    /// Hands out one block of the root's buffer to every rank, in order of ranks (`MPI_Scatter`). `all` holds all blocks at
-    /// the root; elsewhere it is not looked at.
+    /// Hands out one block of the root's buffer to every rank, in order of ranks (`MPI_Scatter`).
+    /// `all` holds all blocks at the root; elsewhere it is not looked at.
     ///
     /// # Errors
     /// If there is no such rank, a buffer has the wrong length, or MPI fails.
@@ -71,8 +72,8 @@ impl Communicator {
         }
         let (length, root) = (count(block.len())?, self.peer(root)?);
         let (from, to, comm) = (data(all), room(block), self.handle);
-        // SAFETY: `to` can be written for `length` bytes; at the root, the only one that looks at it, `from` can be read for as
-        // many for every rank.
+        // SAFETY: `to` can be written for `length` bytes; at the root, the only one that looks at
+        // it, `from` can be read for as many for every rank.
         let code = on!(self.library, t => unsafe {
             (t.f.scatter)(from, length, t.k.byte, to, length, t.k.byte, root, Raw::of(comm))
         });
@@ -96,7 +97,8 @@ impl Communicator {
         self.library.check("MPI_Allgather", code)
     }
 
-    /// Sends the n-th block of `from` to rank n, and puts the block of rank n at the n-th place in `to` (`MPI_Alltoall`).
+    /// Sends the n-th block of `from` to rank n, and puts the block of rank n at the n-th place in
+    /// `to` (`MPI_Alltoall`).
     ///
     /// # Errors
     /// If the buffers are not as long as each other and a multiple of the size, or MPI fails.
@@ -115,7 +117,8 @@ impl Communicator {
         self.library.check("MPI_Alltoall", code)
     }
 
-    /// Combines the numbers of all ranks, place by place, at the root (`MPI_Reduce`). Elsewhere `result` is not looked at.
+    /// Combines the numbers of all ranks, place by place, at the root (`MPI_Reduce`). Elsewhere
+    /// `result` is not looked at.
     ///
     /// # Errors
     /// If there is no such rank, a buffer has the wrong length, or MPI fails.
@@ -127,7 +130,8 @@ impl Communicator {
         }
         let (length, root) = (count(numbers.len())?, self.peer(root)?);
         let (from, to, comm) = (numbers.as_ptr().cast(), result.as_mut_ptr().cast(), self.handle);
-        // SAFETY: `from` can be read for `length` doubles; at the root, the only one that looks at it, `to` written for as many.
+        // SAFETY: `from` can be read for `length` doubles; at the root, the only one that looks at
+        // it, `to` written for as many.
         let code = on!(self.library, t => unsafe {
             (t.f.reduce)(from, to, length, t.k.double, t.k.operation(by), root, Raw::of(comm))
         });

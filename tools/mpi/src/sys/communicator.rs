@@ -9,8 +9,8 @@ use crate::message::{Source, Tag};
 
 /// A group of ranks that can send to each other.
 ///
-/// Its operations block as MPI's do. Freeing one is collective: all ranks of a communicator should drop it at the same point
-/// of the program. Buffers are bytes.
+/// Its operations block as MPI's do. Freeing one is collective: all ranks of a communicator should
+/// drop it at the same point of the program. Buffers are bytes.
 pub struct Communicator {
     pub(super) library: &'static Library,
     pub(super) handle: Handle,
@@ -75,7 +75,8 @@ pub fn count(length: usize) -> Result<c_int, Error> {
 /// Where an empty buffer is.
 static NOTHING: u8 = 0;
 
-/// The address of what is sent. That of an empty slice may be any, and 1 is Open MPI's `MPI_IN_PLACE`: it is a proper one here.
+/// The address of what is sent. That of an empty slice may be any, and 1 is Open MPI's
+/// `MPI_IN_PLACE`: it is a proper one here.
 #[inline]
 pub fn data(bytes: &[u8]) -> *const c_void {
     if bytes.is_empty() { (&raw const NOTHING).cast() } else { bytes.as_ptr().cast() }
@@ -159,7 +160,8 @@ impl Communicator {
         self.library.must_run("MPI_Send")?;
         let (length, rank, tag) = (count(bytes.len())?, self.peer(rank)?, plain_tag(tag)?);
         let (data, comm) = (bytes.as_ptr().cast(), self.handle);
-        // SAFETY: `data` can be read for `length` bytes until the call returns; the communicator is not freed before `self`.
+        // SAFETY: `data` can be read for `length` bytes until the call returns; the communicator is
+        // not freed before `self`.
         let code = on!(self.library, t => unsafe { (t.f.send)(data, length, t.k.byte, rank, tag, Raw::of(comm)) });
         self.library.check("MPI_Send", code)
     }
@@ -175,7 +177,8 @@ impl Communicator {
         let (data, comm) = (buffer.as_mut_ptr().cast(), self.handle);
         let mut status = RawStatus::EMPTY;
         let at = &raw mut status;
-        // SAFETY: `data` can be written for `length` bytes until the call returns, and `at` for a status of any ABI.
+        // SAFETY: `data` can be written for `length` bytes until the call returns, and `at` for a
+        // status of any ABI.
         let code = on!(self.library, t => unsafe {
             (t.f.recv)(data, length, t.k.byte, source, tag, Raw::of(comm), at)
         });
@@ -183,7 +186,8 @@ impl Communicator {
         Ok(Status::new(self.library, status))
     }
 
-    /// Sends and receives at once, so that pairs of ranks cannot wait for each other (`MPI_Sendrecv`).
+    /// Sends and receives at once, so that pairs of ranks cannot wait for each other
+    /// (`MPI_Sendrecv`).
     ///
     /// # Errors
     /// As [`Communicator::send`] and [`Communicator::receive`].
@@ -199,7 +203,8 @@ impl Communicator {
         let (from, to, comm) = (bytes.as_ptr().cast(), buffer.as_mut_ptr().cast(), self.handle);
         let mut status = RawStatus::EMPTY;
         let at = &raw mut status;
-        // SAFETY: `from` can be read and `to` written until the call returns, they do not overlap, and `at` holds any status.
+        // SAFETY: `from` can be read and `to` written until the call returns, they do not overlap,
+        // and `at` holds any status.
         let code = on!(self.library, t => unsafe {
             let byte = t.k.byte;
             (t.f.sendrecv)(from, out, byte, rank, send_tag, to, room, byte, source, tag, Raw::of(comm), at)
@@ -240,7 +245,8 @@ impl Communicator {
         Ok((flag != 0).then(|| Status::new(self.library, status)))
     }
 
-    /// A communicator of the same ranks whose messages do not meet this one's (`MPI_Comm_dup`). Collective.
+    /// A communicator of the same ranks whose messages do not meet this one's (`MPI_Comm_dup`).
+    /// Collective.
     ///
     /// # Errors
     /// If MPI fails.
@@ -256,8 +262,8 @@ impl Communicator {
         Self::new(self.library, made, true)
     }
 
-    /// One communicator for all ranks that name the same colour, which is 0 or more, ordered by `key`, then by rank
-    /// (`MPI_Comm_split`); none for ranks that name no colour. Collective.
+    /// One communicator for all ranks that name the same colour, which is 0 or more, ordered by
+    /// `key`, then by rank (`MPI_Comm_split`); none for ranks that name no colour. Collective.
     ///
     /// # Errors
     /// If the colour is negative, or MPI fails.
@@ -275,7 +281,8 @@ impl Communicator {
         made.map(|made| Self::new(self.library, made, true)).transpose()
     }
 
-    /// One communicator for all ranks of each node: those that can share memory (`MPI_Comm_split_type`). Collective.
+    /// One communicator for all ranks of each node: those that can share memory
+    /// (`MPI_Comm_split_type`). Collective.
     ///
     /// # Errors
     /// If MPI fails.
@@ -284,7 +291,8 @@ impl Communicator {
         let (code, made) = on!(self.library, t => {
             let mut made = t.k.comm_null;
             let comm = Raw::of(self.handle);
-            // SAFETY: the communicator is not freed before `self`; the other handle is the library's own.
+            // SAFETY: the communicator is not freed before `self`; the other handle is the
+            // library's own.
             let code = unsafe { (t.f.comm_split_type)(comm, t.k.shared, 0, t.k.info_null, &raw mut made) };
             (code, made.keep())
         });
@@ -299,12 +307,14 @@ impl Communicator {
 }
 
 impl Drop for Communicator {
-    /// `MPI_Comm_free`, if it was made here and MPI still runs. In a panic the other ranks are elsewhere, and are not waited for.
+    /// `MPI_Comm_free`, if it was made here and MPI still runs. In a panic the other ranks are
+    /// elsewhere, and are not waited for.
     fn drop(&mut self) {
         if self.owned && self.library.is_running() && !std::thread::panicking() {
             on!(self.library, t => {
                 let mut handle = Raw::of(self.handle);
-                // SAFETY: made by this library and freed nowhere else. What fails here is of no consequence.
+                // SAFETY: made by this library and freed nowhere else. What fails here is of no
+                // consequence.
                 unsafe { (t.f.comm_free)(&raw mut handle) };
             });
         }

@@ -1,5 +1,5 @@
-//! The MPI functions that are called, as one table. Only the type of a handle differs between ABIs: `int` in MPICH's,
-//! a pointer in Open MPI's and the standard's.
+//! The MPI functions that are called, as one table. Only the type of a handle differs between ABIs:
+//! `int` in MPICH's, a pointer in Open MPI's and the standard's.
 
 use std::ffi::{c_char, c_double, c_int, c_void};
 
@@ -15,7 +15,8 @@ impl RawStatus {
 
 /// A handle as it is kept here, wide enough for every ABI.
 ///
-/// A pointer, so that Open MPI's handles keep their provenance, and so that what holds one stays on its thread.
+/// A pointer, so that Open MPI's handles keep their provenance, and so that what holds one stays on
+/// its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(pub *mut c_void);
 
@@ -60,16 +61,19 @@ macro_rules! functions {
         }
 
         impl<H> Functions<H> {
-            /// Resolves them all by `find`, which gives the address of a function or says that there is none.
+            /// Resolves them all by `find`, which gives the address of a function or says that
+            /// there is none.
             ///
             /// # Safety
-            /// `find` must give addresses of functions of an MPI library that has handles of type `H`.
+            /// `find` must give addresses of functions of an MPI library that has handles of type
+            /// `H`.
             pub unsafe fn resolve<E>(find: impl Fn(&'static str) -> Result<*mut c_void, E>) -> Result<Self, E> {
                 Ok(Self {
                     $($field: {
                         let address = find($name)?;
-                        // SAFETY: the caller promises that this is the MPI function of that name, whose type the MPI
-                        // standard gives; pointers to functions and to data have one size here.
+                        // SAFETY: the caller promises that this is the MPI function of that name,
+                        // whose type the MPI standard gives; pointers to functions and to data have
+                        // one size here.
                         unsafe {
                             std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> $result>(address)
                         }

@@ -16,7 +16,8 @@ use crate::error::Error;
 use crate::find::{self, Found, Launch};
 use crate::level::Level;
 
-/// Longest text that an MPI hands out (`MPI_MAX_LIBRARY_VERSION_STRING` of MPICH and the standard's ABI; all others are less).
+/// Longest text that an MPI hands out (`MPI_MAX_LIBRARY_VERSION_STRING` of MPICH and the standard's
+/// ABI; all others are less).
 const MAX_TEXT_BYTES: usize = 8192;
 
 /// The functions and constants of one ABI.
@@ -49,8 +50,9 @@ pub struct Library {
     pub path: PathBuf,
     /// What `MPI_Get_library_version` says.
     pub version: String,
-    /// Whether MPI runs: between `MPI_Init_thread` and `MPI_Finalize`. Being a `Cell`, it also keeps all that refers to the
-    /// library on one thread, as `MPI_THREAD_FUNNELED` wants it; [`Mpi::threads`] is the one way around that.
+    /// Whether MPI runs: between `MPI_Init_thread` and `MPI_Finalize`. Being a `Cell`, it also
+    /// keeps all that refers to the library on one thread, as `MPI_THREAD_FUNNELED` wants it;
+    /// [`Mpi::threads`] is the one way around that.
     running: Cell<bool>,
     /// Scopes that are open, in which MPI may be using buffers.
     pub scopes: Cell<usize>,
@@ -64,13 +66,15 @@ impl Library {
         if Abi::of_soname(&soname).is_none() {
             abi::recognise(path, &soname, &Symbols { ompi_world: false, abi_version: None })?;
         }
-        // Open MPI's plug-ins take its symbols from the global scope; a program linked with any MPI has them there too.
-        // SAFETY: the file says that it is an MPI library, whose initialisers are made to run in any process.
+        // Open MPI's plug-ins take its symbols from the global scope; a program linked with any MPI
+        // has them there too. SAFETY: the file says that it is an MPI library, whose initialisers
+        // are made to run in any process.
         let loaded = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_GLOBAL) };
         let loaded =
             loaded.map_err(|error| Error::Load { library: path.to_owned(), cause: linkers_words(path, &error) })?;
         let address = |name: &str| {
-            // SAFETY: the address is taken, nothing is read; what is behind it is said by the caller's use.
+            // SAFETY: the address is taken, nothing is read; what is behind it is said by the
+            // caller's use.
             let symbol = unsafe { loaded.get::<*mut c_void>(name.as_bytes()) };
             symbol.ok().map(|symbol| *symbol).filter(|address| !address.is_null())
         };
@@ -106,7 +110,8 @@ impl Library {
     }
 
     fn ask_version(&self) -> Result<String, Error> {
-        // SAFETY: the function may be called before MPI_Init; the buffer is as long as any MPI's limit.
+        // SAFETY: the function may be called before MPI_Init; the buffer is as long as any MPI's
+        // limit.
         text(|buffer, length| on!(self, t => unsafe { (t.f.get_library_version)(buffer, length) }))
             .map_err(|code| self.failure("MPI_Get_library_version", code))
     }
@@ -175,9 +180,9 @@ pub fn load_only(library: &Path) -> Result<(Abi, String), Error> {
 
 /// MPI, loaded and initialised. There is one in a process, and it stays on its thread.
 ///
-/// The good end of a job is [`Mpi::finalize`]. A value that is merely dropped does not finalise, since MPI_Finalize waits
-/// for the other ranks, which after an error may be waiting for this one: the process then ends without, and the launcher
-/// ends the job.
+/// The good end of a job is [`Mpi::finalize`]. A value that is merely dropped does not finalise,
+/// since MPI_Finalize waits for the other ranks, which after an error may be waiting for this one:
+/// the process then ends without, and the launcher ends the job.
 pub struct Mpi {
     pub(super) library: &'static Library,
     launch: Launch,
@@ -189,18 +194,19 @@ pub struct Mpi {
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 impl Mpi {
-    /// Finds the MPI that the launcher of this process belongs to, loads and initialises it. Errors are returned from then
-    /// on, rather than ending the job.
+    /// Finds the MPI that the launcher of this process belongs to, loads and initialises it. Errors
+    /// are returned from then on, rather than ending the job.
     ///
     /// # Errors
-    /// If there is no MPI, or several between which nothing decides, or one that does not go with the launcher; if the
-    /// library cannot be used; if the ranks of a job do not find each other.
+    /// If there is no MPI, or several between which nothing decides, or one that does not go with
+    /// the launcher; if the library cannot be used; if the ranks of a job do not find each other.
     pub fn load() -> Result<Self, Error> {
         Self::load_with(&weir_job::Env::from_process(), None)
     }
 
-    /// The same with this environment and, if given, this library: a path, or a name such as `libmpi_abi.so` to be looked
-    /// for. `WEIR_MPI_LIBRARY` says the same as `library`, which goes before.
+    /// The same with this environment and, if given, this library: a path, or a name such as
+    /// `libmpi_abi.so` to be looked for. `WEIR_MPI_LIBRARY` says the same as `library`, which goes
+    /// before.
     ///
     /// # Errors
     /// As [`Mpi::load`].
@@ -208,7 +214,8 @@ impl Mpi {
         Self::load_at(env, library, Level::Funneled)
     }
 
-    /// The same, asking for this level of threads; what the library gives instead, [`Mpi::level`] says.
+    /// The same, asking for this level of threads; what the library gives instead, [`Mpi::level`]
+    /// says.
     ///
     /// # Errors
     /// As [`Mpi::load`].
@@ -241,7 +248,8 @@ impl Mpi {
             return Err(Error::AlreadyLoaded);
         }
         let null = std::ptr::null_mut();
-        // SAFETY: MPI is not initialised, which `already` and `INITIALISED` tell; it takes null for the arguments.
+        // SAFETY: MPI is not initialised, which `already` and `INITIALISED` tell; it takes null for
+        // the arguments.
         let code = on!(library, t => unsafe {
             (t.f.init_thread)(null, null.cast(), t.k.levels.of(wanted), &raw mut provided)
         });
@@ -329,8 +337,8 @@ impl Mpi {
         abort(self.library, code)
     }
 
-    /// Ends MPI in good order; waits for the other ranks. Communicators that are left are of no use afterwards: their
-    /// operations return [`Error::Finalized`].
+    /// Ends MPI in good order; waits for the other ranks. Communicators that are left are of no use
+    /// afterwards: their operations return [`Error::Finalized`].
     ///
     /// # Errors
     /// If MPI fails, or within a [`Scope`](crate::Scope).
@@ -345,7 +353,8 @@ impl Mpi {
     }
 }
 
-/// After MPI failed at ending an operation whose buffers it may go on using: they cannot be given back, so that the job is ended.
+/// After MPI failed at ending an operation whose buffers it may go on using: they cannot be given
+/// back, so that the job is ended.
 #[cold]
 pub fn lost(library: &Library, function: &'static str, code: c_int) -> ! {
     eprintln!("weir: {}; what it was working on cannot be given back: ending the job", library.failure(function, code));

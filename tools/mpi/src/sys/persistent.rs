@@ -8,8 +8,8 @@ use super::library::{Library, lost, on};
 use super::requests::slots;
 use crate::error::Error;
 
-/// A receive and a send to be made again and again (`MPI_Recv_init`, `MPI_Send_init`). Its buffers are lent for as long as it
-/// lives, and MPI uses them only within [`Persistent::exchange`].
+/// A receive and a send to be made again and again (`MPI_Recv_init`, `MPI_Send_init`). Its buffers
+/// are lent for as long as it lives, and MPI uses them only within [`Persistent::exchange`].
 pub struct Persistent<'buffers> {
     library: &'static Library,
     /// The receive, then the send, in the width of the ABI's handles.
@@ -38,7 +38,8 @@ impl Communicator {
             both.fill(t.k.request_null);
             let (first, second) = both.split_at_mut(1);
             let byte = t.k.byte;
-            // SAFETY: `place` can be written for `room` bytes for 'buffers, of which the request is let go.
+            // SAFETY: `place` can be written for `room` bytes for 'buffers, of which the request is
+            // let go.
             let receive =
                 unsafe { (t.f.recv_init)(place, room, byte, from, tag, Raw::of(comm), first.as_mut_ptr()) };
             // SAFETY: `data` can be read for `length` bytes as long.
@@ -52,8 +53,8 @@ impl Communicator {
 }
 
 impl Persistent<'_> {
-    /// Starts both and waits until both are complete (`MPI_Startall`, `MPI_Waitall`). If MPI fails in the middle, the job is
-    /// ended: the buffers could not be given back.
+    /// Starts both and waits until both are complete (`MPI_Startall`, `MPI_Waitall`). If MPI fails
+    /// in the middle, the job is ended: the buffers could not be given back.
     ///
     /// # Errors
     /// After MPI's end.
@@ -81,7 +82,8 @@ impl Persistent<'_> {
 }
 
 impl Drop for Persistent<'_> {
-    /// `MPI_Request_free` of both, while MPI runs; neither is started between two calls of [`Persistent::exchange`].
+    /// `MPI_Request_free` of both, while MPI runs; neither is started between two calls of
+    /// [`Persistent::exchange`].
     fn drop(&mut self) {
         if !self.library.is_running() || std::thread::panicking() {
             return;

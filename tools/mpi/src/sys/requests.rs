@@ -1,8 +1,9 @@
 //! Operations that go on while the caller does.
 //!
-//! MPI reads and writes buffers until a request has completed, whatever becomes of the value that stands for it. So the
-//! buffers are lent to a [`Scope`], which does not end before all its requests have: a value that is forgotten harms
-//! nothing. The table behind it is made once; no operation allocates.
+//! MPI reads and writes buffers until a request has completed, whatever becomes of the value that
+//! stands for it. So the buffers are lent to a [`Scope`], which does not end before all its
+//! requests have: a value that is forgotten harms nothing. The table behind it is made once; no
+//! operation allocates.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -14,7 +15,8 @@ use super::library::{Library, abort, on};
 use crate::error::Error;
 use crate::message::{Source, Tag};
 
-/// How long requests are given to end after an error, before the job is ended: what a peer needs that is there at all.
+/// How long requests are given to end after an error, before the job is ended: what a peer needs
+/// that is there at all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A table for operations that go on while the caller does: [`Requests::scope`].
@@ -34,7 +36,8 @@ pub struct Requests {
     /// The next request's serial number, and the oldest that can be pending.
     next: u64,
     oldest: u64,
-    /// Whether its scopes are counted, so that MPI does not end within one: not those of threads, which end before that.
+    /// Whether its scopes are counted, so that MPI does not end within one: not those of threads,
+    /// which end before that.
     counted: bool,
 }
 
@@ -85,14 +88,15 @@ impl Requests {
         self.slots.len()
     }
 
-    /// Runs `work`, which may start operations in buffers that live longer than the scope. They have all completed when this
-    /// returns.
+    /// Runs `work`, which may start operations in buffers that live longer than the scope. They
+    /// have all completed when this returns.
     ///
-    /// If `work` fails or panics while operations are pending, receives are cancelled and the rest are given 10 s; after that
-    /// the job is ended, since the buffers could not be given back.
+    /// If `work` fails or panics while operations are pending, receives are cancelled and the rest
+    /// are given 10 s; after that the job is ended, since the buffers could not be given back.
     ///
     /// # Errors
-    /// What `work` returns; or the first error of an operation that was left to complete at the end.
+    /// What `work` returns; or the first error of an operation that was left to complete at the
+    /// end.
     #[inline]
     pub fn scope<'buffers, T, E: From<Error>>(
         &mut self,
@@ -170,7 +174,8 @@ impl Requests {
         }
     }
 
-    /// The error of a call that completed several requests: the first one's own, where MPI says to look into the statuses.
+    /// The error of a call that completed several requests: the first one's own, where MPI says to
+    /// look into the statuses.
     #[cold]
     fn failure_among(&mut self, function: &'static str, code: c_int) -> Error {
         let own = on!(self.library, t => {
@@ -194,7 +199,8 @@ impl Requests {
             on!(self.library, t => {
                 let request = &mut slots(&mut self.slots, t.k.request_null)[slot];
                 if *request != t.k.request_null {
-                    // SAFETY: a pending request of this library. If it cannot be cancelled, it is waited for.
+                    // SAFETY: a pending request of this library. If it cannot be cancelled, it is
+                    // waited for.
                     unsafe { (t.f.cancel)(request) };
                 }
             });
@@ -220,7 +226,8 @@ impl Requests {
         let mut flag = 0;
         let code = on!(self.library, t => {
             let first = slots(&mut self.slots, t.k.request_null).as_mut_ptr();
-            // SAFETY: the first `used` slots are requests of this library, pending or null; there is a status for each.
+            // SAFETY: the first `used` slots are requests of this library, pending or null; there
+            // is a status for each.
             unsafe { (t.f.testall)(used, first, &raw mut flag, statuses) }
         });
         if code != 0 {
@@ -239,7 +246,8 @@ impl Requests {
 #[inline]
 pub(super) fn slots<H: Raw>(slots: &mut [Handle], _like: H) -> &mut [H] {
     const { assert!(size_of::<H>() <= size_of::<Handle>() && align_of::<H>() <= align_of::<Handle>()) };
-    // SAFETY: room for as many `H`, as asserted; every bit pattern is a valid `H`, which is an integer or a pointer.
+    // SAFETY: room for as many `H`, as asserted; every bit pattern is a valid `H`, which is an
+    // integer or a pointer.
     unsafe { std::slice::from_raw_parts_mut(slots.as_mut_ptr().cast(), slots.len()) }
 }
 
@@ -257,7 +265,8 @@ impl<'buffers> Scope<'_, 'buffers> {
         let (data, comm) = (bytes.as_ptr().cast(), to.handle);
         let code = on!(table.library, t => {
             let slot = &raw mut slots(&mut table.slots, t.k.request_null)[request.slot];
-            // SAFETY: `data` can be read for 'buffers, and the scope ends before that and not before the request does.
+            // SAFETY: `data` can be read for 'buffers, and the scope ends before that and not
+            // before the request does.
             unsafe { (t.f.isend)(data, length, t.k.byte, rank, tag, Raw::of(comm), slot) }
         });
         self.started("MPI_Isend", code, request)
@@ -282,8 +291,8 @@ impl<'buffers> Scope<'_, 'buffers> {
         let (data, comm) = (buffer.as_mut_ptr().cast(), from.handle);
         let code = on!(table.library, t => {
             let slot = &raw mut slots(&mut table.slots, t.k.request_null)[request.slot];
-            // SAFETY: `data` is lent to this request alone for 'buffers, and the scope ends before that and not before the
-            // request does.
+            // SAFETY: `data` is lent to this request alone for 'buffers, and the scope ends before
+            // that and not before the request does.
             unsafe { (t.f.irecv)(data, length, t.k.byte, source, tag, Raw::of(comm), slot) }
         });
         self.started("MPI_Irecv", code, request)
@@ -300,7 +309,8 @@ impl<'buffers> Scope<'_, 'buffers> {
         Ok(request)
     }
 
-    /// Waits until the request has completed (`MPI_Wait`). The status says something of receives only.
+    /// Waits until the request has completed (`MPI_Wait`). The status says something of receives
+    /// only.
     ///
     /// # Errors
     /// If it was waited for before, or MPI fails, as with a message that did not fit.
@@ -312,7 +322,8 @@ impl<'buffers> Scope<'_, 'buffers> {
         let at = &raw mut status;
         let code = on!(table.library, t => {
             let request = &raw mut slots(&mut table.slots, t.k.request_null)[slot];
-            // SAFETY: a pending request of this library; `at` can be written for a status of any ABI.
+            // SAFETY: a pending request of this library; `at` can be written for a status of any
+            // ABI.
             unsafe { (t.f.wait)(request, at) }
         });
         table.ended("MPI_Wait", code, slot)?;
@@ -331,7 +342,8 @@ impl<'buffers> Scope<'_, 'buffers> {
         let (at, done) = (&raw mut status, &raw mut flag);
         let code = on!(table.library, t => {
             let request = &raw mut slots(&mut table.slots, t.k.request_null)[slot];
-            // SAFETY: a pending request of this library; `at` can be written for a status of any ABI, `done` for an integer.
+            // SAFETY: a pending request of this library; `at` can be written for a status of any
+            // ABI, `done` for an integer.
             unsafe { (t.f.test)(request, done, at) }
         });
         if code == 0 && flag == 0 {
@@ -354,7 +366,8 @@ impl<'buffers> Scope<'_, 'buffers> {
         let (used, statuses) = (table.used as c_int, table.statuses.as_mut_ptr());
         let code = on!(table.library, t => {
             let first = slots(&mut table.slots, t.k.request_null).as_mut_ptr();
-            // SAFETY: the first `used` slots are requests of this library, pending or null; there is a status for each.
+            // SAFETY: the first `used` slots are requests of this library, pending or null; there
+            // is a status for each.
             unsafe { (t.f.waitall)(used, first, statuses) }
         });
         if code != 0 {

@@ -16,7 +16,8 @@ pub trait ThreadWork: Sync {
     /// What one of them leaves.
     type Out: Send;
 
-    /// The work of one thread. Its communicator is the one that it was given, under this thread's name; its requests are its own.
+    /// The work of one thread. Its communicator is the one that it was given, under this thread's
+    /// name; its requests are its own.
     fn run(&self, communicator: &Communicator, requests: &mut Requests, seat: Self::Seat) -> Self::Out;
 }
 
@@ -28,9 +29,10 @@ struct Lent {
     size: usize,
 }
 
-// SAFETY: the library's functions may be called by several threads at once, as `Mpi::threads` has asked it; a handle is a name
-// that all threads of a process share. Of the two cells in `Library`, `running` is written by `Mpi::finalize` and `initialise`
-// alone, and `Mpi::threads` borrows the `Mpi` until all its threads have ended; `scopes` is not touched by tables of threads.
+// SAFETY: the library's functions may be called by several threads at once, as `Mpi::threads` has
+// asked it; a handle is a name that all threads of a process share. Of the two cells in `Library`,
+// `running` is written by `Mpi::finalize` and `initialise` alone, and `Mpi::threads` borrows the
+// `Mpi` until all its threads have ended; `scopes` is not touched by tables of threads.
 unsafe impl Send for Lent {}
 
 impl Lent {
@@ -58,8 +60,9 @@ impl Drop for Guard {
 }
 
 impl Mpi {
-    /// Runs `own` in this thread and `work` in one more for each of `seats`, all at once, and returns what each leaves, `own` first.
-    /// Each has one of the communicators, in this order, which may be the same one, and a table for `capacity` operations.
+    /// Runs `own` in this thread and `work` in one more for each of `seats`, all at once, and
+    /// returns what each leaves, `own` first. Each has one of the communicators, in this order,
+    /// which may be the same one, and a table for `capacity` operations.
     ///
     /// # Errors
     /// If the library does not give [`Level::Multiple`].
@@ -91,7 +94,8 @@ impl Mpi {
         }))
     }
 
-    /// Why this library cannot be called by several threads at once, if it gives less than [`Level::Multiple`].
+    /// Why this library cannot be called by several threads at once, if it gives less than
+    /// [`Level::Multiple`].
     pub fn refuses_threads(&self) -> Error {
         let library = self.version().lines().next().unwrap_or_default().split(',').next().unwrap_or_default();
         Error::Threads { library: library.split_whitespace().collect::<Vec<_>>().join(" "), given: self.level() }

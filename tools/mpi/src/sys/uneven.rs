@@ -1,4 +1,5 @@
-//! Collectives whose blocks may differ in length, running sums, and collectives that are begun and then waited for.
+//! Collectives whose blocks may differ in length, running sums, and collectives that are begun and
+//! then waited for.
 
 use std::ffi::c_int;
 
@@ -9,7 +10,8 @@ use super::library::{lost, on};
 use crate::error::Error;
 use crate::message::Reduction;
 
-/// The blocks of a buffer, one for each rank, behind each other: counts and displacements as MPI takes them, made once.
+/// The blocks of a buffer, one for each rank, behind each other: counts and displacements as MPI
+/// takes them, made once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocks {
     counts: Box<[c_int]>,
@@ -70,8 +72,8 @@ impl Communicator {
         let (length, root) = (count(block.len())?, self.peer(root)?);
         let (from, to, comm) = (data(block), room(all), self.handle);
         let (counts, places) = (blocks.counts.as_ptr(), blocks.places.as_ptr());
-        // SAFETY: `from` can be read for `length` bytes; at the root `to` can be written for all blocks, of which there is one
-        // for each rank.
+        // SAFETY: `from` can be read for `length` bytes; at the root `to` can be written for all
+        // blocks, of which there is one for each rank.
         let code = on!(self.library, t => unsafe {
             (t.f.gatherv)(from, length, t.k.byte, to, counts, places, t.k.byte, root, Raw::of(comm))
         });
@@ -93,8 +95,8 @@ impl Communicator {
         let (length, root) = (count(block.len())?, self.peer(root)?);
         let (from, to, comm) = (data(all), room(block), self.handle);
         let (counts, places) = (blocks.counts.as_ptr(), blocks.places.as_ptr());
-        // SAFETY: `to` can be written for `length` bytes; at the root `from` can be read for all blocks, of which there is one
-        // for each rank.
+        // SAFETY: `to` can be written for `length` bytes; at the root `from` can be read for all
+        // blocks, of which there is one for each rank.
         let code = on!(self.library, t => unsafe {
             (t.f.scatterv)(from, counts, places, t.k.byte, to, length, t.k.byte, root, Raw::of(comm))
         });
@@ -113,14 +115,16 @@ impl Communicator {
         let length = count(block.len())?;
         let (from, to, comm) = (data(block), room(all), self.handle);
         let (counts, places) = (blocks.counts.as_ptr(), blocks.places.as_ptr());
-        // SAFETY: `from` can be read for `length` bytes, `to` written for all blocks, of which there is one for each rank.
+        // SAFETY: `from` can be read for `length` bytes, `to` written for all blocks, of which
+        // there is one for each rank.
         let code = on!(self.library, t => unsafe {
             (t.f.allgatherv)(from, length, t.k.byte, to, counts, places, t.k.byte, Raw::of(comm))
         });
         self.library.check("MPI_Allgatherv", code)
     }
 
-    /// Sends the n-th block of `from` to rank n, and puts the block of rank n at the n-th place in `to` (`MPI_Alltoallv`).
+    /// Sends the n-th block of `from` to rank n, and puts the block of rank n at the n-th place in
+    /// `to` (`MPI_Alltoallv`).
     ///
     /// # Errors
     /// If a buffer has the wrong length, or MPI fails.
@@ -145,7 +149,8 @@ impl Communicator {
         self.library.check("MPI_Alltoallv", code)
     }
 
-    /// Combines the numbers of all ranks, place by place, and leaves each rank its block of the result (`MPI_Reduce_scatter`).
+    /// Combines the numbers of all ranks, place by place, and leaves each rank its block of the
+    /// result (`MPI_Reduce_scatter`).
     ///
     /// # Errors
     /// If a buffer has the wrong length, or MPI fails.
@@ -162,7 +167,8 @@ impl Communicator {
         must_be("MPI_Reduce_scatter", result.len(), blocks.of(self.rank()))?;
         let (from, to, comm) = (numbers.as_ptr().cast(), result.as_mut_ptr().cast(), self.handle);
         let counts = blocks.counts.as_ptr();
-        // SAFETY: `from` can be read for all blocks, of which there is one for each rank, and `to` written for this rank's.
+        // SAFETY: `from` can be read for all blocks, of which there is one for each rank, and `to`
+        // written for this rank's.
         let code = on!(self.library, t => unsafe {
             (t.f.reduce_scatter)(from, to, counts, t.k.double, t.k.operation(by), Raw::of(comm))
         });
@@ -186,7 +192,8 @@ impl Communicator {
         self.library.check("MPI_Scan", code)
     }
 
-    /// Combines the numbers of the ranks below this one, place by place (`MPI_Exscan`); rank 0's result stays as it is.
+    /// Combines the numbers of the ranks below this one, place by place (`MPI_Exscan`); rank 0's
+    /// result stays as it is.
     ///
     /// # Errors
     /// If a buffer has the wrong length, or MPI fails.
@@ -224,7 +231,8 @@ impl Communicator {
         self.library.check("MPI_Wait", waited)
     }
 
-    /// Begins to combine the numbers of all ranks without waiting, then waits for the result (`MPI_Iallreduce`, `MPI_Wait`).
+    /// Begins to combine the numbers of all ranks without waiting, then waits for the result
+    /// (`MPI_Iallreduce`, `MPI_Wait`).
     ///
     /// # Errors
     /// If a buffer has the wrong length, or MPI fails; if it fails in the middle, the job is ended.
@@ -238,7 +246,8 @@ impl Communicator {
         let at = &raw mut status;
         let (begun, waited) = on!(self.library, t => {
             let (mut request, by) = (t.k.request_null, t.k.operation(by));
-            // SAFETY: `from` can be read and `to` written for `length` doubles, until the wait below has ended.
+            // SAFETY: `from` can be read and `to` written for `length` doubles, until the wait
+            // below has ended.
             let begun = unsafe { (t.f.iallreduce)(from, to, length, t.k.double, by, Raw::of(comm), &raw mut request) };
             // SAFETY: the request just begun, or none; `at` can be written for a status of any ABI.
             let waited = if begun == 0 { unsafe { (t.f.wait)(&raw mut request, at) } } else { 0 };

@@ -1,8 +1,9 @@
 //! Memory that other ranks write, read and add to without this rank's doing: MPI's windows.
 //!
-//! A window is used in one of two ways for all its life: by ranks that reach others' memory whenever they like and flush
-//! ([`Access::Flush`]), or in phases that all ranks end together ([`Access::Fence`]). Every operation is complete when its call
-//! returns, so that the caller's buffers are borrowed for as long as MPI uses them.
+//! A window is used in one of two ways for all its life: by ranks that reach others' memory
+//! whenever they like and flush ([`Access::Flush`]), or in phases that all ranks end together
+//! ([`Access::Fence`]). Every operation is complete when its call returns, so that the caller's
+//! buffers are borrowed for as long as MPI uses them.
 
 use std::ffi::c_int;
 
@@ -15,14 +16,16 @@ use crate::message::Reduction;
 /// How operations on a window are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Passive target: all are locked (`MPI_Win_lock_all`), and each operation is flushed at its target (`MPI_Win_flush`).
+    /// Passive target: all are locked (`MPI_Win_lock_all`), and each operation is flushed at its
+    /// target (`MPI_Win_flush`).
     Flush,
-    /// Active target: each operation ends with a fence (`MPI_Win_fence`), which is collective. Ranks that reach nobody's memory
-    /// call [`Window::fence`].
+    /// Active target: each operation ends with a fence (`MPI_Win_fence`), which is collective.
+    /// Ranks that reach nobody's memory call [`Window::fence`].
     Fence,
 }
 
-/// As many bytes at each rank of a communicator as the others may reach. Made and freed by all ranks together.
+/// As many bytes at each rank of a communicator as the others may reach. Made and freed by all
+/// ranks together.
 pub struct Window {
     library: &'static Library,
     handle: Handle,
@@ -33,8 +36,8 @@ pub struct Window {
 }
 
 impl Communicator {
-    /// Makes a window (`MPI_Win_allocate`) and begins its first epoch. Collective. If ranks ask for different lengths, the
-    /// shortest is what can be reached.
+    /// Makes a window (`MPI_Win_allocate`) and begins its first epoch. Collective. If ranks ask for
+    /// different lengths, the shortest is what can be reached.
     ///
     /// # Errors
     /// If MPI fails.
@@ -48,7 +51,8 @@ impl Communicator {
         let (code, handle) = on!(self.library, t => {
             // Overwritten where the call succeeds; looked at nowhere else.
             let mut made = t.k.comm_null;
-            // SAFETY: the communicator is not freed before `self`; `at` can be written for an address.
+            // SAFETY: the communicator is not freed before `self`; `at` can be written for an
+            // address.
             let code = unsafe {
                 (t.f.win_allocate)(bytes as Aint, 1, t.k.info_null, Raw::of(comm), at.cast(), &raw mut made)
             };
@@ -125,7 +129,8 @@ impl Window {
         Ok(())
     }
 
-    /// Writes `data` into `rank`'s window from `at` on (`MPI_Put`); complete at the target when it returns.
+    /// Writes `data` into `rank`'s window from `at` on (`MPI_Put`); complete at the target when it
+    /// returns.
     ///
     /// # Errors
     /// If there is no such place, or MPI refuses; if MPI fails later, the job is ended.
@@ -133,7 +138,8 @@ impl Window {
     pub fn put(&self, data: &[u8], rank: usize, at: usize) -> Result<(), Error> {
         let (rank, length) = (self.target("MPI_Put", rank, at, data.len())?, count(data.len())?);
         let (from, at, window) = (data.as_ptr().cast(), at as Aint, self.handle);
-        // SAFETY: `from` can be read for `length` bytes until `complete` has returned; the target has room for them.
+        // SAFETY: `from` can be read for `length` bytes until `complete` has returned; the target
+        // has room for them.
         let code = on!(self.library, t => unsafe {
             (t.f.put)(from, length, t.k.byte, rank, at, length, t.k.byte, Raw::of(window))
         });
@@ -148,14 +154,16 @@ impl Window {
     pub fn get(&self, into: &mut [u8], rank: usize, at: usize) -> Result<(), Error> {
         let (rank, length) = (self.target("MPI_Get", rank, at, into.len())?, count(into.len())?);
         let (to, at, window) = (into.as_mut_ptr().cast(), at as Aint, self.handle);
-        // SAFETY: `to` can be written for `length` bytes until `complete` has returned; the target has as many.
+        // SAFETY: `to` can be written for `length` bytes until `complete` has returned; the target
+        // has as many.
         let code = on!(self.library, t => unsafe {
             (t.f.get)(to, length, t.k.byte, rank, at, length, t.k.byte, Raw::of(window))
         });
         self.complete("MPI_Get", code, rank)
     }
 
-    /// Combines numbers with those in `rank`'s window, place by place (`MPI_Accumulate`). `at` is in bytes, and a multiple of 8.
+    /// Combines numbers with those in `rank`'s window, place by place (`MPI_Accumulate`). `at` is
+    /// in bytes, and a multiple of 8.
     ///
     /// # Errors
     /// As of [`Window::put`].
@@ -164,7 +172,8 @@ impl Window {
         let rank = self.target("MPI_Accumulate", rank, at, size_of_val(numbers))?;
         let (length, at, window) = (count(numbers.len())?, aligned("MPI_Accumulate", at)?, self.handle);
         let from = numbers.as_ptr().cast();
-        // SAFETY: `from` can be read for `length` doubles until `complete` has returned; the target has as many.
+        // SAFETY: `from` can be read for `length` doubles until `complete` has returned; the target
+        // has as many.
         let code = on!(self.library, t => unsafe {
             let (double, by) = (t.k.double, t.k.operation(by));
             (t.f.accumulate)(from, length, double, rank, at, length, double, by, Raw::of(window))
@@ -172,8 +181,8 @@ impl Window {
         self.complete("MPI_Accumulate", code, rank)
     }
 
-    /// Combines a number with one in `rank`'s window and tells what that was before (`MPI_Fetch_and_op`). `at` is in bytes, and
-    /// a multiple of 8.
+    /// Combines a number with one in `rank`'s window and tells what that was before
+    /// (`MPI_Fetch_and_op`). `at` is in bytes, and a multiple of 8.
     ///
     /// # Errors
     /// As of [`Window::put`].
@@ -183,7 +192,8 @@ impl Window {
         let (at, window) = (aligned("MPI_Fetch_and_op", at)?, self.handle);
         let mut before = 0i64;
         let (from, to) = ((&raw const number).cast(), (&raw mut before).cast());
-        // SAFETY: one number can be read and one written until `complete` has returned; the target has one at its place.
+        // SAFETY: one number can be read and one written until `complete` has returned; the target
+        // has one at its place.
         let code = on!(self.library, t => unsafe {
             (t.f.fetch_and_op)(from, to, t.k.int64, rank, at, t.k.operation(by), Raw::of(window))
         });
@@ -191,7 +201,8 @@ impl Window {
         Ok(before)
     }
 
-    /// Ends a phase together with all ranks, and begins the next (`MPI_Win_fence`). Collective; of [`Access::Fence`] only.
+    /// Ends a phase together with all ranks, and begins the next (`MPI_Win_fence`). Collective; of
+    /// [`Access::Fence`] only.
     ///
     /// # Errors
     /// If MPI fails.
@@ -203,7 +214,8 @@ impl Window {
         self.library.check("MPI_Win_fence", code)
     }
 
-    /// What this rank's own window holds from `at` on. Others should not be writing there, or anything may be seen.
+    /// What this rank's own window holds from `at` on. Others should not be writing there, or
+    /// anything may be seen.
     ///
     /// # Errors
     /// If there is no such place, or MPI fails.
@@ -211,7 +223,8 @@ impl Window {
         self.target("MPI_Win_sync", 0, at, into.len())?;
         self.sync()?;
         for (place, byte) in into.iter_mut().enumerate() {
-            // SAFETY: within the window's memory, as `target` has seen; volatile, since other processes change it.
+            // SAFETY: within the window's memory, as `target` has seen; volatile, since other
+            // processes change it.
             *byte = unsafe { self.base.add(at + place).read_volatile() };
         }
         Ok(())
@@ -224,7 +237,8 @@ impl Window {
     pub fn write(&self, data: &[u8], at: usize) -> Result<(), Error> {
         self.target("MPI_Win_sync", 0, at, data.len())?;
         for (place, byte) in data.iter().enumerate() {
-            // SAFETY: within the window's memory, as `target` has seen; volatile, since other processes read it.
+            // SAFETY: within the window's memory, as `target` has seen; volatile, since other
+            // processes read it.
             unsafe { self.base.add(at + place).write_volatile(*byte) };
         }
         self.sync()
@@ -248,7 +262,8 @@ fn aligned(function: &'static str, at: usize) -> Result<Aint, Error> {
 }
 
 impl Drop for Window {
-    /// `MPI_Win_free`, if MPI still runs: collective. In a panic the other ranks are elsewhere, and are not waited for.
+    /// `MPI_Win_free`, if MPI still runs: collective. In a panic the other ranks are elsewhere, and
+    /// are not waited for.
     fn drop(&mut self) {
         if !self.library.is_running() || std::thread::panicking() {
             return;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles `mpi.c` for an ABI into `folder`, with this SONAME and these arguments; returns the library.
+/// Compiles `mpi.c` for an ABI into `folder`, with this SONAME and these arguments; returns the
+/// library.
 pub fn compile(folder: &Path, soname: &str, abi: u32, arguments: &[&str]) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/mpi.c");

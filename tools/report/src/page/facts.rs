@@ -148,7 +148,8 @@ fn clock(digest: &Digest) -> String {
     text
 }
 
-/// The largest bound on a duration's error that samples carry: the one number for how good the clocks were.
+/// The largest bound on a duration's error that samples carry: the one number for how good the
+/// clocks were.
 fn worst_bound(digest: &Digest) -> Option<f64> {
     digest.periods.iter().map(|s| s.error_ns.0).filter(|e| e.is_finite()).reduce(f64::max)
 }
@@ -176,7 +177,8 @@ fn measured(digest: &Digest) -> String {
     parts.join("; ")
 }
 
-/// How many launches there are, and how many of the `cells` those measured that did not measure all.
+/// How many launches there are, and how many of the `cells` those measured that did not measure
+/// all.
 fn launches(run: &Run, cells: usize) -> String {
     let of = |number: u32| run.cells.iter().filter(|c| c.launch == number).count();
     let short = run.launches.iter().map(|l| (l.number, of(l.number))).filter(|(_, n)| *n < cells);

@@ -1,4 +1,5 @@
-//! One page for people: everything in one file that opens without a network, for one run or for two.
+//! One page for people: everything in one file that opens without a network, for one run or for
+//! two.
 
 mod facts;
 mod one;
@@ -18,7 +19,8 @@ pub const MAX_BYTES: usize = 10_000_000;
 const CSS: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// SHA-256 of the script in base 64: the only script that the page's policy lets a browser run. A test computes it.
+/// SHA-256 of the script in base 64: the only script that the page's policy lets a browser run. A
+/// test computes it.
 const SCRIPT_HASH: &str = "oIb7jPMf+ltx3h+Pz/Vzp2w2th39RJ2wLFUE9dnSO5o=";
 
 /// The page of one run.
@@ -73,7 +75,8 @@ pub fn document_with(title: &str, body: &str, extra: &Extra<'_>) -> String {
         if text.is_empty() { String::new() } else { format!("{before}{text}{after}") }
     };
     let hash = more(extra.script_hash, " 'sha256-", "'");
-    // A data block is not run, so the policy does not ask for its hash; an end tag in it would end it.
+    // A data block is not run, so the policy does not ask for its hash; an end tag in it would end
+    // it.
     let data =
         more(&extra.data.replace('<', "\\u003c"), "<script type=\"application/json\" id=\"data\">", "</script>\n");
     let script = more(extra.script, "<script>", "</script>\n");

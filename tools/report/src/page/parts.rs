@@ -1,4 +1,5 @@
-//! What both kinds of page consist of: the bar of choices, the overview, the list of contents, warnings, operations that open, figures.
+//! What both kinds of page consist of: the bar of choices, the overview, the list of contents,
+//! warnings, operations that open, figures.
 
 use weir_distribution::Warning;
 
@@ -108,7 +109,8 @@ pub fn overview(overview: &Overview, ids: &[String]) -> String {
     out + "</div></section>\n"
 }
 
-/// The list of contents: each operation with its numbers in few words, and `more` sections by id and title.
+/// The list of contents: each operation with its numbers in few words, and `more` sections by id
+/// and title.
 pub fn contents(overview: &Overview, ids: &[String], more: &[(&str, &str)]) -> String {
     let item = |id: &str, title: &str, words: &str| {
         format!("<li><a href=\"#{id}\">{}</a> <span class=\"muted\">{}</span></li>\n", escape(title), unbroken(words))
@@ -124,7 +126,8 @@ pub fn contents(overview: &Overview, ids: &[String], more: &[(&str, &str)]) -> S
     )
 }
 
-/// An operation that opens and closes, with its numbers in few words beside its name; `number` of them are on the page.
+/// An operation that opens and closes, with its numbers in few words beside its name; `number` of
+/// them are on the page.
 pub fn operation(id: &str, title: &str, words: &str, number: usize, inside: &str) -> String {
     let open = if number < MANY { " open" } else { "" };
     format!(

@@ -42,7 +42,8 @@ pub struct Band {
     pub values: Vec<(u64, f64, f64)>,
 }
 
-/// The sheet with axes that hold all lines, drawn in their order, the bands behind them; nothing if no line has a value.
+/// The sheet with axes that hold all lines, drawn in their order, the bands behind them; nothing if
+/// no line has a value.
 pub fn lines(sheet: &Sheet<'_>, lines: &[Line], bands: &[Band]) -> Option<Frame> {
     let values = || lines.iter().flat_map(|l| &l.values);
     let numbers = || {

@@ -51,7 +51,8 @@ fn best(known: &[(&Point, Bandwidth)]) -> String {
     )
 }
 
-/// All that is known of a bandwidth: `64 KiB: 118 MB/s, from 80 MB/s (p1) to 121 MB/s (p99), 110 MB/s over all`.
+/// All that is known of a bandwidth:
+/// `64 KiB: 118 MB/s, from 80 MB/s (p1) to 121 MB/s (p99), 110 MB/s over all`.
 fn words(point: &Point, b: &Bandwidth) -> String {
     let range = if point.knows_p99() {
         format!(", from {} (p1) to {} (p99)", units::rate(b.p1_bytes_per_s), units::rate(b.p99_bytes_per_s))

@@ -1,5 +1,6 @@
-//! How far apart two instants of a repetition are: the last start from the first (skew), and the last end from the first start
-//! (span), which is how long an operation of all ranks takes as a whole.
+//! How far apart two instants of a repetition are: the last start from the first (skew), and the
+//! last end from the first start (span), which is how long an operation of all ranks takes as a
+//! whole.
 
 use super::against::{Line, Sheet, lines};
 use super::parts::{Detail, name, setting, title};
@@ -117,8 +118,8 @@ fn draw(frame: &mut Frame, point: &Point, what: What, panel: &Panel) {
     frame.canvas.hint(middle.0, middle.1, &words(point, what));
 }
 
-/// The span's median and 99th percentile against size, beside the median of the time at one rank; nothing where fewer than two
-/// sizes have one.
+/// The span's median and 99th percentile against size, beside the median of the time at one rank;
+/// nothing where fewer than two sizes have one.
 #[must_use]
 pub fn span_against_size(profile: &Profile, level: usize, kind: Kind) -> Option<Plot> {
     let known: Vec<&Point> = profile.at_level(level).filter(|p| p.span.row.is_some()).collect();

@@ -36,7 +36,8 @@ pub fn clock(digest: &Digest) -> Option<Plot> {
             .chain(periods.iter().filter_map(|s| s.skew_ns).flat_map(|s| [Some(s.0), s.1]).flatten())
             .filter(|v| v.is_finite() && *v > 0.0)
     };
-    // On a logarithmic axis nothing is at 0: what is exact lies on its lower edge, and the note says so.
+    // On a logarithmic axis nothing is at 0: what is exact lies on its lower edge, and the note
+    // says so.
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     let (low, high) = if low.is_finite() { (low, high) } else { (1.0, 1000.0) };
     let height = Scale::new(Kind::Log, low / 2.0, high * 1.5, frame.bottom, frame.top);

@@ -153,7 +153,8 @@ pub fn sizes(digests: (&Digest, &Digest), matched: &Match, level: usize, kind: K
     ))
 }
 
-/// A quantity of both runs against size at one level, from their pairs; nothing where fewer than two sizes have it.
+/// A quantity of both runs against size at one level, from their pairs; nothing where fewer than
+/// two sizes have it.
 struct Quantity {
     name: String,
     title: &'static str,

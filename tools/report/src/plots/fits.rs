@@ -70,7 +70,8 @@ fn drawn_fits(point: &Point) -> Vec<&FitRecord> {
     goodness::next_best(point, NEXT).into_iter().chain(point.sound_choice()).collect()
 }
 
-/// Names of the families that are drawn in colour, in alphabetical order, so that each has one colour in a plot.
+/// Names of the families that are drawn in colour, in alphabetical order, so that each has one
+/// colour in a plot.
 fn families_of(points: &[&Point]) -> Vec<String> {
     let sound = points.iter().flat_map(|p| drawn_fits(p)).filter(|f| goodness::rejected_by(f).is_empty());
     let mut all: Vec<String> = sound.map(|f| f.family.0.clone()).collect();
@@ -154,14 +155,16 @@ fn draw_histogram(frame: &mut Frame, point: &Point, panel: &Panel, (scale, bins)
     most
 }
 
-/// What is drawn of a fit: its name, its value, how that is written, and the least that is told apart from nothing.
+/// What is drawn of a fit: its name, its value, how that is written, and the least that is told
+/// apart from nothing.
 type Parameter = (&'static str, fn(&FitRecord) -> Option<f64>, fn(f64) -> String, f64);
 
-/// Times below a nanosecond are nothing: on a logarithmic axis they would take decades, and all others lie in the rest.
+/// Times below a nanosecond are nothing: on a logarithmic axis they would take decades, and all
+/// others lie in the rest.
 const LEAST_NS: f64 = 1.0;
 
-/// Location, scale and shape of one family against size, a line for each level; nothing unless the family was fitted at
-/// two points at least.
+/// Location, scale and shape of one family against size, a line for each level; nothing unless the
+/// family was fitted at two points at least.
 #[must_use]
 pub fn parameters(profile: &Profile, detail: &Detail) -> Option<Plot> {
     let family = commonest(profile)?;
@@ -255,8 +258,8 @@ fn draw_parameter(
     format!("{what} from {} to {}", words(low), words(high))
 }
 
-/// The axis for these values, and where it begins: logarithmic where those that are more than nothing differ much; those that are nothing stand at its
-/// lower edge then.
+/// The axis for these values, and where it begins: logarithmic where those that are more than
+/// nothing differ much; those that are nothing stand at its lower edge then.
 fn axis_of(values: impl Iterator<Item = f64> + Clone, least: f64) -> (Kind, f64) {
     let low = values.clone().fold(f64::INFINITY, f64::min);
     let high = values.clone().fold(f64::NEG_INFINITY, f64::max);

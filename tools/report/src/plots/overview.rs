@@ -1,5 +1,6 @@
-//! The overview: one small picture for each operation, all on the same axes within a family, so that they can be compared at a
-//! glance. Of one run time above and bandwidth below, of two the times of both above and their ratio below.
+//! The overview: one small picture for each operation, all on the same axes within a family, so
+//! that they can be compared at a glance. Of one run time above and bandwidth below, of two the
+//! times of both above and their ratio below.
 
 use super::against::area;
 use crate::compare::{Comparison, Match, Pair, Verdict};

@@ -36,7 +36,8 @@ impl Detail {
 /// Most lines in one plot of curves: more cannot be told apart.
 pub const MAX_LINES: usize = 9;
 
-/// Which levels get plots of their own: all, or the lowest and the highest and some between, and the one shown first.
+/// Which levels get plots of their own: all, or the lowest and the highest and some between, and
+/// the one shown first.
 #[must_use]
 pub fn drawn_levels(profile: &Profile, detail: &Detail) -> Vec<usize> {
     order::drawn_levels(&profile.cells(), detail.levels)
@@ -53,8 +54,8 @@ pub fn setting(profile: &Profile, level: usize) -> String {
     format!("{label}; {}.", profile.key.qualities())
 }
 
-/// Name of a plot of one level: the operation, what is shown, its scale where there are several, the level. Those of comparisons are named so
-/// too, with `both` before what is shown.
+/// Name of a plot of one level: the operation, what is shown, its scale where there are several,
+/// the level. Those of comparisons are named so too, with `both` before what is shown.
 pub fn name(profile: &Profile, what: &str, level: usize) -> String {
     let label = profile.levels.get(level).map(crate::digest::Level::label).unwrap_or_default();
     format!("{} {what} {label}", profile.title)
@@ -91,7 +92,8 @@ pub fn words(point: &Point) -> String {
     )
 }
 
-/// What is said of a curve that holds the samples of several launches, whose quantiles are not those of the tables.
+/// What is said of a curve that holds the samples of several launches, whose quantiles are not
+/// those of the tables.
 pub fn pooled<'a>(mut points: impl Iterator<Item = &'a Point>) -> &'static str {
     if points.any(Point::has_launches) { " All launches' samples together." } else { "" }
 }

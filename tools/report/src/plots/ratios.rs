@@ -34,7 +34,8 @@ pub fn ratios(matched: &Match) -> Plot {
     let axis = Sizes::new(&sizes, frame.left + 16.0, frame.right - 16.0);
     frame.x_axis(&axis.ticks(9), "message size");
     frame.y_axis(&height.ticks(6, |v| format!("{} ×", units::number(v))), "second / first");
-    // One band at each size, that of the level with the largest error: bands over each other would look like more.
+    // One band at each size, that of the level with the largest error: bands over each other would
+    // look like more.
     let width = (axis.pitch() * 0.8).min(34.0);
     for size in &sizes {
         let parts = drawn.iter().filter(|p| p.size_bytes == *size && p.clock_error_ns > 0.0 && p.centres_ns.0 > 0.0);
@@ -61,11 +62,12 @@ pub fn ratios(matched: &Match) -> Plot {
     frame.finish(&format!("{} ratio", matched.title), description, &note)
 }
 
-/// How many times farther than the estimates an axis of ratios reaches for the sake of their intervals.
+/// How many times farther than the estimates an axis of ratios reaches for the sake of their
+/// intervals.
 const REACH: f64 = 10.0;
 
-/// Both ends of an axis of ratios: it holds 1, the estimates and their intervals; but two launches that differ may leave a ratio open by powers of ten,
-/// which would squeeze all others into a line.
+/// Both ends of an axis of ratios: it holds 1, the estimates and their intervals; but two launches
+/// that differ may leave a ratio open by powers of ten, which would squeeze all others into a line.
 fn span(pairs: &[&Pair]) -> (f64, f64) {
     let held = |low: f64, high: f64, p: &Pair| (low.min(p.ratio), high.max(p.ratio));
     let (low, high) = pairs.iter().fold((1.0, 1.0), |(low, high), p| held(low, high, p));

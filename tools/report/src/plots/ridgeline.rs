@@ -16,8 +16,8 @@ const MOST: usize = 22;
 /// How far a ridge may rise into the one above, in their distance.
 const RISE: f64 = 1.7;
 
-/// Ridges over absolute time (logarithmic), or each over times relative to its own median (linear), which makes forms
-/// comparable.
+/// Ridges over absolute time (logarithmic), or each over times relative to its own median (linear),
+/// which makes forms comparable.
 #[must_use]
 pub fn ridgeline(profile: &Profile, level: usize, kind: Kind, detail: &Detail) -> Plot {
     let few = profile.at_level(level).filter(|p| !p.curve.is_empty() && !p.has_form()).count() as u64;
@@ -109,7 +109,8 @@ fn ridge(
         Kind::Linear => *scale,
     };
     let mut counts = point.curve.histogram(&own, bins);
-    // What lies beyond the edge would stand there as a false peak; what lies just before it is a true one.
+    // What lies beyond the edge would stand there as a false peak; what lies just before it is a
+    // true one.
     if let Some(last) = counts.last_mut() {
         *last = (*last - (point.curve.count() - point.curve.at_most(own.range().1))).max(0.0);
     }
@@ -139,7 +140,8 @@ fn ridge(
     ends.is_some()
 }
 
-/// Each bin with half its neighbours: quietens the steps between the points of a curve, moves nothing.
+/// Each bin with half its neighbours: quietens the steps between the points of a curve, moves
+/// nothing.
 fn smoothed(counts: &[f64]) -> Vec<f64> {
     let at = |i: usize| counts.get(i).copied().unwrap_or(0.0);
     (0..counts.len()).map(|i| 0.5 * at(i) + 0.25 * (at(i.wrapping_sub(1)) + at(i + 1))).collect()

@@ -1,4 +1,5 @@
-//! Minimum, median and 99th percentile against size (or against level, where there is one size), with all samples behind.
+//! Minimum, median and 99th percentile against size (or against level, where there is one size),
+//! with all samples behind.
 
 use super::parts::{Detail, name, setting, stretches, title, words};
 use crate::curve::common_scale;
@@ -117,7 +118,8 @@ fn lie(count: f64) -> String {
     format!("{} {}", units::plural(n, "sample"), if n == 1 { "lies" } else { "lie" })
 }
 
-/// All of it on a logarithmic scale; up to the largest p99 and some more on a linear one, which outliers would flatten.
+/// All of it on a logarithmic scale; up to the largest p99 and some more on a linear one, which
+/// outliers would flatten.
 fn time_scale(columns: &[Column], kind: Kind, from: f64, to: f64) -> Option<Scale> {
     let curves = columns.iter().map(|c| &c.point.curve);
     // What is known by its summary alone has no curve to say how far down the axis must reach.
@@ -140,7 +142,8 @@ fn time_scale(columns: &[Column], kind: Kind, from: f64, to: f64) -> Option<Scal
     })
 }
 
-/// Draws the samples; returns the number of marks, and how many samples lie above and below the scale.
+/// Draws the samples; returns the number of marks, and how many samples lie above and below the
+/// scale.
 fn density(frame: &mut Frame, columns: &[Column], scale: &Scale, pitch: f64, detail: &Detail) -> (u64, f64, f64) {
     let rows = detail.density;
     let row = (frame.bottom - frame.top) / rows as f64;

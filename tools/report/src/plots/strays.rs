@@ -9,7 +9,8 @@ use crate::units;
 
 const MARGINS: Margins = Margins { left: 52.0, right: 20.0 };
 
-/// Launches one after the other on one axis of time, since each has a clock that begins at its origin.
+/// Launches one after the other on one axis of time, since each has a clock that begins at its
+/// origin.
 #[derive(Debug, Clone)]
 pub struct TimeLine {
     /// (launch, its first instant on its clock, where that lies on the common axis), by launch.

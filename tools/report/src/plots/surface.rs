@@ -14,8 +14,8 @@ const ROW: f64 = 30.0;
 const MOST_SIZES: usize = 8;
 const MOST_LEVELS: usize = 24;
 
-/// Slow-down against the least contended level that measured a size, for each size and level; nothing if there is one
-/// level only.
+/// Slow-down against the least contended level that measured a size, for each size and level;
+/// nothing if there is one level only.
 #[must_use]
 pub fn surface(profile: &Profile) -> Option<Plot> {
     if profile.levels.len() < 2 {
@@ -27,7 +27,8 @@ pub fn surface(profile: &Profile) -> Option<Plot> {
         levels.iter().map(|l| sizes.iter().map(|s| slow_down(profile, *l, *s)).collect()).collect();
     let factors = cells.iter().flatten().flatten().map(|c| c.1);
     let (least, most) = (factors.clone().fold(1.0, f64::min), factors.fold(1.0, f64::max));
-    // Colours reach to twice the time at least: a tenth more must not look like the end of the world.
+    // Colours reach to twice the time at least: a tenth more must not look like the end of the
+    // world.
     let brightest = most.max(2.0 * least);
     let explanation = format!(
         "{}. In each cell the median time as a multiple of that at the least contended level; the brighter, the slower, up to {}.{}",

@@ -126,7 +126,8 @@ fn configuration(operation: &str, size_bytes: u64, pairs: u32, ranks: u32) -> Co
     }
 }
 
-/// The machine's law: a floor by size, Weibull noise for small messages, Pearson 5 for large ones, worse under contention.
+/// The machine's law: a floor by size, Weibull noise for small messages, Pearson 5 for large ones,
+/// worse under contention.
 pub fn law(configuration: &Configuration) -> (f64, Distribution) {
     let size = configuration.size_bytes as f64;
     let stages = if configuration.pairs == 0 { f64::from(configuration.ranks).log2() } else { 1.0 };

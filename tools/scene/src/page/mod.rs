@@ -1,4 +1,5 @@
-//! The page: plots, the costliest lines, and a space-time diagram that one can zoom, in one file that needs no network.
+//! The page: plots, the costliest lines, and a space-time diagram that one can zoom, in one file
+//! that needs no network.
 
 use serde_json::json;
 use weir_report::page::{Extra, document_with, figure};
@@ -158,8 +159,8 @@ fn diagram(timeline: &Timeline) -> String {
     out
 }
 
-/// What the script draws: times in whole nanoseconds; bars as `[start, length, doing, place]` for each process, messages as
-/// `[from, to, sent, received, bytes, place]`.
+/// What the script draws: times in whole nanoseconds; bars as `[start, length, doing, place]` for
+/// each process, messages as `[from, to, sent, received, bytes, place]`.
 fn data(timeline: &Timeline) -> String {
     let rows = timeline
         .bars

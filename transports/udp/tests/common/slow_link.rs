@@ -1,5 +1,6 @@
-//! A network namespace whose loopback is slow, for tests of full send buffers. Where that cannot be had such a test is
-//! to be reported as ignored, not as passed. `engine/tests` includes this file too.
+//! A network namespace whose loopback is slow, for tests of full send buffers. Where that cannot be
+//! had such a test is to be reported as ignored, not as passed. `engine/tests` includes this file
+//! too.
 
 use libtest_mimic::{Failed, Trial};
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Hosts in network namespaces of their own, joined by virtual Ethernet, inside a namespace that the test program was started in.
+//! Hosts in network namespaces of their own, joined by virtual Ethernet, inside a namespace that
+//! the test program was started in.
 
 // Each test program uses its part.
 #![allow(dead_code)]
@@ -24,7 +25,8 @@ pub type Both = Pair<UdpTransport>;
 /// A test by its name, and what it does inside.
 pub type Test = (&'static str, fn());
 
-/// Runs the tests, each in a process and a namespace of its own; or, inside, the one that is asked for.
+/// Runs the tests, each in a process and a namespace of its own; or, inside, the one that is asked
+/// for.
 pub fn main(tests: &[Test]) -> std::process::ExitCode {
     if let Ok(wanted) = std::env::var(INSIDE) {
         match tests.iter().find(|(name, _)| *name == wanted) {
@@ -210,7 +212,8 @@ pub fn collect(at: &mut Both, mut done: impl FnMut(&[(SocketAddr, Vec<u8>)]) -> 
     all
 }
 
-/// Waits for one datagram of these bytes and returns its sender. Others, which came twice or late, are passed over.
+/// Waits for one datagram of these bytes and returns its sender. Others, which came twice or late,
+/// are passed over.
 pub fn expect(at: &mut Both, bytes: &[u8]) -> SocketAddr {
     let all = collect(at, |all| all.iter().any(|(_, b)| b == bytes));
     all.into_iter().find(|(_, b)| b == bytes).expect("it came").0
@@ -240,7 +243,8 @@ pub fn by_xdp(of: &Both) -> (u64, u64) {
     of.counters().map_or((0, 0), |c| (c.tx_datagrams, c.rx_datagrams))
 }
 
-/// Exchanges messages until both sides send and receive by XDP. (At first the neighbours are not known.)
+/// Exchanges messages until both sides send and receive by XDP. (At first the neighbours are not
+/// known.)
 pub fn until_by_xdp(a: &mut Both, b: &mut Both) {
     let end = Instant::now() + LIMIT;
     let before = [by_xdp(a), by_xdp(b)];

@@ -1,6 +1,8 @@
-//! A machine in virtual time: processes are threads of which one runs at a time, always the one that is furthest behind.
+//! A machine in virtual time: processes are threads of which one runs at a time, always the one
+//! that is furthest behind.
 //!
-//! A process that waits for a message stands where that message arrives. As nobody runs who is not furthest behind, no message that arrives earlier can still be sent, so that every receive, also
+//! A process that waits for a message stands where that message arrives. As nobody runs who is not
+//! furthest behind, no message that arrives earlier can still be sent, so that every receive, also
 //! one from anybody, is decided rightly, and the same seed gives the same run on every machine.
 
 mod model;
@@ -41,7 +43,8 @@ enum Standing {
 }
 
 struct World {
-    /// By who acts: the ranks first, which are their own threads 0, then all other threads that there ever were at once.
+    /// By who acts: the ranks first, which are their own threads 0, then all other threads that
+    /// there ever were at once.
     standing: Vec<Standing>,
     /// Of each, its rank.
     rank_of: Vec<usize>,
@@ -59,7 +62,8 @@ struct World {
 }
 
 impl World {
-    /// The message that a process wanting `(from, tag)` would get, by its place in the inbox: the first posted of a named sender, the first to arrive of anybody's.
+    /// The message that a process wanting `(from, tag)` would get, by its place in the inbox: the
+    /// first posted of a named sender, the first to arrive of anybody's.
     fn match_of(&self, rank: usize, from: Option<usize>, tag: Tag) -> Option<usize> {
         let fits = |m: &Message| m.tag == tag && from.is_none_or(|f| f == m.from);
         let inbox = &self.inbox[rank];
@@ -88,7 +92,8 @@ impl World {
         next.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(who, _)| who)
     }
 
-    /// One more that acts for a rank from now on, in the place of one that has ended if there is one.
+    /// One more that acts for a rank from now on, in the place of one that has ended if there is
+    /// one.
     fn enter(&mut self, rank: usize, now: f64) -> usize {
         let ranks = self.running.len();
         let free = (ranks..self.standing.len()).find(|&who| matches!(self.standing[who], Standing::Ended));
@@ -265,7 +270,8 @@ impl Sim<'_> {
         self.pass_on(&mut world);
     }
 
-    /// Stands still until all threads of this process have ended; it is as late then as the latest of them.
+    /// Stands still until all threads of this process have ended; it is as late then as the latest
+    /// of them.
     fn wait_for_threads(&self) {
         let mut world = self.lock();
         let (running, latest) = world.running[self.rank];
@@ -298,7 +304,8 @@ impl Sim<'_> {
         model.after_stalls(now + transit)
     }
 
-    /// Works on another's memory when a message of so many bytes has come there, and waits for an answer of so many.
+    /// Works on another's memory when a message of so many bytes has come there, and waits for an
+    /// answer of so many.
     fn remote<T>(
         &self,
         window: &Window<'_>,
@@ -485,7 +492,8 @@ impl<'a> Machine for Sim<'a> {
 
     fn arrived(&self, from: usize, tag: Tag) -> Result<bool> {
         self.alive()?;
-        // Looking takes time, so that who looks again and again comes to the time when something is there.
+        // Looking takes time, so that who looks again and again comes to the time when something is
+        // there.
         self.time.set(self.time.get() + self.shared.model.reading_ns.max(1.0));
         let now = self.time.get();
         let world = self.wait_turn(Standing::At(now))?;

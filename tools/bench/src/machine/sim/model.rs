@@ -73,7 +73,8 @@ pub struct Warming {
 pub struct Phases {
     /// How long each lasts, ns.
     pub each_ns: f64,
-    /// Messages take longer by up to so much, the same for all of a phase, uniformly distributed over phases, ns.
+    /// Messages take longer by up to so much, the same for all of a phase, uniformly distributed
+    /// over phases, ns.
     pub longer_ns: f64,
 }
 
@@ -101,7 +102,8 @@ pub struct Model {
     pub byte_ns: f64,
     /// What is added to the floor.
     pub shape: Shape,
-    /// For each other message under way when one is begun, the random part grows by this fraction of itself.
+    /// For each other message under way when one is begun, the random part grows by this fraction
+    /// of itself.
     pub contention: f64,
     /// Local completion: how long a send keeps the sender, ns.
     pub local_ns: f64,
@@ -123,7 +125,8 @@ pub struct Model {
     pub clocks: Vec<Wrong>,
     /// Ranks that read the kernel's clock and no cycle counter.
     pub kernel_clocks: Vec<usize>,
-    /// Ranks whose readings of the counter no steady rate explains, until they read the kernel's clock; those of `kernel_clocks` never do.
+    /// Ranks whose readings of the counter no steady rate explains, until they read the kernel's
+    /// clock; those of `kernel_clocks` never do.
     pub unsteady: Vec<usize>,
     /// Ranks that change their processor, and when, ns.
     pub moves: Vec<(usize, f64)>,
@@ -136,7 +139,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// A machine of `ranks` processes, each on a node of its own, right clocks, messages of 10 us that vary little.
+    /// A machine of `ranks` processes, each on a node of its own, right clocks, messages of 10 us
+    /// that vary little.
     #[must_use]
     pub fn plain(ranks: usize) -> Model {
         Model {
@@ -173,7 +177,8 @@ impl Model {
         Pcg64::seed_from_u64(self.seed ^ (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// What a warm-up adds to a message of a rank that has posted `posted` which count for it; counts it.
+    /// What a warm-up adds to a message of a rank that has posted `posted` which count for it;
+    /// counts it.
     pub(super) fn warming_ns(&self, posted: &Cell<u32>, bytes: usize) -> f64 {
         let Some(warming) = self.warming.filter(|w| bytes >= w.bytes) else { return 0.0 };
         let before = posted.replace(posted.get().saturating_add(1));

@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::model::{Cell, Configuration, HistogramRecord, Sample};
 use crate::reader::Reader;
 
-/// Bins of a histogram at most: one outlier that the rule lets pass must not make a file of millions of lines.
+/// Bins of a histogram at most: one outlier that the rule lets pass must not make a file of
+/// millions of lines.
 const MAX_BINS: usize = 10_000;
 
 /// A bin: lower edge, upper edge, weight; times in ms.
@@ -23,7 +24,8 @@ pub(super) struct Series {
     pub(super) boundary: f64,
     /// Samples that count, whether or not the samples file holds them.
     pub(super) count: u64,
-    /// Those that the samples file holds, chosen by chance where it does not hold all, and the outliers beside them.
+    /// Those that the samples file holds, chosen by chance where it does not hold all, and the
+    /// outliers beside them.
     pub(super) kept: u64,
     /// Whether boundary and outliers are of the samples kept only.
     pub(super) rule_of_kept: bool,
@@ -70,9 +72,11 @@ impl Series {
         })
     }
 
-    /// With what the cells' summaries know of the samples that were not kept: under the count of all stands what is so of all.
+    /// With what the cells' summaries know of the samples that were not kept: under the count of
+    /// all stands what is so of all.
     fn completed(self, total: &Total, by_run: bool) -> Self {
-        // Where each outlier is known by itself, the mean of the others follows; else it is that of those kept, a choice by chance.
+        // Where each outlier is known by itself, the mean of the others follows; else it is that of
+        // those kept, a choice by chance.
         let (listed, others) = (self.outliers.len() as u64, total.count.saturating_sub(self.outlier_count));
         let mean = if by_run && listed == self.outlier_count && others > 0 {
             let of_outliers: f64 = self.outliers.iter().map(|s| ms(s.duration_ns)).sum();
@@ -139,7 +143,8 @@ impl Series {
             samples.iter_mut().for_each(|s| s.set_outlier(ms(s.duration_ns) > boundary));
         }
         let mut kept: Vec<f64> = samples.iter().filter(|s| !s.is_outlier()).map(|s| ms(s.duration_ns)).collect();
-        // A boundary below everything (negative times, where the clocks are worse than the machine) says nothing.
+        // A boundary below everything (negative times, where the clocks are worse than the machine)
+        // says nothing.
         if kept.is_empty() {
             samples.iter_mut().for_each(|s| s.set_outlier(false));
             kept.clone_from(&sorted);
@@ -192,8 +197,8 @@ impl Total {
     }
 }
 
-/// What the run says of its outliers: the report and whoever reads the samples' flags go by it, and so does an export, unless
-/// another rule is asked for.
+/// What the run says of its outliers: the report and whoever reads the samples' flags go by it, and
+/// so does an export, unless another rule is asked for.
 struct Recorded {
     /// Multiplier and quantile of the first launch.
     rule: (f64, f64),
@@ -230,7 +235,8 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// Width of bins by Scott's rule (Biometrika 66, 1979): 3.49 standard deviations over the third root of the count.
+/// Width of bins by Scott's rule (Biometrika 66, 1979): 3.49 standard deviations over the third
+/// root of the count.
 fn scott(values: &[f64]) -> f64 {
     let (n, m) = (values.len() as f64, mean(values));
     let variance = values.iter().map(|v| (v - m) * (v - m)).sum::<f64>() / (n - 1.0).max(1.0);

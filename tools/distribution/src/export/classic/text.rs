@@ -73,7 +73,8 @@ pub(super) fn subsamples(title: &str, all: &[Series], o: &Options, out: &mut dyn
     lines().map_err(writing)
 }
 
-/// How long repetitions took from the first start to the last end: not pooled, as launches record summaries.
+/// How long repetitions took from the first start to the last end: not pooled, as launches record
+/// summaries.
 pub(super) fn span(title: &str, all: &[&Cell], out: &mut dyn Write) -> Result<()> {
     let mut lines = || {
         writeln!(out, "# {title}")?;
@@ -110,7 +111,8 @@ fn point(s: &Series, sample: &Sample, out: &mut dyn Write) -> std::io::Result<()
     writeln!(out, "{} {} {} {start:.6} {t}", s.size_bytes, sample.rank, sample.repetition)
 }
 
-/// One page, three plots: times against size, distributions as slices over size, outliers on a log scale.
+/// One page, three plots: times against size, distributions as slices over size, outliers on a log
+/// scale.
 pub(super) fn gnuplot(title: &str, root: &str, all: &[Series], out: &mut dyn Write) -> Result<()> {
     // Within gnuplot's single quotes only the quote itself is special.
     let title = title.replace('\'', "''");

@@ -1,0 +1,237 @@
+//! The driver at times that the tests choose, with connections in memory and an endpoint that knows
+//! nobody. What it does with peers is tried in the simulator and by the fuzz target `bulk`.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use proptest::prelude::*;
+use slotmap::Key;
+use weir_link::{BULK_GREETING_NS, BulkNews, BulkRecord, Config, Endpoint, GREETING_LEN, PeerId, RecordIn, Time};
+
+use crate::conn::{Conn, Stage};
+use crate::*;
+
+const LIMITS: Limits = Limits { conns: 70, turn_bytes: 4 << 20 };
+const HERE: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(core::net::Ipv4Addr::LOCALHOST), 7);
+
+/// Connections by number; each has bytes to be read.
+struct World {
+    endpoint: Endpoint,
+    waiting: VecDeque<u32>,
+    open: BTreeMap<u32, Vec<u8>>,
+    read_first: Vec<u32>,
+    over: Vec<u32>,
+    no_room: bool,
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            endpoint: Endpoint::new(Config::default(), [1; 32], 7, &[HERE], [2; 32]),
+            waiting: VecDeque::new(),
+            open: BTreeMap::new(),
+            read_first: Vec::new(),
+            over: Vec::new(),
+            no_room: true,
+        }
+    }
+}
+
+impl Surroundings for World {
+    type Stream = u32;
+    type Why = ();
+
+    fn accept(&mut self, _: Time) -> Option<u32> {
+        let io = self.waiting.pop_front()?;
+        self.open.insert(io, Vec::new());
+        Some(io)
+    }
+
+    fn connect(&mut self, _: &BulkNews) -> Result<u32, NotMade<()>> {
+        self.open.insert(1000, Vec::new());
+        Ok(1000)
+    }
+
+    fn is_connected(&mut self, _: &mut u32) -> Result<bool, ()> {
+        Ok(false)
+    }
+
+    fn close(&mut self, io: u32) {
+        assert!(self.open.remove(&io).is_some(), "{io} was closed twice");
+    }
+
+    fn remote(&self, _: &u32) -> Option<SocketAddr> {
+        Some(HERE)
+    }
+
+    fn lost_segments(&self, _: &u32) -> Result<u32, Broken> {
+        Ok(0)
+    }
+
+    fn write(&mut self, _: &mut u32, _: &[u8], _: Option<(&BulkRecord, u32)>) -> Result<usize, Broken> {
+        if self.no_room { Ok(0) } else { Err(Broken) }
+    }
+
+    fn read(&mut self, io: &mut u32, _: Option<(PeerId, &RecordIn, u32)>, stage: &mut [u8]) -> Result<Read, Broken> {
+        self.read_first.push(*io);
+        let bytes = core::mem::take(self.open.get_mut(io).ok_or(Broken)?);
+        stage[..bytes.len()].copy_from_slice(&bytes);
+        Ok(Read::Bytes { payload: 0, staged: bytes.len() })
+    }
+
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn endpoint_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    fn record_tells(&mut self, _: Time, _: PeerId, _: u32, _: &[u8]) -> Head {
+        Head::Wrong
+    }
+
+    fn record_begins(&mut self, _: Time, _: PeerId, _: u32, _: &[u8]) -> Option<RecordIn> {
+        None
+    }
+
+    fn put(&mut self, _: PeerId, _: &RecordIn, _: u32, _: &[u8]) {}
+
+    fn record_ends(&mut self, _: Time, _: PeerId, _: u32, _: &RecordIn) {}
+
+    fn is_over(&mut self, _: Time, _: PeerId, bulk: u32) {
+        self.over.push(bulk);
+    }
+}
+
+fn round(n: u64) -> Time {
+    Time((1 + n) * 2 * ROUND_NS)
+}
+
+/// So many strangers, and when the last of them was taken.
+fn with_strangers(count: u32) -> (World, BulkConnections<u32>, Time) {
+    let (mut world, mut bulk_connections) = (World::new(), BulkConnections::new(LIMITS));
+    world.waiting.extend(0..count);
+    let mut at = round(0);
+    for n in 1.. {
+        bulk_connections.progress(&mut world, at, true);
+        if world.waiting.is_empty() {
+            break;
+        }
+        at = round(n);
+    }
+    (world, bulk_connections, at)
+}
+
+// spec: L-2.9
+#[test]
+fn the_oldest_stranger_gives_way() {
+    let (world, bulk_connections, _) = with_strangers(100);
+    assert_eq!(bulk_connections.len(), STRANGERS_MAX);
+    assert!(world.open.keys().copied().eq(100 - STRANGERS_MAX as u32..100), "{:?}", world.open.keys());
+}
+
+#[test]
+fn so_many_are_taken_in_a_round_and_none_between_two() {
+    let (mut world, mut bulk_connections) = (World::new(), BulkConnections::new(LIMITS));
+    world.waiting.extend(0..50);
+    bulk_connections.progress(&mut world, round(0), false);
+    assert_eq!(bulk_connections.len(), ACCEPTS_MAX);
+    bulk_connections.progress(&mut world, round(0).plus_ns(ROUND_NS - 1), false);
+    assert_eq!(bulk_connections.len(), ACCEPTS_MAX);
+    bulk_connections.progress(&mut world, round(0).plus_ns(ROUND_NS), false);
+    assert_eq!(bulk_connections.len(), 2 * ACCEPTS_MAX);
+}
+
+#[test]
+fn the_first_to_be_read_is_another_each_time_however_often_bulk_connections_are_read() {
+    let (mut world, mut bulk_connections, at) = with_strangers(2);
+    // So it is while datagrams come all the time.
+    let firsts = [(); 4].map(|()| {
+        world.read_first.clear();
+        (0..8).for_each(|_| _ = bulk_connections.progress(&mut world, at, true));
+        world.read_first[0]
+    });
+    assert!(firsts.windows(2).all(|w| w[0] != w[1]), "{firsts:?}");
+}
+
+// spec: L-2.8
+#[test]
+fn who_is_silent_is_dropped_in_time_and_what_came_late_is_read_first() {
+    let (mut world, mut bulk_connections, at) = with_strangers(2);
+    let due = bulk_connections.next_timeout(&world.endpoint, at).expect("strangers");
+    assert_eq!(due, at.plus_ns(BULK_GREETING_NS + 1));
+    world.open.insert(1, alloc::vec![b'W'; GREETING_LEN]);
+    bulk_connections.progress(&mut world, due, true);
+    assert!(bulk_connections.is_empty() && world.open.is_empty());
+    assert_eq!(world.endpoint.counters().bulk.greetings_refused, 1);
+}
+
+#[test]
+fn who_is_closed_makes_and_takes_no_more() {
+    let (mut world, mut bulk_connections, at) = with_strangers(2);
+    let mut ended = Vec::new();
+    bulk_connections.close(|io| ended.push(io));
+    ended.sort_unstable();
+    assert_eq!(ended, [0, 1]);
+    world.waiting.push_back(9);
+    bulk_connections.progress(&mut world, at.plus_ns(ROUND_NS), false);
+    bulk_connections.connect(&mut world, at, &BulkNews { peer: PeerId(0), remote: HERE, local: None });
+    assert!(bulk_connections.is_empty() && !world.open.contains_key(&1000));
+    assert_eq!(bulk_connections.next_timeout(&world.endpoint, at), None);
+}
+
+/// A connection that carries records, in the middle of one.
+fn in_a_record(io: u32) -> Conn<u32> {
+    let mut c = Conn::new(io, round(0), None, Some(HERE));
+    (c.stage, c.peer, c.bulk) = (Stage::Up, PeerId(0), io);
+    c.out = Some((BulkRecord { token: u64::MAX, offset: 0, len: 10 }, 5));
+    c
+}
+
+// spec: L-5.2
+#[test]
+fn a_record_cut_off_is_a_failure() {
+    let (mut world, mut bulk_connections) = (World::new(), BulkConnections::new(LIMITS));
+    world.open.insert(3, Vec::new());
+    bulk_connections.conns.insert(in_a_record(3));
+    bulk_connections.transmit(&mut world, round(0));
+    assert_eq!((bulk_connections.len(), world.over.len()), (1, 0), "there was no room");
+    world.no_room = false;
+    bulk_connections.transmit(&mut world, round(0));
+    assert!(bulk_connections.is_empty() && world.open.is_empty());
+    assert_eq!(world.over, [3]);
+}
+
+#[test]
+fn a_bulk_connection_that_the_association_does_not_have_is_dropped_at_the_next_round() {
+    let (mut world, mut bulk_connections, at) = with_strangers(1);
+    world.open.insert(3, Vec::new());
+    let k = bulk_connections.conns.insert(in_a_record(3));
+    assert!(!k.is_null());
+    assert_eq!(bulk_connections.next_timeout(&world.endpoint, at), Some(at.plus_ns(ROUND_NS)));
+    bulk_connections.progress(&mut world, at.plus_ns(ROUND_NS), true);
+    assert_eq!((bulk_connections.len(), &world.over[..]), (1, &[3][..]));
+}
+
+proptest! {
+    /// Whoever sleeps until it is time finds something to do then, or has nothing to wait for:
+    /// nobody spins.
+    #[test]
+    fn nobody_spins(strangers in 0u32..40, sleeps in prop::collection::vec(1u64..700_000_000, 1..20)) {
+        let (mut world, mut bulk_connections, mut at) = with_strangers(strangers);
+        for sleep in sleeps {
+            at = at.plus_ns(sleep);
+            bulk_connections.progress(&mut world, at, false);
+            prop_assert!(bulk_connections.next_timeout(&world.endpoint, at).is_none_or(|due| due > at));
+            prop_assert_eq!(bulk_connections.len(), world.open.len());
+        }
+        while let Some(due) = bulk_connections.next_timeout(&world.endpoint, at) {
+            let before = bulk_connections.len();
+            at = due;
+            bulk_connections.progress(&mut world, at, false);
+            prop_assert!(bulk_connections.len() < before);
+        }
+    }
+}
