@@ -24,8 +24,8 @@ pub struct OwnCounters {
     pub polls: u64,
     /// Polls of the socket that failed.
     pub socket_errors: u64,
-    /// TCP connections for bulk connections to peers that live which were not answered, or were
-    /// refused: a firewall may drop TCP. Large messages go in packets.
+    /// Bulk connections to peers that live which were not answered, or were refused: a firewall may
+    /// drop TCP. Large messages go in packets.
     pub bulk_connects_failed: u64,
     /// The system refused to hand out a connection that had come (no descriptors, no memory, a
     /// filter): none are taken for a second.

@@ -113,7 +113,7 @@ fn what_is_counted_of_peers_adds_up_to_the_endpoints_counters_under_loss() {
 }
 
 #[test]
-fn the_queue_statistics_of_streams_adds_up_to_the_endpoints() {
+fn the_queue_statistics_of_streams_add_up_to_the_endpoints() {
     let (eps, peers) = three(&packets());
     all_to_all(&eps, &peers, 40);
     for ep in &eps {

@@ -188,7 +188,7 @@ fn each_request_can_be_followed_from_its_beginning_to_its_end() {
     let rendezvous = [
         "posted",
         "announced by packets",
-        "asked for rendezvous transfer=",
+        "asked for rndv=",
         "first piece sent by packets",
         "last piece sent",
         "completed",
@@ -196,7 +196,7 @@ fn each_request_can_be_followed_from_its_beginning_to_its_end() {
     let rndv = [
         "recv posted",
         "matched",
-        "asks for rendezvous transfer=",
+        "asks for rndv=",
         "first piece came by packets",
         "last piece came, all by packets len=600000",
         "completed len=600000",
@@ -273,16 +273,13 @@ fn remote_writes_and_reads_can_be_followed_on_both_sides() {
     assert_stages(&of(9000, "write"), &["first piece sent by packets", "last piece sent by packets", "completed"]);
     assert_stages(
         &of(600_000, "write"),
-        &["announced", "asked for rendezvous transfer=", "first piece sent", "last piece sent", "completed"],
+        &["announced", "asked for rndv=", "first piece sent", "last piece sent", "completed"],
     );
-    assert_stages(
-        &of(500_000, "read"),
-        &["asks for rendezvous transfer=", "first piece came", "last piece came", "completed"],
-    );
+    assert_stages(&of(500_000, "read"), &["asks for rndv=", "first piece came", "last piece came", "completed"]);
     assert_stages(&life(&a, number(&a, "read posted to=0 key=0x2")), &["failed"]);
     assert_stages(
         &life(&b, number(&b, "target announced from=0 key=0x1 len=600000")),
-        &["asks for rendezvous transfer=", "first piece came", "last piece came"],
+        &["asks for rndv=", "first piece came", "last piece came"],
     );
     assert_stages(
         &life(&b, number(&b, "answer posted to=0 key=0x1 len=500000")),
@@ -388,8 +385,8 @@ fn the_third_level_has_each_packet_at_every_level_of_protection() {
             (&a, "packet out to=0 127.0.0.1:"),
             (&b, "packet in from=0 127.0.0.1:"),
             (&a, ": ack "),
-            (&a, " rendezvous transfer 0x1"),
-            (&b, " rendezvous transfer 0x1"),
+            (&a, " rndv 0x1"),
+            (&b, " rndv 0x1"),
             (&b, "packet in from=- 127.0.0.1:"),
             (&b, "dropped (malformed)"),
             (&a, "#1 send posted"),

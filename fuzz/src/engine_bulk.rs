@@ -1,7 +1,7 @@
-//! The connections of bulk connections as the engine has them (`engine/src/bulk_connections.rs`):
-//! two engines whose packets are in memory and whose connections are TCP's over loopback. The input
-//! says how many bytes each read and write moves and which of them fails, what the network loses,
-//! who connects besides and what comes between.
+//! Bulk connections as the engine has them (`engine/src/bulk_connections.rs`): two engines whose
+//! packets are in memory and whose connections are TCP's over loopback. The input says how many
+//! bytes each read and write moves and which of them fails, what the network loses, who connects
+//! besides and what comes between.
 //!
 //! The books are those of [`crate::engine`]; and no connection outlives its engine, no more of one
 //! is kept than a head, and whatever fails goes by packets.

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use weir_link::{RndvKey, Config, Endpoint, BulkConfig, Level, PeerId, Time};
+use weir_link::{DataKey, Config, Endpoint, BulkConfig, Level, PeerId, Time};
 use weir_wire::frame::{self, AckTimes, RndvAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::number::truncate;
@@ -583,7 +583,7 @@ impl Liar {
     fn write(&self, lie: &Lie, out: &mut Vec<u8>) {
         let filling = [0xf1; 256];
         let key = |message: bool, h: Handle| {
-            if message { RndvKey::Message(self.handle(h)) } else { RndvKey::Rndv(self.handle(h)) }
+            if message { DataKey::Message(self.handle(h)) } else { DataKey::Rndv(self.handle(h)) }
         };
         match lie {
             Lie::Ping => frame::write_ping(out),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use weir_link::{
-    RndvKey, RndvOpened, Config, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time,
+    DataKey, RndvOpened, Config, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time,
     RecordIn,
 };
 
@@ -288,10 +288,10 @@ impl Upper {
     ///
     /// # Panics
     /// If it is another.
-    pub fn check_payload(&self, peer: PeerId, key: RndvKey, offset: u64, bytes: &[u8]) {
+    pub fn check_payload(&self, peer: PeerId, key: DataKey, offset: u64, bytes: &[u8]) {
         let known = match key {
-            RndvKey::Message(mseq) => self.messages.get(&(peer, false, mseq)),
-            RndvKey::Rndv(handle) => self.rndvs.get(&(peer, handle)),
+            DataKey::Message(mseq) => self.messages.get(&(peer, false, mseq)),
+            DataKey::Rndv(handle) => self.rndvs.get(&(peer, handle)),
         };
         if let (true, Some(token)) = (self.honest_peer, known.and_then(|k| k.token)) {
             let right = (offset..).zip(bytes).all(|(i, b)| *b == byte_of(token, i));
@@ -315,7 +315,7 @@ impl Upper {
         let mut events = Vec::new();
         let record = self.ep.record_begins(now, peer, head, &mut events);
         self.take(now, events, head);
-        if let Some(RecordIn { key: RndvKey::Message(mseq), .. }) = record {
+        if let Some(RecordIn { key: DataKey::Message(mseq), .. }) = record {
             assert!(self.messages.contains_key(&(peer, false, mseq)), "a record of a message that was not told");
         }
         record
@@ -342,10 +342,10 @@ impl Upper {
     }
 
     /// What is being received and neither complete nor closed.
-    fn open_incoming(&mut self, peer: PeerId, key: RndvKey) -> Option<&mut Incoming> {
+    fn open_incoming(&mut self, peer: PeerId, key: DataKey) -> Option<&mut Incoming> {
         let known = match key {
-            RndvKey::Message(mseq) => self.messages.get_mut(&(peer, false, mseq)),
-            RndvKey::Rndv(handle) => self.rndvs.get_mut(&(peer, handle)),
+            DataKey::Message(mseq) => self.messages.get_mut(&(peer, false, mseq)),
+            DataKey::Rndv(handle) => self.rndvs.get_mut(&(peer, handle)),
         };
         known.filter(|k| !k.complete && !k.closed)
     }
@@ -564,12 +564,12 @@ impl Upper {
         }
     }
 
-    fn parity(&mut self, now: Time, peer: PeerId, key: RndvKey, hole: &Hole, payload: &[u8]) {
+    fn parity(&mut self, now: Time, peer: PeerId, key: DataKey, hole: &Hole, payload: &[u8]) {
         let incoming = match key {
-            RndvKey::Message(mseq) => {
+            DataKey::Message(mseq) => {
                 self.messages.get_mut(&(peer, false, mseq)).expect("parity of a message never seen")
             }
-            RndvKey::Rndv(handle) => self.rndvs.get_mut(&(peer, handle)).expect("parity of a handle never opened"),
+            DataKey::Rndv(handle) => self.rndvs.get_mut(&(peer, handle)).expect("parity of a handle never opened"),
         };
         assert!(!incoming.closed && !incoming.complete, "parity for what is over");
         let (offset, end) = (hole.offset, hole.offset + u64::from(hole.len));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks weir.lua with tshark: packets written by hand from the specification, its own examples, and the bytes of bulk_connections in TCP segments of all
+"""Checks weir.lua with tshark: packets written by hand from the specification, its own examples, and the bytes of bulk connections in TCP segments of all
 sizes must be recognised and decoded, other datagrams and connections left alone.
 
 Usage: check.py            needs tshark in PATH; exits 1 on the first difference, 77 when there is no tshark.

@@ -2,7 +2,7 @@
 --
 -- Use:   tshark -X lua_script:tools/wireshark/weir.lua -r trace.pcapng -V
 --        or copy this file into Wireshark's personal plugin folder (Help, About, Folders).
--- Any port: datagrams are recognised by their shape, bulk_connections by the greeting that begins a TCP connection. At level "encrypt" frames cannot be read; at the other levels neither check
+-- Any port: datagrams are recognised by their shape, bulk connections by the greeting that begins a TCP connection. At level "encrypt" frames cannot be read; at the other levels neither check
 -- nor MAC is verified, since the keys are not in the trace. `weir.malformed` marks what does not follow the layouts.
 
 local weir = Proto("weir", "Weir message transport")
@@ -62,7 +62,7 @@ local f = {
   frame_flags = ProtoField.uint8("weir.frame.flags", "Flags", base.HEX),
   largest = ProtoField.uint32("weir.ack.largest", "Largest acknowledged"),
   delay = ProtoField.uint32("weir.ack.delay_ns", "Delay, ns"),
-  receiver_delay = ProtoField.uint16("weir.ack.receiver_delay_us", "Slack, us"),
+  receiver_delay = ProtoField.uint16("weir.ack.receiver_delay_us", "Receiver delay, us"),
   read = ProtoField.uint32("weir.ack.read_us", "Read at, us of the reader's clock"),
   range = ProtoField.string("weir.ack.range", "Acknowledged"),
   msgs_limit = ProtoField.uint32("weir.credit.msgs_limit", "Messages, from the start"),
@@ -83,7 +83,7 @@ local f = {
   count = ProtoField.uint8("weir.parity.count", "Fragments covered", base.DEC, nil, 0x7f),
   of_message = ProtoField.bool("weir.of_message", "Key is a message number", base.NONE),
   key = ProtoField.uint64("weir.key", "Message or rendezvous data", base.HEX),
-  bulk = ProtoField.uint32("weir.bulk", "BulkConnection"),
+  bulk = ProtoField.uint32("weir.bulk", "Bulk connection"),
   bulk_over = ProtoField.bool("weir.bulk.over", "No more of it is read", base.NONE),
   bulk_read = ProtoField.uint64("weir.bulk.read", "Bytes of complete records read of it"),
   marked = ProtoField.uint32("weir.marked", "Packets that came marked by the path"),
@@ -457,11 +457,11 @@ local bulk = Proto("weirbulk", "Weir bulk connection")
 
 local MAGIC = "WEIRLANE"
 local GREETING_BYTES, RECORD_HEAD_BYTES, MAX_RECORD = 40, 64, 2 ^ 24
-local RECORDS = { "message", "rndv" }
+local RECORDS = { "message", "rendezvous transfer" }
 
 local l = {
   version = ProtoField.uint8("weirbulk.version", "Version"),
-  number = ProtoField.uint32("weirbulk.bulk", "BulkConnection"),
+  number = ProtoField.uint32("weirbulk.bulk", "Number within the association"),
   association = ProtoField.uint64("weirbulk.association", "Receiver's association", base.HEX),
   mac = ProtoField.bytes("weirbulk.mac", "MAC"),
   kind = ProtoField.uint8("weirbulk.kind", "Record of a", base.DEC, RECORDS),

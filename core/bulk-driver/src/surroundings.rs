@@ -56,7 +56,7 @@ pub enum Head {
 
 /// Streams of bytes to peers, and the messages of the endpoint that has them.
 ///
-/// The methods with a rendezvous transfer are what every user does; who keeps books does more.
+/// The methods that have a body here do what every user does; who keeps books does more.
 pub trait Surroundings {
     /// One connection.
     type Stream;

@@ -228,8 +228,8 @@ impl BulkConnection {
         awaited
     }
 
-    /// The connection of this bulk connection, which is up or was greeted with, is gone or given
-    /// up. False: it was over already.
+    /// The TCP connection with this number, which is up or was greeted with, is gone or given up.
+    /// False: it was over already.
     pub fn fails(&mut self, cx: &mut Cx<'_>, number: u32) -> bool {
         let was = self.number == number && matches!(self.phase, Phase::Greeted(_) | Phase::Up(_));
         if was {

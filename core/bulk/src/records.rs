@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use smallvec::SmallVec;
-use weir_session::{Event, Flow, Fragment, FragmentIn, Line, RndvKey};
+use weir_session::{DataKey, Event, Flow, Fragment, FragmentIn, Line};
 use weir_wire::bulk::{RECORD_HEAD_LEN, RECORD_MAX, RecordError, RecordHead, RecordKind};
 use weir_wire::frame::Credit;
 
@@ -25,7 +25,7 @@ pub struct BulkRecord {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RecordIn {
     /// What its bytes belong to.
-    pub key: RndvKey,
+    pub key: DataKey,
     /// Place of the payload in it.
     pub offset: u64,
     /// Number of bytes.

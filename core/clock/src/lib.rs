@@ -1,6 +1,6 @@
 //! Offset and drift models, the global clock and its error bounds.
 //!
-//! Pure: no clock, socket or thread. The caller reads clocks and moves messages; this room says
+//! Pure: no clock, socket or thread. The caller reads clocks and moves messages; this crate says
 //! which probes to make, turns their times into models, and converts local times to the root's with
 //! a bound on the error. All times are nanoseconds in `i64` (each clock has an origin of its own),
 //! all lengths and errors nanoseconds in `f64`.

@@ -13,7 +13,7 @@ use crate::counters::count;
 use crate::paths::{Path, PathState};
 use crate::recovery::{IN_FLIGHT, LOST, REQUEUED, RTT_PROBE, Sent, SentFrame};
 use crate::rtt::clock_us;
-use crate::{Event, RndvKey, Time};
+use crate::{DataKey, Event, Time};
 
 /// Packets a probe timeout sends.
 const PROBES: u8 = 2;
@@ -223,7 +223,7 @@ impl Association {
         len: u16,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
-        let key = if message { RndvKey::Message(key) } else { RndvKey::Rndv(key) };
+        let key = if message { DataKey::Message(key) } else { DataKey::Rndv(key) };
         if let Some(token) = cx.s.on_restored(cx.common, key, offset, u32::from(len))? {
             events.push(Event::Sent { peer: self.id, token });
         }

@@ -140,7 +140,7 @@ pub(crate) struct Association {
     pub(crate) stripe: crate::delivery::Turn,
     /// Somebody waits for the acknowledgement of what is being sent.
     pub(crate) ack_wanted: bool,
-    /// The packet just built can be the first of a run.
+    /// The packet just built can be the first by a template.
     pub(crate) has_template: bool,
     /// By which path.
     pub(crate) template_path: u8,

@@ -8,7 +8,7 @@ use weir_wire::frame::{
     PING_LEN, RECOVERED_LEN, RNDV_ABORT_LEN, RNDV_HEAD_LEN,
 };
 use weir_wire::seal::SendKeys;
-use weir_wire::{Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN, RndvKey};
+use weir_wire::{DataKey, Header, MAX_ACK_ENTRIES, MAX_ENVELOPE_LEN};
 
 use weir_session::{Flow, Fragment, Line, OutMessage, Session};
 
@@ -511,7 +511,7 @@ impl Association {
         while pk.space(head) >= RECOVERED_LEN
             && let Some((message, key, offset, len)) = self.recovered.pop_front()
         {
-            let k = if message { RndvKey::Message(key) } else { RndvKey::Rndv(key) };
+            let k = if message { DataKey::Message(key) } else { DataKey::Rndv(key) };
             frame::write_recovered(&frame::Recovered { key: k, offset, len }, head);
             self.remember(pk, SentFrame::Recovered { message, key, offset, len });
         }
@@ -611,11 +611,11 @@ impl Association {
             let (key, len, patient) = match piece.flow {
                 Flow::Message(mseq) => {
                     let Some(m) = cx.s.message(mseq) else { return };
-                    (RndvKey::Message(mseq), u64::from(m.len), m.patient)
+                    (DataKey::Message(mseq), u64::from(m.len), m.patient)
                 }
                 Flow::Rndv(slot, generation) => {
                     let Some(b) = cx.s.rndv(slot, generation) else { return };
-                    (RndvKey::Rndv(b.handle), b.len, false)
+                    (DataKey::Rndv(b.handle), b.len, false)
                 }
             };
             self.ack_wanted |= !patient;

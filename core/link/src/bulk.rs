@@ -14,7 +14,7 @@ use weir_wire::frame;
 use crate::association::{Association, Cx, State};
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
 use crate::paths::PathState;
-use crate::{BulkNews, Event, PeerId, RndvKey, Time};
+use crate::{BulkNews, DataKey, Event, PeerId, Time};
 
 /// What a step of a bulk connection works with, from that of an association and the association's
 /// own.
@@ -93,8 +93,8 @@ impl Endpoint {
         self.assocs.get(peer.0 as usize)?.bulk.as_deref()
     }
 
-    /// The greeting of a new bulk connection to this peer, and the bulk connection's number.
-    /// `None`: it is not wanted any more.
+    /// The greeting of a new bulk connection to this peer, and its number. `None`: it is not wanted
+    /// any more.
     pub fn bulk_greeting(&mut self, peer: PeerId) -> Option<(u32, [u8; GREETING_LEN])> {
         let a = self.assocs.get_mut(peer.0 as usize).filter(|a| a.state == State::Up && a.peer.connects)?;
         let key = &a.crypt.as_ref()?.keys.bulk;
@@ -229,7 +229,7 @@ impl Endpoint {
         }
         self.of_record(now, peer, events, |a, cx, events| {
             let fresh = a.bulk.as_mut().ok_or(NO_BULK)?.record_ends(&mut of_bulk!(a, cx), record, events)?;
-            if matches!(record.key, RndvKey::Rndv(_)) {
+            if matches!(record.key, DataKey::Rndv(_)) {
                 let base = a.path().map_or(0, |p| p.rtt.base());
                 cx.common.grants.measure(cx.now, a.id, (fresh, false), 0, base);
             }

@@ -1,4 +1,4 @@
-//! Short cuts against the general path: the same endpoints twice, one with runs, messages that
+//! Short cuts against the general path: the same endpoints twice, one with templates, messages that
 //! leave alone and acknowledgements in order, and one without, see the same of the world. They must
 //! send the same bytes at every poll and wait for the same time, whatever happens between two
 //! polls, and remember the same of what was sent and of their paths.
@@ -411,7 +411,7 @@ fn short_cuts_do_what_the_general_path_would_have_done() {
         all += t.hosts.iter().map(|h| h[0].counters().packets_sent).sum::<u64>();
     }
     // The test tests something.
-    assert!(of_templates > all / 20 && worlds > 30, "{of_templates} of {all} packets are of runs");
+    assert!(of_templates > all / 20 && worlds > 30, "{of_templates} of {all} packets are by templates");
     assert!(alone > 100, "{alone} messages left alone");
     assert!(in_order > 1000, "{in_order} of {acks} acknowledgements took the short way");
 }

@@ -21,8 +21,8 @@ use crate::paths::PathState;
 use crate::spent::Spent;
 use crate::template::Template;
 use crate::{
-    BulkNews, Config, Counters, Credit, DownReason, Event, Level, Message, PacketBuf, PathStats, Payloads,
-    PeerCounters, PeerId, PeerStats, RndvKey, RndvOpened, RxMeta, SendError, Time, Transmit,
+    BulkNews, Config, Counters, Credit, DataKey, DownReason, Event, Level, Message, PacketBuf, PathStats, Payloads,
+    PeerCounters, PeerId, PeerStats, RndvOpened, RxMeta, SendError, Time, Transmit,
 };
 
 /// Association ids hold the peer's index in their low bits, so that finding it costs no look-up.
@@ -436,7 +436,7 @@ impl Endpoint {
 
     /// After [`Event::Parity`] was applied: the restored range counts as received, and the sender
     /// is told.
-    pub fn restored(&mut self, now: Time, peer: PeerId, key: RndvKey, offset: u64, len: u32, events: &mut Vec<Event>) {
+    pub fn restored(&mut self, now: Time, peer: PeerId, key: DataKey, offset: u64, len: u32, events: &mut Vec<Event>) {
         let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
         a.restored(&mut cx, key, offset, len, events);
         self.touch(peer);
@@ -515,7 +515,7 @@ impl Endpoint {
         self.arm(peer, due);
     }
 
-    /// The next packet of the run, if one is under way and goes on.
+    /// The next packet by the template, if there is one and it goes on.
     fn go_on(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
         let batch = self.peer_batch();
         let template = self.template.as_mut()?;

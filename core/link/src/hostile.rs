@@ -14,7 +14,7 @@ use weir_wire::{Header, frame};
 use crate::association::State;
 use crate::build::PACKETS_MAX;
 use crate::{
-    BulkConfig, Config, DownReason, Endpoint, Event, Message, PacketBuf, Payloads, PeerId, RndvKey, RxMeta, Time,
+    BulkConfig, Config, DataKey, DownReason, Endpoint, Event, Message, PacketBuf, Payloads, PeerId, RxMeta, Time,
 };
 
 pub(crate) const P: PeerId = PeerId(0);
@@ -161,7 +161,7 @@ fn grants_of_a_rendezvous_that_never_comes_are_repeated_for_ever() {
 fn parity_over_what_was_not_granted_restores_nothing() {
     let mut t = Two::up(&Config::default());
     let o = t.ends[1].open_rndv(t.now, P, 1 << 20).expect("open");
-    let head = |base| frame::ParityHead { key: RndvKey::Rndv(o.handle), count: 1, frag: 1000, base };
+    let head = |base| frame::ParityHead { key: DataKey::Rndv(o.handle), count: 1, frag: 1000, base };
     for base in [o.granted, o.granted - 1000] {
         t.inject(0, |out| {
             frame::write_parity_head(&head(base), out);
@@ -209,7 +209,7 @@ fn rendezvous_acknowledged_in_crumbs_end_the_association() {
     while t.down(0).is_none() && at < 1 << 20 {
         t.inject(1, |out| {
             for _ in 0..50 {
-                frame::write_recovered(&frame::Recovered { key: RndvKey::Rndv(o.handle), offset: at, len: 1 }, out);
+                frame::write_recovered(&frame::Recovered { key: DataKey::Rndv(o.handle), offset: at, len: 1 }, out);
                 at += 2;
             }
         });
@@ -492,7 +492,7 @@ fn a_record_sets_the_clock() {
 }
 
 /// With a bulk connection, the side that connected it first.
-pub(crate) fn with_bulk_by_side() -> (Two, u32, [usize; 2]) {
+pub(crate) fn with_bulk_and_sides() -> (Two, u32, [usize; 2]) {
     let (t, bulk) = with_bulk(&Config {
         bulk: BulkConfig { pause: Duration::from_millis(1), ..BulkConfig::default() },
         ..Config::default()
@@ -534,7 +534,7 @@ pub(crate) fn greet_again(t: &mut Two, [connects, accepts]: [usize; 2]) -> Optio
 #[test]
 fn a_bulk_connection_that_the_peer_says_is_over_is_given_up_at_once_and_what_was_not_read_goes_by_packets() {
     for (side, whole) in [(0, false), (1, false), (0, true), (1, true)] {
-        let (mut t, bulk, _) = with_bulk_by_side();
+        let (mut t, bulk, _) = with_bulk_and_sides();
         let head = hand_out(&mut t, side, bulk);
         let size = head.len() as u64 + 50_000;
         let (sent, before) = (t.ends[side].counters().bytes_sent, t.now);
@@ -559,16 +559,16 @@ fn a_bulk_connection_that_the_peer_says_is_over_is_given_up_at_once_and_what_was
 #[test]
 fn who_says_over_what_it_cannot_know_is_found_out() {
     for side in 0..2 {
-        let (mut t, bulk, [connects, _]) = with_bulk_by_side();
+        let (mut t, bulk, [connects, _]) = with_bulk_and_sides();
         let size = hand_out(&mut t, side, bulk).len() as u64 + 50_000;
         say_over(&mut t, 1 - side, bulk, size + 1);
         assert_eq!(t.ends[side].counters().last_violation, "more read of a bulk connection than was sent");
 
-        let (mut t, bulk, _) = with_bulk_by_side();
+        let (mut t, bulk, _) = with_bulk_and_sides();
         say_over(&mut t, 1 - side, bulk + 1, 1);
         assert_eq!(t.ends[side].counters().last_violation, "more read of a bulk connection than was sent");
 
-        let (mut t, _, [was, accepts]) = with_bulk_by_side();
+        let (mut t, _, [was, accepts]) = with_bulk_and_sides();
         assert_eq!(connects, was);
         say_over(&mut t, 1 - side, u32::MAX, 0);
         if side == connects {
@@ -587,7 +587,7 @@ fn who_says_over_what_it_cannot_know_is_found_out() {
 #[test]
 fn what_is_said_late_or_again_of_a_former_bulk_connection_does_nothing_to_the_next() {
     for side in 0..2 {
-        let (mut t, former, sides) = with_bulk_by_side();
+        let (mut t, former, sides) = with_bulk_and_sides();
         t.ends[side].bulk_over(t.now, P, former);
         let bulk = greet_again(&mut t, sides).expect("another");
         assert!(bulk > former);
@@ -602,7 +602,7 @@ fn what_is_said_late_or_again_of_a_former_bulk_connection_does_nothing_to_the_ne
 // spec: L-5.6
 #[test]
 fn both_may_give_a_bulk_connection_up_at_once() {
-    let (mut t, bulk, sides) = with_bulk_by_side();
+    let (mut t, bulk, sides) = with_bulk_and_sides();
     for side in 0..2 {
         hand_out(&mut t, side, bulk);
         t.ends[side].bulk_over(t.now, P, bulk);
@@ -616,7 +616,7 @@ fn both_may_give_a_bulk_connection_up_at_once() {
 // spec: L-5.7, L-5.4
 #[test]
 fn of_a_bulk_connection_that_is_over_nothing_more_is_read() {
-    let (mut t, bulk, _) = with_bulk_by_side();
+    let (mut t, bulk, _) = with_bulk_and_sides();
     let first = hand_out(&mut t, 0, bulk);
     assert!(t.ends[1].record_tells(t.now, P, bulk, &first, &mut Vec::new()));
     let record = t.ends[1].record_begins(t.now, P, &first, &mut Vec::new()).expect("good");
@@ -634,7 +634,7 @@ fn of_a_bulk_connection_that_is_over_nothing_more_is_read() {
 #[test]
 fn over_may_overtake_the_greeting_or_its_answer() {
     // The greeting: it is refused when it comes.
-    let (mut t, bulk, [connects, accepts]) = with_bulk_by_side();
+    let (mut t, bulk, [connects, accepts]) = with_bulk_and_sides();
     t.ends[connects].bulk_over(t.now, P, bulk);
     t.steps(50);
     let m = Message { control: false, stream: 0, envelope: b"e", len: 100_000, patient: false, token: 1 };

@@ -69,4 +69,4 @@ pub use weir_session::{
     Config as SessionConfig, Credit, DownReason, Event, Hole, Message, Payloads, PeerId, RndvOpened, STREAMS_MAX,
     SendError, Time,
 };
-pub use weir_wire::{EndpointName, Level, RndvKey, crc32c_append};
+pub use weir_wire::{DataKey, EndpointName, Level, crc32c_append};

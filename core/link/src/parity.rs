@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use weir_session::Session;
-use weir_wire::RndvKey;
+use weir_wire::DataKey;
 use weir_wire::frame::ParityHead;
 
 use crate::{Config, Payloads};
@@ -19,7 +19,7 @@ const GROUP_MIN: u8 = 2;
 /// Consecutive fragments of equal length of one message or rendezvous data.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Group {
-    key: RndvKey,
+    key: DataKey,
     base: u64,
     frag: u16,
     count: u8,
@@ -51,7 +51,7 @@ impl ParitySender {
     }
 
     /// Fresh bytes `[from, from + len)` of `total` were sent.
-    pub(crate) fn note(&mut self, cfg: &Config, key: RndvKey, from: u64, len: u64, total: u64) {
+    pub(crate) fn note(&mut self, cfg: &Config, key: DataKey, from: u64, len: u64, total: u64) {
         if !self.active || len == 0 {
             return;
         }
@@ -99,8 +99,8 @@ impl Group {
     /// The operation that holds the protected bytes and its length, if they are still there.
     pub(crate) fn source(&self, s: &Session) -> Option<(u64, u64)> {
         match self.key {
-            RndvKey::Message(m) => s.message(m).filter(|m| !m.is_done()).map(|m| (m.token, u64::from(m.len))),
-            RndvKey::Rndv(h) => s.rndv_of(h).map(|(_, b)| (b.token, b.len)),
+            DataKey::Message(m) => s.message(m).filter(|m| !m.is_done()).map(|m| (m.token, u64::from(m.len))),
+            DataKey::Rndv(h) => s.rndv_of(h).map(|(_, b)| (b.token, b.len)),
         }
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use smallvec::SmallVec;
 use weir_session::{FragmentIn, Session};
 use weir_wire::frame::{Frame, Frames, Marked, Msg, Parity};
-use weir_wire::{Header, RndvKey, expand};
+use weir_wire::{DataKey, Header, expand};
 
 use crate::association::{Association, Cx, State};
 use crate::build::PACKETS_MAX;
@@ -229,8 +229,8 @@ impl Association {
             Frame::BulkConnection(l) => self.on_bulk_frame(cx, l, events)?,
             Frame::Recovered(r) => {
                 let (message, key) = match r.key {
-                    RndvKey::Message(m) => (true, m),
-                    RndvKey::Rndv(h) => (false, h),
+                    DataKey::Message(m) => (true, m),
+                    DataKey::Rndv(h) => (false, h),
                 };
                 self.on_recovered(cx, message, key, r.offset, r.len, events)?;
             }
@@ -287,15 +287,15 @@ impl Association {
     }
 
     /// The upper layer restored a range: it has arrived, and the sender is told.
-    pub(crate) fn restored(&mut self, cx: &mut Cx<'_>, key: RndvKey, offset: u64, len: u32, events: &mut Vec<Event>) {
+    pub(crate) fn restored(&mut self, cx: &mut Cx<'_>, key: DataKey, offset: u64, len: u32, events: &mut Vec<Event>) {
         let Ok(len16) = u16::try_from(len) else { return };
         let Some(total) = cx.s.holes(key, 0, 0, |_, _| true) else { return };
         if offset + u64::from(len) > total {
             return;
         }
         let (message, number) = match key {
-            RndvKey::Message(mseq) => (true, mseq),
-            RndvKey::Rndv(handle) => (false, handle),
+            DataKey::Message(mseq) => (true, mseq),
+            DataKey::Rndv(handle) => (false, handle),
         };
         if cx.s.placed(cx.common, cx.now, key, total as u32, offset, len, events).is_ok() {
             self.recovered.push_back((message, number, offset, len16));

@@ -7,11 +7,11 @@ use core::time::Duration;
 
 use weir_wire::frame::{self, Frame, Frames};
 use weir_wire::handshake::{Accept, Refuse, Reset};
-use weir_wire::{Handshake, Header, Kind, Params, RefuseCode, RndvKey, packet};
+use weir_wire::{DataKey, Handshake, Header, Kind, Params, RefuseCode, packet};
 
 use crate::association::State;
 use crate::congestion::{Acked, Congestion, Target};
-use crate::hostile::{P, Two, addr, greet_again, meta, part_of_message, tell, with_bulk, with_bulk_by_side};
+use crate::hostile::{P, Two, addr, greet_again, meta, part_of_message, tell, with_bulk, with_bulk_and_sides};
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::rtt::Rtt;
@@ -473,7 +473,7 @@ fn restored_bytes_that_were_never_sent_are_a_violation() {
         let m = Message { control: false, stream: 0, envelope: b"e", len: 500_000, patient: false, token: 2 };
         t.ends[0].send(t.now, P, m).expect("accepted");
         let last = t.ends[0].sessions.get(P).expect("peer").last_message(false).expect("sent");
-        let (key, offset) = if message { (RndvKey::Message(last), 400_000) } else { (RndvKey::Rndv(7), 100) };
+        let (key, offset) = if message { (DataKey::Message(last), 400_000) } else { (DataKey::Rndv(7), 100) };
         t.poll(0);
         t.inject(1, |out| frame::write_recovered(&frame::Recovered { key, offset, len: 1 }, out));
         assert_eq!(t.down(0), Some(DownReason::Violation), "message: {message}");
@@ -751,7 +751,7 @@ fn a_probe_of_the_mtu_that_is_lost_is_no_loss_of_the_path() {
 // spec: L-2.4, L-2.6
 #[test]
 fn a_greeting_with_a_higher_number_takes_the_place_of_what_is_up() {
-    let (mut t, former, sides) = with_bulk_by_side();
+    let (mut t, former, sides) = with_bulk_and_sides();
     let [connects, accepts] = sides;
     // Of its end the acceptor hears nothing before the next greeting.
     t.ends[connects].bulk_over(t.now, P, former);

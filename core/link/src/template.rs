@@ -1,10 +1,10 @@
-//! Runs: packets of one flow in a row that differ in their numbers and their bytes only.
+//! Packet templates: for packets of one flow in a row that differ in their numbers and bytes only.
 //!
 //! A message of a megabyte is some seven hundred packets, and for nearly all of them the questions
 //! that [`Association::build`] asks - what waits, what fits, what is due - have the answers they
-//! had for the one before. A run keeps those answers for as long as nothing else happens. It is an
-//! optimisation and no rule: what it writes is what `build` would have written, and where it is not
-//! sure (the end of the message, the end of the window, the turn of another) it ends.
+//! had for the one before. A template keeps those answers for as long as nothing else happens. It
+//! is an optimisation and no rule: what it writes is what `build` would have written, and where it
+//! is not sure (the end of the message, the end of the window, the turn of another) it ends.
 
 use weir_wire::Header;
 use weir_wire::packet::HEADER_LEN;
@@ -22,7 +22,7 @@ const HEAD_MAX: usize = 96;
 /// Where the offset stands in a MSG and in a RNDV frame (spec 2.2).
 const OFFSET_AT: usize = 16;
 
-/// What the next packet of a run has in common with the last one.
+/// What the next packet has in common with the last one.
 #[derive(Debug)]
 pub(crate) struct Template {
     /// Whose it is, and when: it does not outlive the moment.
@@ -42,7 +42,7 @@ pub(crate) struct Template {
 }
 
 impl Association {
-    /// The run that goes on after the packet just built, `out` and `transmit`;
+    /// What goes on after the packet just built, `out` and `transmit`;
     /// [`Association::has_template`] says that there can be one.
     pub(crate) fn begin_template(
         &self,
@@ -80,8 +80,8 @@ impl Association {
         })
     }
 
-    /// Whether the run's next packet is one that needs no thought: not the last of its flow, not
-    /// the one that fills the window, not the last of its turn.
+    /// Whether the template's next packet is one that needs no thought: not the last of its flow,
+    /// not the one that fills the window, not the last of its turn.
     fn goes_on(&self, cx: &Cx<'_>, template: &Template) -> bool {
         let Some(path) = self.paths.get(usize::from(template.path)) else { return false };
         template.end > template.next.offset + u64::from(template.next.len)
@@ -93,7 +93,7 @@ impl Association {
             && !self.rec.is_full(cx.cfg.sent_packets_max)
     }
 
-    /// Writes the next packet of the run; `None`: the run is over, and `build` decides what comes.
+    /// Writes the next packet by the template; `None`: it is over, and `build` decides what comes.
     pub(crate) fn build_from_template(
         &mut self,
         cx: &mut Cx<'_>,

@@ -243,7 +243,7 @@ impl Two {
         let record = self.ends[1].record_begins(self.now, self.peers[1], &head, &mut events).expect("a record of ours");
         assert_eq!(
             (record.key, record.offset, record.len),
-            (RndvKey::Rndv(self.handle.expect("open")), u.offset, u.len)
+            (DataKey::Rndv(self.handle.expect("open")), u.offset, u.len)
         );
         assert_eq!(u.token, TOKEN);
         self.came.add(u.offset, u.len.into());

@@ -150,7 +150,7 @@ fn a_bulk_connection_is_only_for_paths_that_lose_nothing_and_are_short_and_fast(
 
 // spec: L-2.7, L-3.3, L-7.1
 #[test]
-fn nonsense_on_a_bulk_connection_ends_the_bulk_connection_and_strangers_greet_in_vain() {
+fn nonsense_on_a_bulk_connection_ends_it_and_strangers_greet_in_vain() {
     let mut net = Net::new(3, 1, &config(), 5);
     both_know(&mut net);
     let connector = usize::from(net.nodes[0].ep.name().endpoint_id > net.nodes[1].ep.name().endpoint_id);

@@ -432,7 +432,7 @@ fn removing_a_peer_returns_what_can_never_match() {
 }
 
 #[test]
-fn queue_statistics_counts_by_wait_and_size() {
+fn queue_statistics_count_by_wait_and_size() {
     let mut b = Bench::default();
     const LONG: u64 = crate::matcher::QUEUE_STATISTICS_LONG_BYTES;
     for (len, posted_first) in [(LONG, true), (LONG + 1, true), (LONG, false), (LONG + 1, false)] {

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use weir_link::{
-    BulkRecord, DownReason, Endpoint, Event, Hole, PacketBuf, PeerId, RecordIn, RndvKey, RxMeta, Time, Transmit,
+    BulkRecord, DataKey, DownReason, Endpoint, Event, Hole, PacketBuf, PeerId, RecordIn, RxMeta, Time, Transmit,
 };
 
 /// Acts on the events of one datagram: first on what does not end sends, then on what does, as it
@@ -205,13 +205,13 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Of messages only. The memory of a remote write or read may be written by others at the same
     /// time, or have been; where they meet, their own bytes are undefined, but no byte elsewhere
     /// may suffer, as it would if it were computed from those.
-    fn parity(&mut self, now: Time, peer: u32, key: RndvKey, hole: &Hole, parity: &[u8]) {
+    fn parity(&mut self, now: Time, peer: u32, key: DataKey, hole: &Hole, parity: &[u8]) {
         let total = match key {
-            RndvKey::Rndv(handle) => {
+            DataKey::Rndv(handle) => {
                 let rndv = self.rndvs.get(peer, handle);
                 rndv.filter(|b| matches!(b.owner, RndvOwner::Msg(_))).map(|b| b.len)
             }
-            RndvKey::Message(mseq) => self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| m.len),
+            DataKey::Message(mseq) => self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| m.len),
         };
         let Some(total) = total else { return };
         let mut sum = parity.to_vec();
@@ -385,7 +385,7 @@ mod tests {
         st.peers.ensure(0).partial.push((5, k));
         let parity: Vec<u8> = (0..100).map(|j| want[j] ^ want[100 + j] ^ want[200 + j]).collect();
         let hole = Hole { base: 0, frag: 100, count: 3, offset: 140, len: 60 };
-        st.parity(Time(1), 0, RndvKey::Message(5), &hole, &parity);
+        st.parity(Time(1), 0, DataKey::Message(5), &hole, &parity);
         let Some(Arriving { place: Place::Buffer(got), .. }) = st.msgs.get(k) else { panic!("the message is gone") };
         assert_eq!(got, &want);
     }

@@ -15,7 +15,7 @@ use crate::sends::Sends;
 use crate::source::Source;
 use alloc::vec::Vec;
 use core::ops::Range;
-use weir_link::{DownReason, Endpoint, Event, PeerId, RndvKey, Time};
+use weir_link::{DataKey, DownReason, Endpoint, Event, PeerId, Time};
 use weir_session::{Carrier, Flow, Fragment, FragmentIn, Line, OutMessage, Terms};
 
 /// Messages with their envelope up to here are copied by way of a buffer, with what they say in one
@@ -202,11 +202,11 @@ impl<M: Memory, S: Sink> Messages<M, S> {
                     let came = s.announce(common, &f, 0..bytes.len(), events);
                     check(proto, peer, came, events);
                 });
-                let (place, flow) = (RndvKey::Message(f.mseq), Flow::Message(f.mseq));
+                let (place, flow) = (DataKey::Message(f.mseq), Flow::Message(f.mseq));
                 self.carry_payload(now, peer, place, flow, f.total_len, 0..u64::from(f.total_len), token);
             }
             Given::Rndv { flow, handle, range, token } => {
-                self.carry_payload(now, peer, RndvKey::Rndv(handle), flow, 0, range, token);
+                self.carry_payload(now, peer, DataKey::Rndv(handle), flow, 0, range, token);
             }
         }
         self.loopback.bytes = bytes;
@@ -235,7 +235,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         &mut self,
         now: Time,
         peer: PeerId,
-        place: RndvKey,
+        place: DataKey,
         flow: Flow,
         total: u32,
         range: Range<u64>,
@@ -257,7 +257,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// The one copy. Of an operation that was given up nothing is copied: nobody looks at the
     /// bytes.
-    fn copy_own(&mut self, peer: PeerId, place: RndvKey, range: &Range<u64>, token: u64) {
+    fn copy_own(&mut self, peer: PeerId, place: DataKey, range: &Range<u64>, token: u64) {
         let k = key::<SendKey>(token);
         let Some(s) = self.sends.get_mut(k) else { return };
         // Out of its table meanwhile, for the place is in another one of the same whole.

@@ -2,7 +2,7 @@
 //! made it decides where they go.
 
 use core::fmt;
-use weir_link::{DownReason, RndvKey};
+use weir_link::{DataKey, DownReason};
 use weir_match::Class;
 
 /// Takes the lines of the trace, and news for people.
@@ -63,7 +63,7 @@ pub enum Step {
         /// Sender.
         peer: u32,
         /// Of what.
-        key: RndvKey,
+        key: DataKey,
         /// Where they begin.
         offset: u64,
         /// How many.
@@ -79,7 +79,7 @@ pub enum Step {
         /// Sender.
         peer: u32,
         /// Of what.
-        key: RndvKey,
+        key: DataKey,
         /// Where they begin.
         offset: u64,
         /// How many.

@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::{Notice, Sink, Step};
 use crate::receives::{MultiState, RecvState};
-use weir_link::{RecordIn, RndvKey, Time};
+use weir_link::{DataKey, RecordIn, Time};
 use weir_match::envelope::Envelope;
 use weir_match::{Arrival, Match, Multi, Posted, Source};
 
@@ -138,7 +138,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         };
         self.step(Step::Piece {
             peer: f.peer,
-            key: RndvKey::Message(f.mseq),
+            key: DataKey::Message(f.mseq),
             offset: u64::from(f.offset),
             len: bytes.len() as u64,
             total: u64::from(f.total_len),
@@ -274,10 +274,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Where `len` bytes of a message or of rendezvous data go from `offset` on, for a carrier that
     /// puts them there itself.
-    pub fn room(&mut self, peer: u32, key: RndvKey, offset: u64, len: usize) -> Room<'_, M> {
+    pub fn room(&mut self, peer: u32, key: DataKey, offset: u64, len: usize) -> Room<'_, M> {
         match key {
-            RndvKey::Rndv(handle) => self.rndvs.get(peer, handle).map_or(Room::None, |b| Room::Memory(&b.dest, offset)),
-            RndvKey::Message(mseq) => {
+            DataKey::Rndv(handle) => self.rndvs.get(peer, handle).map_or(Room::None, |b| Room::Memory(&b.dest, offset)),
+            DataKey::Message(mseq) => {
                 let Some(k) = self.partial(peer, mseq) else { return Room::None };
                 self.make_buffer(k);
                 match self.msgs.get_mut(k).map(|m| &mut m.place) {
@@ -297,14 +297,14 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     }
 
     /// Puts bytes into their place, if somebody wants them.
-    pub(crate) fn put(&mut self, peer: u32, key: RndvKey, offset: u64, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, peer: u32, key: DataKey, offset: u64, bytes: &[u8]) {
         match key {
-            RndvKey::Rndv(handle) => {
+            DataKey::Rndv(handle) => {
                 if let Some(b) = self.rndvs.get(peer, handle) {
                     b.dest.write(offset, bytes);
                 }
             }
-            RndvKey::Message(mseq) => {
+            DataKey::Message(mseq) => {
                 if let Some(k) = self.partial(peer, mseq) {
                     self.place(k, offset, bytes);
                 }
@@ -333,7 +333,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Bytes of a rendezvous transfer.
     pub(crate) fn rndv(&mut self, now: Time, peer: u32, handle: u64, offset: u64, bytes: &[u8], complete: bool) {
         let total = self.rndvs.get(peer, handle).map_or(0, |b| b.len);
-        let key = RndvKey::Rndv(handle);
+        let key = DataKey::Rndv(handle);
         self.step(Step::Piece { peer, key, offset, len: bytes.len() as u64, total, complete });
         let Some(b) = self.rndvs.get(peer, handle) else {
             return;
@@ -354,10 +354,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Reads back placed bytes; false when they are not there in full (a receive shorter than the
     /// message).
-    pub(crate) fn read_placed(&self, peer: u32, key: RndvKey, offset: u64, dst: &mut [u8]) -> bool {
+    pub(crate) fn read_placed(&self, peer: u32, key: DataKey, offset: u64, dst: &mut [u8]) -> bool {
         let gather = match key {
-            RndvKey::Rndv(handle) => self.rndvs.get(peer, handle).map(|b| &b.dest),
-            RndvKey::Message(mseq) => match self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| &m.place) {
+            DataKey::Rndv(handle) => self.rndvs.get(peer, handle).map(|b| &b.dest),
+            DataKey::Message(mseq) => match self.partial(peer, mseq).and_then(|k| self.msgs.get(k)).map(|m| &m.place) {
                 Some(Place::Recv { dest, .. }) => Some(dest),
                 Some(Place::Buffer(buf)) => {
                     let Some(src) = buf.get(offset as usize..offset as usize + dst.len()) else {

@@ -3,7 +3,7 @@
 use crate::api::Superstep;
 use crate::keys::NO_TOKEN;
 use alloc::vec::Vec;
-use weir_link::{Endpoint, Event, Message, PeerId, RndvKey, RndvOpened, SendError, Time};
+use weir_link::{DataKey, Endpoint, Event, Message, PeerId, RndvOpened, SendError, Time};
 use weir_match::envelope::{self, Envelope};
 
 /// The associations, peers by index.
@@ -165,7 +165,7 @@ impl Sessions {
         &mut self,
         now: Time,
         peer: u32,
-        key: RndvKey,
+        key: DataKey,
         offset: u64,
         len: u32,
         events: &mut Vec<Event>,

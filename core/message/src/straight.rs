@@ -11,7 +11,7 @@ use crate::messages::Messages;
 use crate::notice::{Sink, Step};
 use crate::receiving::Fragment;
 use crate::sending::{INJECT_BYTES, asks_for};
-use weir_link::{Message, PacketBuf, PeerId, RndvKey, Time, Transmit};
+use weir_link::{DataKey, Message, PacketBuf, PeerId, Time, Transmit};
 use weir_match::envelope::{Envelope, MAX_BYTES};
 use weir_match::{Arrival, Class, MsgToken, OpToken, stream_of};
 use weir_session::{FragmentIn, KEPT_MAX, Numbers};
@@ -175,7 +175,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let context = recv.as_ref().map_or(0, |recv| recv.context);
         self.step(Step::Seen { peer, mseq, class, tag, data, len, credit_bytes: len });
         self.step(Step::Taken { peer, data, context });
-        let key = RndvKey::Message(mseq);
+        let key = DataKey::Message(mseq);
         self.step(Step::Piece { peer, key, offset: 0, len, total: len, complete: true });
         self.step(Step::Whole { peer, data });
         self.give_credit(peer, 1, len);

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use serde::Serialize;
 
-use crate::{Hole, RndvKey};
+use crate::{DataKey, Hole};
 
 /// Index of a peer in its endpoint; stable until the endpoint forgets it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -212,7 +212,7 @@ pub enum Event {
         /// From whom.
         peer: PeerId,
         /// What is protected.
-        key: RndvKey,
+        key: DataKey,
         /// What is missing.
         hole: Hole,
         /// The parity bytes.

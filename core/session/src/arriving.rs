@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::messages::Arrived;
 use crate::sessions::Common;
-use crate::{Event, RndvKey, Session, Time};
+use crate::{DataKey, Event, Session, Time};
 
 /// Streams a receiver keeps apart (spec 2.5): a constant of the protocol, so that sides configured
 /// differently understand each other.
@@ -195,7 +195,7 @@ impl Session {
         &mut self,
         common: &mut Common,
         now: Time,
-        key: RndvKey,
+        key: DataKey,
         total: u32,
         offset: u64,
         len: u32,
@@ -203,7 +203,7 @@ impl Session {
     ) -> Result<u64, &'static str> {
         let peer = self.peer;
         match key {
-            RndvKey::Message(mseq) => {
+            DataKey::Message(mseq) => {
                 let mut fresh = 0;
                 let arrived = self.inn.on_fragment(mseq, total, offset as u32, len, |offset, n, first, complete| {
                     fresh += u64::from(n);
@@ -229,7 +229,7 @@ impl Session {
                 }
                 Ok(fresh)
             }
-            RndvKey::Rndv(handle) => {
+            DataKey::Rndv(handle) => {
                 let r = self.rndvs_in.on_fragment(now, handle, offset, u64::from(len), |offset, n, complete| {
                     if complete {
                         events.push(Event::Rndv { peer, handle, offset: offset + n, payload: 0..0, complete });
@@ -243,10 +243,10 @@ impl Session {
 
     /// What of `[lo, hi)` has not arrived, in `f` until it returns false; and the length of all.
     /// `None` if nothing is known of it, or so much was not granted.
-    pub fn holes(&self, key: RndvKey, lo: u64, hi: u64, f: impl FnMut(u64, u64) -> bool) -> Option<u64> {
+    pub fn holes(&self, key: DataKey, lo: u64, hi: u64, f: impl FnMut(u64, u64) -> bool) -> Option<u64> {
         match key {
-            RndvKey::Message(mseq) => self.inn.holes(mseq, lo, hi, f).map(u64::from),
-            RndvKey::Rndv(handle) => self.rndvs_in.holes(handle, lo, hi, f),
+            DataKey::Message(mseq) => self.inn.holes(mseq, lo, hi, f).map(u64::from),
+            DataKey::Rndv(handle) => self.rndvs_in.holes(handle, lo, hi, f),
         }
     }
 
@@ -288,16 +288,16 @@ impl Session {
     pub fn on_restored(
         &mut self,
         common: &mut Common,
-        key: RndvKey,
+        key: DataKey,
         offset: u64,
         len: u32,
     ) -> Result<Option<u64>, &'static str> {
         let (flow, sent) = match key {
-            RndvKey::Message(mseq) => match self.out.matched.get(mseq) {
+            DataKey::Message(mseq) => match self.out.matched.get(mseq) {
                 Some(m) => (crate::offer::Flow::Message(mseq), u64::from(m.sent)),
                 None => return Ok(None),
             },
-            RndvKey::Rndv(handle) => match self.rndv_of(handle) {
+            DataKey::Rndv(handle) => match self.rndv_of(handle) {
                 Some((flow, b)) => (flow, b.sent),
                 None => return Ok(None),
             },
@@ -328,7 +328,7 @@ mod tests {
         for mseq in 0..3 {
             let f = FragmentIn { stream: 0, mseq, sseq: mseq as u32, total_len: 0, offset: 0 };
             s.announce(common, &f, 0..4, &mut events).expect("within the credit");
-            s.placed(common, now, RndvKey::Message(mseq), 0, 0, 0, &mut events).expect("the same");
+            s.placed(common, now, DataKey::Message(mseq), 0, 0, 0, &mut events).expect("the same");
         }
         let told: Vec<(u64, bool, bool)> = events
             .iter()

@@ -43,4 +43,4 @@ pub use session::{PeerCounters, Session, Terms};
 pub use sessions::{Common, Counters, Sessions};
 pub use straight::Numbers;
 pub use time::Time;
-pub use weir_wire::RndvKey;
+pub use weir_wire::DataKey;

@@ -1,5 +1,5 @@
-//! Rendezvous data (rendezvous transfers) of one session: handles the receiver opened and what was
-//! sent to them (spec 1, 5).
+//! Rendezvous transfers of one session: handles the receiver opened and what was sent to them (spec
+//! 1, 5).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -248,10 +248,8 @@ impl RndvsIn {
         mut f: impl FnMut(u64, u64, bool),
     ) -> Result<RndvArrived, &'static str> {
         let Some(b) = self.get_mut(handle) else { return Ok(RndvArrived::default()) };
-        let end = offset
-            .checked_add(len)
-            .filter(|e| *e <= b.len)
-            .ok_or("rendezvous transfer fragment outside of its rendezvous transfer")?;
+        let end =
+            offset.checked_add(len).filter(|e| *e <= b.len).ok_or("fragment outside of its rendezvous transfer")?;
         if end > b.granted {
             return Err("rendezvous transfer fragment beyond its grant");
         }

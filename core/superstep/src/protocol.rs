@@ -3,7 +3,7 @@
 //!
 //! It is small enough to be explored whole (`tests/model.rs`), with each rule switched off in turn
 //! to see what it is for; and it is held against the sessions that ship, action by action
-//! (`core/sim/tests/superstep_model.rs`). Numbers are those of `spec/superstep.md`.
+//! (`core/session/tests/superstep_model.rs`). Numbers are those of `spec/superstep.md`.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

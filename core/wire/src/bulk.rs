@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 
 use crate::bytes::{le16, le32, le64, part};
 use crate::frame::Credit;
-use crate::{MAX_ENVELOPE_LEN, RndvKey};
+use crate::{DataKey, MAX_ENVELOPE_LEN};
 
 /// Bytes of a greeting.
 pub const GREETING_LEN: usize = 40;
@@ -125,10 +125,10 @@ pub struct RecordHead {
 impl RecordHead {
     /// Message or rendezvous data.
     #[must_use]
-    pub fn key(&self) -> RndvKey {
+    pub fn key(&self) -> DataKey {
         match self.kind {
-            RecordKind::Message { mseq, .. } => RndvKey::Message(mseq),
-            RecordKind::Rndv(handle) => RndvKey::Rndv(handle),
+            RecordKind::Message { mseq, .. } => DataKey::Message(mseq),
+            RecordKind::Rndv(handle) => DataKey::Rndv(handle),
         }
     }
 

@@ -27,7 +27,7 @@ pub mod packet;
 pub mod seal;
 
 pub use addr::{AddrList, MAX_ADDRESSES};
-pub use frame::{Frame, FrameError, Frames, RndvKey};
+pub use frame::{DataKey, Frame, FrameError, Frames};
 pub use handshake::{Handshake, Params, RefuseCode};
 pub use name::{EndpointName, NAME_LEN, NameError};
 pub use number::expand;

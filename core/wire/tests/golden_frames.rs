@@ -6,7 +6,7 @@ use common::hex;
 use weir_wire::frame::{
     self, AckTimes, Close, Credit, Grant, Msg, MsgHead, Parity, ParityHead, Recovered, Rndv, RndvAbort,
 };
-use weir_wire::{Frame, FrameError, Frames, RndvKey};
+use weir_wire::{DataKey, Frame, FrameError, Frames};
 
 const NO_TIMES: AckTimes = AckTimes { delay_ns: 0, receiver_delay_us: 0, read_us: 0 };
 
@@ -96,7 +96,7 @@ fn rndv_and_abort() {
 
 #[test]
 fn parity_and_recovered() {
-    for (key, parity_count, recovered_flags) in [(RndvKey::Message(9), "83", "01"), (RndvKey::Rndv(9), "03", "00")] {
+    for (key, parity_count, recovered_flags) in [(DataKey::Message(9), "83", "01"), (DataKey::Rndv(9), "03", "00")] {
         let head = ParityHead { key, count: 3, frag: 2, base: 0x0304 };
         check(
             |out| {

@@ -13,7 +13,7 @@ use weir_wire::number::truncate;
 use weir_wire::packet;
 use weir_wire::seal::Role;
 use weir_wire::{
-    EndpointName, Frame, Frames, Handshake, HandshakeKey, Header, Level, Params, RefuseCode, RndvKey, SessionKeys,
+    DataKey, EndpointName, Frame, Frames, Handshake, HandshakeKey, Header, Level, Params, RefuseCode, SessionKeys,
     crc32c_append, expand,
 };
 
@@ -146,8 +146,8 @@ fn addr() -> impl Strategy<Value = SocketAddr> {
     (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))
 }
 
-fn key() -> impl Strategy<Value = RndvKey> {
-    prop_oneof![any::<u64>().prop_map(RndvKey::Message), any::<u64>().prop_map(RndvKey::Rndv)]
+fn key() -> impl Strategy<Value = DataKey> {
+    prop_oneof![any::<u64>().prop_map(DataKey::Message), any::<u64>().prop_map(DataKey::Rndv)]
 }
 
 fn msg() -> impl Strategy<Value = Model> {

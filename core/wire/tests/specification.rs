@@ -15,7 +15,7 @@ use weir_wire::frame::{
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::seal::{RecvKeys, Role, SendKeys, fingerprint};
 use weir_wire::{
-    AddrList, EndpointName, Handshake, HandshakeKey, Header, Level, Params, RefuseCode, RndvKey, SessionKeys,
+    AddrList, DataKey, EndpointName, Handshake, HandshakeKey, Header, Level, Params, RefuseCode, SessionKeys,
 };
 
 const OPENER: u64 = 0x1122_3344_5566_7788;
@@ -369,13 +369,13 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
         }
         "PARITY" => {
             let (count, frag) = (e.number::<u8>("count"), e.number("frag"));
-            let key = rndv_key(count & 0x80 != 0, e.number("key"));
+            let key = data_key(count & 0x80 != 0, e.number("key"));
             frame::write_parity_head(&ParityHead { key, count: count & 0x7f, frag, base: e.number("base") }, out);
             out.extend_from_slice(&e.field("the XOR").bytes);
         }
         "RECOVERED" => {
             let (flags, len) = (e.number::<u8>("flags"), e.number("len"));
-            let key = rndv_key(flags == 1, e.number("key"));
+            let key = data_key(flags == 1, e.number("key"));
             frame::write_recovered(&Recovered { key, offset: e.number("offset"), len }, out);
         }
         "BULK" => {
@@ -390,8 +390,8 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
     }
 }
 
-fn rndv_key(message: bool, key: u64) -> RndvKey {
-    if message { RndvKey::Message(key) } else { RndvKey::Rndv(key) }
+fn data_key(message: bool, key: u64) -> DataKey {
+    if message { DataKey::Message(key) } else { DataKey::Rndv(key) }
 }
 
 /// Writes a frame that was read.

@@ -1,4 +1,4 @@
-//! Connections of bulk connections at times that the tests choose.
+//! Bulk connections at times that the tests choose.
 
 use super::*;
 use crate::api::{Class, Iov, RecvOp, SendMode, SendOp};
@@ -35,7 +35,7 @@ fn open() -> Arc<Endpoint> {
 fn with<T>(ep: &Endpoint, act: impl FnOnce(&mut BulkConnections, &mut State) -> T) -> T {
     let mut core = ep.shared.core.lock();
     let Core { bulk_connections, st, .. } = &mut *core;
-    act(bulk_connections.as_mut().expect("bulk_connections"), st)
+    act(bulk_connections.as_mut().expect("bulk connections"), st)
 }
 
 /// Somebody connects.
@@ -214,7 +214,7 @@ fn a_bulk_connection_that_the_peer_has_given_up_is_dropped_though_the_connection
     // Its end stays open, and whatever is written lies there unread.
     let silent = {
         let mut core = other.shared.core.lock();
-        let bulk_connections = core.bulk_connections.take().expect("bulk_connections");
+        let bulk_connections = core.bulk_connections.take().expect("bulk connections");
         for (peer, bulk) in bulk_connections.driver.up() {
             core.st.proto_mut().bulk_over(now(), peer, bulk);
         }

@@ -6,7 +6,7 @@ use crate::core::State;
 use crate::memory::{Gather, places_of, slices_of};
 use smallvec::SmallVec;
 use std::io::IoSlice;
-use weir_link::{PeerId, RndvKey, Time};
+use weir_link::{DataKey, PeerId, Time};
 use weir_message::{INLINE_BYTES, Memory, SendOp};
 use weir_session::{Flow, Fragment, FragmentIn, Line};
 use weir_shm::{PeerIx, RemotePiece, SendError};
@@ -192,7 +192,7 @@ impl SharedMemory {
                 }
                 let len = u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes"));
                 let part = (u64::from(fragment.offset), len, fragment.total_len);
-                self.pull_in(st, now, ix, peer, RndvKey::Message(fragment.mseq), part, &bytes[start..])
+                self.pull_in(st, now, ix, peer, DataKey::Message(fragment.mseq), part, &bytes[start..])
             }
             Head::Rndv { handle, offset, start } if kind == kind::RNDV => {
                 st.messages.with_events(now, bytes, |proto, events| {
@@ -206,7 +206,7 @@ impl SharedMemory {
                 if !st.proto().sessions().get(peer).is_some_and(|s| end.is_some_and(|end| s.may_arrive(handle, end))) {
                     return Err("rendezvous data beyond its grant");
                 }
-                self.pull_in(st, now, ix, peer, RndvKey::Rndv(handle), (offset, len, 0), &bytes[start..])
+                self.pull_in(st, now, ix, peer, DataKey::Rndv(handle), (offset, len, 0), &bytes[start..])
             }
         }
     }
@@ -220,7 +220,7 @@ impl SharedMemory {
         now: Time,
         ix: PeerIx,
         peer: PeerId,
-        key: RndvKey,
+        key: DataKey,
         (offset, len, total): (u64, u32, u32),
         list: &[u8],
     ) -> Result<(), &'static str> {
@@ -592,14 +592,14 @@ fn place(
                 let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
                 s.announce(common, &fragment, envelope..start, events)
             })?;
-            (RndvKey::Message(fragment.mseq), u64::from(fragment.offset), fragment.total_len, start)
+            (DataKey::Message(fragment.mseq), u64::from(fragment.offset), fragment.total_len, start)
         }
         Head::Rndv { handle, offset, start } => {
             let end = offset.checked_add((bytes.len() - start) as u64).ok_or("a record whose head is none")?;
             if !st.proto().sessions().get(peer).is_some_and(|s| s.may_arrive(handle, end)) {
                 return Err("rendezvous data beyond its grant");
             }
-            (RndvKey::Rndv(handle), offset, 0, start)
+            (DataKey::Rndv(handle), offset, 0, start)
         }
     };
     let len = bytes.len() - start;

@@ -147,7 +147,7 @@ What is counted of each peer (the endpoint's `protocol` has the sums, with those
                                    budgets made smaller, and marks_refused, told by a peer and impossible
   stalls_credit, _window, _pacing  times that sending had to wait: for the receiver's credit, the window, the pace
   failovers                        changes to another of its addresses
-  bulk_connections_open                       TCP connections that carry large messages now
+  bulk_connections_open            TCP connections that carry large messages now
   carrier, carrier_why             what carries messages to it: shm (shared memory), udp, udp+tcp, self; and why
 and of each of its paths, which are its addresses:
   remote, state, mtu, srtt_us, min_rtt_us, window_bytes, in_flight_bytes, bytes_sent, bytes_received
@@ -162,10 +162,10 @@ Of the process, all its threads together (processor), where the kernel counts it
   waited_ms             they could have run, and others ran in their place; if that is most of a run's time, the machine was busy, not the network
 
 Some counters of large messages, which go by TCP (bulk connections) where the network allows it, else in packets:
-  bulk_connections_opened          TCP connections that were up
-  bulk_connections_failed          those that failed, for any reason: segments lost, a peer that told nothing or ended, none to be had
-  bulk_connects_failed  of these: not answered or refused, though the peer answers packets; a firewall may drop TCP
-  no_tcp_to             where that was so when it was last tried")]
+  bulk_connections_opened  TCP connections that were up
+  bulk_connections_failed  those that failed, for any reason: segments lost, a peer that told nothing or ended, none to be had
+  bulk_connects_failed     of these: not answered or refused, though the peer answers packets; a firewall may drop TCP
+  no_tcp_to                where that was so when it was last tried")]
     Stat(StatArgs),
     // With its own words on help: see weir-bench.
     Bench(Box<weir_bench::options::Args>),

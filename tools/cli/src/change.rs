@@ -117,8 +117,8 @@ mod tests {
                 "engine": {"unexpected_bytes": n, "unexpected_bytes_peak": n, "copied_bytes": n, "copied_bytes_peak": n, "notices_peak": n},
                 "queue_statistics": {"posted": n, "unexpected": n, "behind_gap": n},
                 "protocol": {"last_violation": ""},
-                "peers": [{"peer": 2, "level": n, "primary_path": n, "messages_open": n, "messages_waiting": n, "bodies_open": n,
-                    "bodies_in": n, "bulk_connections_open": n, "paths": [{"mtu": n, "window_bytes": n, "in_flight_bytes": n, "reorder_threshold": n,
+                "peers": [{"peer": 2, "level": n, "primary_path": n, "messages_open": n, "messages_waiting": n, "rndvs_open": n,
+                    "rndvs_in": n, "bulk_connections_open": n, "paths": [{"mtu": n, "window_bytes": n, "in_flight_bytes": n, "reorder_threshold": n,
                         "probe_timeouts": n, "srtt_us": 1.5}]}],
             }]})
         };

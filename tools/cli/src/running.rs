@@ -75,17 +75,17 @@ pub fn bulk_connections(documents: &[(u32, Value)], variable: &str) -> Vec<Findi
             few(pids.iter())
         );
         found
-            .push(Finding::new("bulk_connections", Severity::Warning, text).fixed_by(format!("export {variable}=off")));
+            .push(Finding::new("bulk connections", Severity::Warning, text).fixed_by(format!("export {variable}=off")));
     }
     if others > 0 {
         let text = format!(
             "{others} ends of bulk connections failed ({opened} were up), in all processes that run: the network lost segments, or a peer ended; large messages go in packets for a while"
         );
-        found.push(Finding::new("bulk_connections", Severity::Info, text));
+        found.push(Finding::new("bulk connections", Severity::Info, text));
     }
     if found.is_empty() && opened > 0 {
         found.push(Finding::new(
-            "bulk_connections",
+            "bulk connections",
             Severity::Ok,
             "large messages of the processes that run go by TCP",
         ));

@@ -15,10 +15,9 @@ pub const EXIT_READER_GONE: u8 = 141;
 struct ReaderIsGone;
 
 /// Runs a command's main function. When the reader of standard output or error goes away, as in
-/// `weir stat 1 --every 1
-/// | head`, the command ends at the next line it prints: without a word, and what it holds is given back. (Left to
-/// SIGPIPE it would be ended in the middle, also by the other end of any socket; `println!` by
-/// itself panics.)
+/// `weir stat 1 --every 1 | head`, the command ends at the next line it prints: without a word, and
+/// what it holds is given back. (Left to SIGPIPE it would be ended in the middle, also by the other
+/// end of any socket; `println!` by itself panics.)
 pub fn quietly(main: impl FnOnce() -> ExitCode) -> ExitCode {
     let usual = take_hook();
     set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! Fitted distributions as the format records them, turned into what the statistics room can
+//! Fitted distributions as the format records them, turned into what the statistics crate can
 //! evaluate, and into words.
 
 use weir_distribution::{Family, FitRecord};

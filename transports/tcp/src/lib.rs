@@ -1,7 +1,7 @@
-//! TCP connections that carry the bulk connections of associations (spec/bulk.md): never blocking,
+//! TCP connections for the bulk connections of associations (spec/bulk.md): never blocking,
 //! gathered writes and scattered reads, and what the kernel knows of their state.
 //!
-//! This room moves bytes. Greetings, records and when a bulk connection is wanted are the
+//! This crate moves bytes. Greetings, records and when a bulk connection is wanted are the
 //! protocol's affair (`core/link/src/bulk.rs`).
 
 mod state;

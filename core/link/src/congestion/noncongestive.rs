@@ -99,7 +99,7 @@ impl NonCongestive {
             self.begin(r.window);
         }
         self.look_for_full_queue();
-        let bears = self.noncongestive_ns(r.now) > 0;
+        let is_known = self.noncongestive_ns(r.now) > 0;
         let t = &mut self.trial;
         t.rounds += 1;
         t.most_ns = t.most_ns.max(r.delay_ns);
@@ -113,7 +113,7 @@ impl NonCongestive {
         } else if t.short && r.delay_ns >= t.most_ns / LONG_PART {
             (t.short, t.swings) = (false, t.swings + 1);
         }
-        let varies = t.swings >= SWINGS_MIN && (bears || t.small_ns >= r.least_ns);
+        let varies = t.swings >= SWINGS_MIN && (is_known || t.small_ns >= r.least_ns);
         if !varies || t.lost * LOSS_PART > t.acked {
             return None;
         }

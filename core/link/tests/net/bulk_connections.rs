@@ -174,8 +174,8 @@ impl Net {
     /// Payload of a record is what the operation's is.
     fn put(&mut self, node: usize, peer: PeerId, record: &RecordIn, done: u32, bytes: &[u8]) {
         let token = match record.key {
-            RndvKey::Rndv(h) => self.nodes[node].rndvs.get(&(peer.0, h)).map(|r| r.token),
-            RndvKey::Message(m) => {
+            DataKey::Rndv(h) => self.nodes[node].rndvs.get(&(peer.0, h)).map(|r| r.token),
+            DataKey::Message(m) => {
                 let known = &self.nodes[node].messages;
                 known.iter().find(|(k, r)| k.0 == peer.0 && r.token == m).map(|(k, _)| k.1)
             }
@@ -188,8 +188,8 @@ impl Net {
     fn arrived(&mut self, node: usize, peer: PeerId, bulk: u32, record: &RecordIn) {
         let n = &mut self.nodes[node];
         let r = match record.key {
-            RndvKey::Rndv(h) => n.rndvs.get_mut(&(peer.0, h)),
-            RndvKey::Message(m) => n.messages.iter_mut().find(|(k, r)| k.0 == peer.0 && r.token == m).map(|(_, r)| r),
+            DataKey::Rndv(h) => n.rndvs.get_mut(&(peer.0, h)),
+            DataKey::Message(m) => n.messages.iter_mut().find(|(k, r)| k.0 == peer.0 && r.token == m).map(|(_, r)| r),
         };
         if let Some(r) = r {
             for o in record.offset..record.offset + u64::from(record.len) {

@@ -472,8 +472,8 @@ impl Net {
                 // The parity of the pattern must be what the frame says; then the hole is what xor
                 // gives.
                 let (token, total) = match key {
-                    RndvKey::Rndv(h) => n.rndvs.get(&(peer.0, *h)).map(|r| (r.token, r.total)).expect("handle"),
-                    RndvKey::Message(m) => n
+                    DataKey::Rndv(h) => n.rndvs.get(&(peer.0, *h)).map(|r| (r.token, r.total)).expect("handle"),
+                    DataKey::Message(m) => n
                         .messages
                         .iter()
                         .find(|(k, r)| k.0 == peer.0 && r.token == *m)
@@ -496,8 +496,8 @@ impl Net {
                 let bytes = hole.restore(total, &mut sum, fill).expect("all else is there");
                 assert!((hole.offset..).zip(bytes).all(|(o, b)| *b == byte_of(token, o)), "restored byte");
                 let r = match key {
-                    RndvKey::Rndv(h) => n.rndvs.get_mut(&(peer.0, *h)).expect("handle"),
-                    RndvKey::Message(_) => n.messages.get_mut(&(peer.0, token)).expect("message"),
+                    DataKey::Rndv(h) => n.rndvs.get_mut(&(peer.0, *h)).expect("handle"),
+                    DataKey::Message(_) => n.messages.get_mut(&(peer.0, token)).expect("message"),
                 };
                 for o in hole.offset..hole.offset + u64::from(hole.len) {
                     assert!(!std::mem::replace(&mut r.have[o as usize], true));

@@ -7,7 +7,7 @@ use crate::notice::Sink;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use weir_link::{Counters, PeerId, RndvKey, RxMeta, Time, Transmit};
+use weir_link::{Counters, DataKey, PeerId, RxMeta, Time, Transmit};
 use weir_wire::packet::{Kind, kind};
 use weir_wire::{Frame, Frames, Header};
 
@@ -80,7 +80,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// A record of a bulk connection begins to come.
     #[cold]
     pub(crate) fn trace_record_in(&mut self, peer: u32, record: &weir_link::RecordIn) {
-        if let RndvKey::Rndv(handle) = record.key {
+        if let DataKey::Rndv(handle) = record.key {
             self.trace.rndv_piece_in(peer, handle, u64::from(record.len), true);
         }
     }

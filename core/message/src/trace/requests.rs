@@ -127,9 +127,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let (number, what) = (s.number, what(s));
         self.trace.cut_out(number, len);
         self.trace.name_out(number, peer, OutKey::Rndv(handle));
-        self.trace.line(format_args!(
-            "#{number} {what} asked for rendezvous transfer={handle:#x} len={len} granted={granted}"
-        ));
+        self.trace.line(format_args!("#{number} {what} asked for rndv={handle:#x} len={len} granted={granted}"));
     }
 
     /// A peer reads from memory here.
@@ -140,7 +138,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         s.number = number;
         let (peer, region, len) = (s.peer, s.tag, s.len);
         self.trace.line(format_args!(
-            "#{number} answer posted to={peer} key={region:#x} len={len} rendezvous transfer={handle:#x} granted={granted}"
+            "#{number} answer posted to={peer} key={region:#x} len={len} rndv={handle:#x} granted={granted}"
         ));
         self.trace.expect_out(number, "answer", len);
         self.trace.name_out(number, peer, OutKey::Rndv(handle));
@@ -265,7 +263,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             }
         };
         let (handle, granted) = (opened.handle, opened.granted);
-        self.trace.line(format_args!("{who} asks for rendezvous transfer={handle:#x} len={len} granted={granted}{of}"));
+        self.trace.line(format_args!("{who} asks for rndv={handle:#x} len={len} granted={granted}{of}"));
         self.trace.expect_rndv(peer, handle, who, of);
     }
 

@@ -1,6 +1,5 @@
-//! The connections of a rank's bulk connections: the driver that ships (`core/bulk-driver`), lent
-//! the simulated network and the rank's messages; and greetings sent once more, as somebody on the
-//! way might.
+//! A rank's bulk connections: the driver that ships (`core/bulk-driver`), lent the simulated network
+//! and the rank's messages; and greetings sent once more, as somebody on the way might.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -268,7 +267,7 @@ impl Surroundings for Lent<'_, '_> {
 
     fn is_up(&mut self, peer: PeerId, bulk: u32) {
         let program = self.core.program;
-        self.host.note(51 ^ u64::from(bulk) << 8, || format!("bulk connection up         {program} {peer:?} #{bulk}"));
+        self.host.note(51 ^ u64::from(bulk) << 8, || format!("bulk up         {program} {peer:?} #{bulk}"));
         self.core.bulk_connections.records.retain(|of, _| of.0 != peer);
         self.core.bulk_connections.greetings.retain(|of, _| of.0 != peer || of.1 == bulk);
         if let Some((_, answered)) = self.core.bulk_connections.greetings.get_mut(&(peer, bulk)) {
@@ -278,7 +277,7 @@ impl Surroundings for Lent<'_, '_> {
 
     fn is_over(&mut self, now: Time, peer: PeerId, bulk: u32) {
         let program = self.core.program;
-        self.host.note(50 ^ u64::from(bulk) << 8, || format!("bulk connection over       {program} {peer:?} #{bulk}"));
+        self.host.note(50 ^ u64::from(bulk) << 8, || format!("bulk over       {program} {peer:?} #{bulk}"));
         if let (true, Some(record)) =
             (self.host.shared.has(Defect::CutRecordCounted), self.core.bulk_connections.records.remove(&(peer, bulk)))
         {

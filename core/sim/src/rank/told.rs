@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use weir_link::{DownReason, PeerId, RndvKey};
+use weir_link::{DataKey, DownReason, PeerId};
 use weir_message::{Notice, Sink, Step};
 
 use super::{Core, Peer, RecvId, SendId, Shared};
@@ -31,7 +31,7 @@ impl Sink for Steps {
 }
 
 /// Which bytes have come of what is on its way, by sender.
-pub(super) type Pieces = BTreeMap<(PeerId, RndvKey), Coverage>;
+pub(super) type Pieces = BTreeMap<(PeerId, DataKey), Coverage>;
 
 impl Core {
     /// Everything that a call has brought about: steps for the checkers, then operations that have
@@ -77,7 +77,7 @@ impl Core {
             Step::Down { .. } if host.shared.has(Defect::DeathUnheard) => {}
             Step::Down { peer, reason } => self.down(host, PeerId(peer), reason),
             Step::Seen { peer, mseq, .. } => {
-                let former = self.pieces.insert((PeerId(peer), RndvKey::Message(mseq)), Coverage::default());
+                let former = self.pieces.insert((PeerId(peer), DataKey::Message(mseq)), Coverage::default());
                 if former.is_some() {
                     host.violation("first", format!("{me}: message number {mseq} of peer {peer} begins again"));
                 }
@@ -127,13 +127,13 @@ impl Core {
     /// Compares the protocol's word on what has come with the bytes told before.
     fn piece(
         &mut self,
-        of: (PeerId, RndvKey),
+        of: (PeerId, DataKey),
         offset: u64,
         len: u64,
         total: u64,
         complete: bool,
     ) -> Result<(), (&'static str, String)> {
-        if let RndvKey::Message(_) = of.1
+        if let DataKey::Message(_) = of.1
             && !self.pieces.contains_key(&of)
         {
             return Err(("first", format!("bytes {offset}+{len} before its beginning, or after its end")));

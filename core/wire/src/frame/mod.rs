@@ -86,7 +86,7 @@ pub enum FrameError {
 
 /// What a PARITY or RECOVERED frame is about.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum RndvKey {
+pub enum DataKey {
     /// A matched message, by its full `mseq`.
     Message(u64),
     /// A rendezvous transfer, by the handle the receiver opened.
@@ -175,7 +175,7 @@ pub struct Close<'a> {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ParityHead {
     /// Message or rendezvous data.
-    pub key: RndvKey,
+    pub key: DataKey,
     /// Fragments covered, 1 to [`MAX_PARITY_COUNT`].
     pub count: u8,
     /// Bytes of each fragment and of the payload, at least 1.
@@ -198,7 +198,7 @@ pub struct Parity {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Recovered {
     /// Message or rendezvous data.
-    pub key: RndvKey,
+    pub key: DataKey,
     /// Where the restored bytes begin; `offset + len` does not overflow.
     pub offset: u64,
     /// How many they are, at least 1.
@@ -556,7 +556,7 @@ fn parse_parity(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     if base.checked_add(u64::from(count) * u64::from(frag)).is_none() {
         return bad("base");
     }
-    let key = if h[1] & PARITY_MESSAGE != 0 { RndvKey::Message(key) } else { RndvKey::Rndv(key) };
+    let key = if h[1] & PARITY_MESSAGE != 0 { DataKey::Message(key) } else { DataKey::Rndv(key) };
     let payload = span(d, at, at + PARITY_HEAD_LEN, usize::from(frag))?;
     let next = payload.end;
     Ok((Frame::Parity(Parity { head: ParityHead { key, count, frag, base }, payload }), next))
@@ -575,6 +575,6 @@ fn parse_recovered(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError
     if offset.checked_add(u64::from(len)).is_none() {
         return bad("offset");
     }
-    let key = if flags & RECOVERED_MESSAGE != 0 { RndvKey::Message(key) } else { RndvKey::Rndv(key) };
+    let key = if flags & RECOVERED_MESSAGE != 0 { DataKey::Message(key) } else { DataKey::Rndv(key) };
     Ok((Frame::Recovered(Recovered { key, offset, len }), at + RECOVERED_LEN))
 }

@@ -3,13 +3,13 @@
 use core::fmt;
 
 use super::{Frame, Msg};
-use crate::RndvKey;
+use crate::DataKey;
 
-impl fmt::Display for RndvKey {
+impl fmt::Display for DataKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RndvKey::Message(mseq) => write!(f, "msg {mseq}"),
-            RndvKey::Rndv(handle) => write!(f, "rndv {handle:#x}"),
+            DataKey::Message(mseq) => write!(f, "msg {mseq}"),
+            DataKey::Rndv(handle) => write!(f, "rndv {handle:#x}"),
         }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use crate::frame::{self, Frames, MsgHead, ParityHead};
-    use crate::{Frame, RndvKey};
+    use crate::{DataKey, Frame};
 
     fn shown(packet: &[u8]) -> Vec<String> {
         let frames = Frames::parse(packet, 0..packet.len()).expect("well formed");
@@ -79,7 +79,7 @@ mod tests {
         frame::write_rndv_head(0x1_0000_0002, 1400, 2, &mut p);
         p.extend_from_slice(b"xy");
         frame::write_grant(&frame::Grant { handle: 0x10, limit: 4096 }, &mut p);
-        let parity = ParityHead { key: RndvKey::Message(41), count: 8, frag: 1, base: 100 };
+        let parity = ParityHead { key: DataKey::Message(41), count: 8, frag: 1, base: 100 };
         frame::write_parity_head(&parity, &mut p);
         p.push(0);
         for over in [false, true] {

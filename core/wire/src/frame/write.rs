@@ -6,9 +6,9 @@
 use alloc::vec::Vec;
 
 use super::{
-    BULK_LEN, BULK_OVER, BulkConnection, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, GRANT_LEN, Grant, MARKED_LEN,
+    BULK_LEN, BULK_OVER, BulkConnection, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, DataKey, GRANT_LEN, Grant, MARKED_LEN,
     MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, Marked, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN, ParityHead,
-    RECOVERED_LEN, RECOVERED_MESSAGE, RNDV_ABORT_LEN, RNDV_HEAD_LEN, Recovered, RndvAbort, RndvKey, types,
+    RECOVERED_LEN, RECOVERED_MESSAGE, RNDV_ABORT_LEN, RNDV_HEAD_LEN, Recovered, RndvAbort, types,
 };
 
 use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
@@ -134,8 +134,8 @@ pub fn write_rndv_abort(abort: &RndvAbort, out: &mut Vec<u8>) {
 pub fn write_parity_head(head: &ParityHead, out: &mut Vec<u8>) {
     debug_assert!(head.frag > 0 && (1..=MAX_PARITY_COUNT).contains(&head.count));
     let (bit, key) = match head.key {
-        RndvKey::Message(mseq) => (PARITY_MESSAGE, mseq),
-        RndvKey::Rndv(handle) => (0, handle),
+        DataKey::Message(mseq) => (PARITY_MESSAGE, mseq),
+        DataKey::Rndv(handle) => (0, handle),
     };
     let mut f = [0; PARITY_HEAD_LEN];
     f[0] = types::PARITY;
@@ -150,8 +150,8 @@ pub fn write_parity_head(head: &ParityHead, out: &mut Vec<u8>) {
 pub fn write_recovered(recovered: &Recovered, out: &mut Vec<u8>) {
     debug_assert!(recovered.len > 0);
     let (bit, key) = match recovered.key {
-        RndvKey::Message(mseq) => (RECOVERED_MESSAGE, mseq),
-        RndvKey::Rndv(handle) => (0, handle),
+        DataKey::Message(mseq) => (RECOVERED_MESSAGE, mseq),
+        DataKey::Rndv(handle) => (0, handle),
     };
     let mut f = [0; RECOVERED_LEN];
     f[0] = types::RECOVERED;

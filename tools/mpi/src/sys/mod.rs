@@ -1,5 +1,5 @@
-//! The only unsafe code of the crate: the MPI library and the calls into it. What leaves this room
-//! is safe.
+//! The only unsafe code of the crate: the MPI library and the calls into it. What leaves it is
+//! safe.
 //!
 //! * [`functions`]: the table of function pointers, resolved once.
 //! * [`abi`]: which ABI a library has, and the constants of each.
