@@ -244,7 +244,8 @@ mod tests {
             None
         })
         .expect("defaults are valid");
-        for name in asked.into_inner() {
+        // A setting's name of before is taken from the environment alone.
+        for name in asked.into_inner().iter().filter(|name| *name != "WEIR_LANES") {
             let short = name.trim_start_matches("WEIR_").to_ascii_lowercase();
             assert!(PARAMS.iter().any(|p| p.name == short), "{name} is not declared to libfabric");
         }
