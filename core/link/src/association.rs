@@ -297,7 +297,7 @@ impl Association {
                 self.rx.due(now)
                     || self.has_control_frames(s, now)
                     || (carries(s) && s.has_control())
-                    || self.has_bulk(s)
+                    || self.has_data(s)
                     || self.paths.iter().any(|p| {
                         p.respond.is_some()
                             || p.asks > 0
@@ -318,7 +318,7 @@ impl Association {
     }
 
     /// Messages or rendezvous data wait.
-    pub(crate) fn has_bulk(&self, s: &Session) -> bool {
+    pub(crate) fn has_data(&self, s: &Session) -> bool {
         (carries(s) && s.has_data()) || self.parity.is_due()
     }
 

@@ -302,32 +302,32 @@ impl Association {
 
     fn build_data(&mut self, cx: &mut Cx<'_>, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
         let probing = self.probes > 0;
-        let bulk_waits = self.has_bulk(cx.s);
+        let data_waits = self.has_data(cx.s);
         let is_asked =
             probing && self.paths.get(usize::from(self.probe_path)).is_some_and(|p| p.state == PathState::Valid);
         let lead = if is_asked { self.probe_path } else { self.lead(cx.cfg) };
-        let carrier = if probing || !bulk_waits { Some(lead) } else { self.carrier(cx, lead) };
-        let (ix, room, (control, bulk, frames)) = self.what_goes(cx, (lead, carrier), bulk_waits, probing);
-        if !(control || bulk || frames || self.rx.due(cx.now)) {
+        let carrier = if probing || !data_waits { Some(lead) } else { self.carrier(cx, lead) };
+        let (ix, room, (control, data, frames)) = self.what_goes(cx, (lead, carrier), data_waits, probing);
+        if !(control || data || frames || self.rx.due(cx.now)) {
             self.probes = 0;
             return None;
         }
         // An acknowledgement alone goes back the way the newest packet came: our primary may be
         // cut.
-        let only_ack = !(control || bulk || frames);
+        let only_ack = !(control || data || frames);
         let back = self.rx.next().map(|way| self.rx.back(way)).filter(|i| usize::from(*i) < self.paths.len());
         let ix = if only_ack { back.unwrap_or(ix) } else { ix };
         self.paths.get(usize::from(ix))?;
         let room = if only_ack { self.room(ix) } else { room };
         let slot = cx.common.slot();
         let mut pk = self.begin(ix, room.mtu, out);
-        self.put_ack(cx, &pk, out, control || bulk);
+        self.put_ack(cx, &pk, out, control || data);
         if frames {
             self.put_control_frames(cx, &mut pk, out);
         }
         let empty = out.head.len() == self.level().frames_offset();
         let mut w = Out { payloads, head: &mut out.head, gather_min: gather_min(cx.cfg, self.level()) };
-        if (control || bulk)
+        if (control || data)
             && let Some(bulk) = self.bulk.as_mut()
         {
             bulk.answers(cx.now);
@@ -335,7 +335,7 @@ impl Association {
         if control {
             self.put_control_messages(cx, &mut pk, &mut w);
         }
-        if bulk {
+        if data {
             self.put_lost(cx, &mut pk, &mut w);
             self.put_parity(cx, &mut pk, &mut w);
             self.put_fresh(cx, &mut pk, &mut w, ix == lead);
@@ -355,11 +355,11 @@ impl Association {
                 Header::set_ack_now(&mut out.head);
             }
         }
-        if pk.eliciting && bulk && (pk.flow || !pk.small) {
+        if pk.eliciting && data && (pk.flow || !pk.small) {
             self.stripe.took(ix);
         }
         self.count_turn(cx, &pk);
-        let is_tail = !self.has_bulk(cx.s);
+        let is_tail = !self.has_data(cx.s);
         if let Some(p) = self.paths.get_mut(usize::from(pk.path)) {
             p.is_tail = is_tail;
         }
@@ -370,7 +370,7 @@ impl Association {
         self.has_template = alone
             && cx.s.lost_waiting() + cx.s.small_waiting() == 0
             && !(control || probing || self.parity.active || slot.is_some());
-        if bulk && pk.eliciting {
+        if data && pk.eliciting {
             let rng = &mut *cx.rng;
             self.slotted_at = if slot.is_some() { cx.now } else { Time::ZERO };
             cx.common.slot_used(cx.now, || rng.next_u32());
@@ -385,7 +385,7 @@ impl Association {
         &mut self,
         cx: &mut Cx<'_>,
         (lead, carrier): (u8, Option<u8>),
-        bulk_waits: bool,
+        data_waits: bool,
         probing: bool,
     ) -> (u8, Room, (bool, bool, bool)) {
         let room = self.room(lead);
@@ -394,11 +394,11 @@ impl Association {
         let is_other = carrier.is_some_and(|i| i != lead);
         let mut frames = self.has_control_frames(cx.s, cx.now);
         // What is short does not go by the way that the long found free.
-        let bulk = bulk_waits && carrier.is_some() && !(is_other && (control || frames));
-        let ix = carrier.filter(|_| bulk).unwrap_or(lead);
+        let data = data_waits && carrier.is_some() && !(is_other && (control || frames));
+        let ix = carrier.filter(|_| data).unwrap_or(lead);
         let room = if ix == lead { room } else { self.room(ix) };
-        let is_held = bulk_waits && !(bulk && (probing || self.is_open(cx, ix, room)));
-        let bulk = bulk && !is_held;
+        let is_held = data_waits && !(data && (probing || self.is_open(cx, ix, room)));
+        let data = data && !is_held;
         if is_held {
             if room.is_full() {
                 count!(self, cx, stalls_window);
@@ -406,8 +406,8 @@ impl Association {
                 count!(self, cx, stalls_pacing);
             }
         }
-        frames |= (control || bulk) && self.bulk_due().is_some();
-        (ix, room, (control, bulk, frames))
+        frames |= (control || data) && self.bulk_due().is_some();
+        (ix, room, (control, data, frames))
     }
 
     fn room(&self, path: u8) -> Room {
@@ -448,7 +448,7 @@ impl Association {
     /// train itself makes.
     #[inline]
     fn ends_or_probes(&mut self, cx: &Cx<'_>, path: u8) -> bool {
-        let ends = !self.has_bulk(cx.s) && core::mem::take(&mut self.ack_wanted);
+        let ends = !self.has_data(cx.s) && core::mem::take(&mut self.ack_wanted);
         ends || self.paths.get_mut(usize::from(path)).is_some_and(|p| p.take_rtt_probe(cx.now))
     }
 

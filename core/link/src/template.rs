@@ -19,7 +19,7 @@ use crate::{Level, PacketBuf, PayloadRef, Payloads, PeerId, Time, Transmit};
 
 /// Room for the longest head: packet head, CRC, the fixed part of a frame, the longest envelope.
 const HEAD_MAX: usize = 96;
-/// Where the offset stands in a MSG and in a RNDV frame (spec 2.2).
+/// Where the offset stands in a MSG and in an RNDV frame (spec 2.2).
 const OFFSET_AT: usize = 16;
 
 /// What the next packet has in common with the last one.

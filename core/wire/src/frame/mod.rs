@@ -20,7 +20,7 @@ use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
 
 /// Bytes of a MSG frame before the envelope.
 pub const MSG_HEAD_LEN: usize = 24;
-/// Bytes of a RNDV frame before the payload.
+/// Bytes of an RNDV frame before the payload.
 pub const RNDV_HEAD_LEN: usize = 24;
 /// Bytes of a PARITY frame before the payload.
 pub const PARITY_HEAD_LEN: usize = 24;
