@@ -671,7 +671,7 @@ impl Liar {
             }
             Lie::BulkConnection { bulk, read, over } => {
                 let (bulk, over) = (u32::from(*bulk), *over && *bulk != 0);
-                frame::write_bulk(&frame::BulkConnection { bulk, read: u64::from(*read), over }, out);
+                frame::write_bulk(&frame::Bulk { bulk, read: u64::from(*read), over }, out);
             }
             Lie::Recovered { message, handle, offset, len } => {
                 let r = Recovered { key: key(*message, *handle), offset: u64::from(*offset), len: (*len).max(1) };

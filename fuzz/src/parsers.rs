@@ -84,7 +84,7 @@ fn write(f: &Frame<'_>, d: &[u8], end: usize, out: &mut Vec<u8>) {
             out.extend_from_slice(&d[p.payload.clone()]);
         }
         Frame::Recovered(r) => frame::write_recovered(r, out),
-        Frame::BulkConnection(l) => frame::write_bulk(l, out),
+        Frame::Bulk(l) => frame::write_bulk(l, out),
         Frame::Marked(m) => frame::write_marked(m, out),
     }
 }

@@ -113,12 +113,7 @@ impl BulkConnection {
     ///
     /// # Errors
     /// The rule that the peer broke.
-    pub fn heard(
-        &mut self,
-        cx: &mut Cx<'_>,
-        f: frame::BulkConnection,
-        events: &mut Vec<Event>,
-    ) -> Result<bool, &'static str> {
+    pub fn heard(&mut self, cx: &mut Cx<'_>, f: frame::Bulk, events: &mut Vec<Event>) -> Result<bool, &'static str> {
         if f.bulk == 0 {
             return Ok(cx.connects && self.want(cx));
         }
@@ -130,7 +125,7 @@ impl BulkConnection {
     }
 
     /// The peer has given up this bulk connection and all before it (spec/bulk.md 5).
-    fn is_over_there(&mut self, cx: &mut Cx<'_>, f: frame::BulkConnection) -> Result<(), &'static str> {
+    fn is_over_there(&mut self, cx: &mut Cx<'_>, f: frame::Bulk) -> Result<(), &'static str> {
         if f.bulk > self.last && f.read > 0 {
             return Err("more read of a bulk connection than was sent");
         }
@@ -156,28 +151,24 @@ impl BulkConnection {
     }
 
     /// What it has to say in the packet that is being written.
-    pub fn frame(&mut self) -> Option<frame::BulkConnection> {
+    pub fn frame(&mut self) -> Option<frame::Bulk> {
         if core::mem::take(&mut self.asks) {
-            return Some(frame::BulkConnection::default());
+            return Some(frame::Bulk::default());
         }
         self.app_acks.at.take()?;
         self.app_acks.told = self.app_acks.read;
         if self.is_up() {
-            return Some(frame::BulkConnection { bulk: self.last, read: self.app_acks.read, over: false });
+            return Some(frame::Bulk { bulk: self.last, read: self.app_acks.read, over: false });
         }
         let read = if self.over == self.last { self.app_acks.read } else { 0 };
-        Some(frame::BulkConnection { bulk: self.over, read, over: true })
+        Some(frame::Bulk { bulk: self.over, read, over: true })
     }
 
     /// What a CLOSE says of it, or of the last one: for the peer it is the last word, and what it
     /// does not know to have been read fails there.
     #[must_use]
-    pub fn last_frame(&self) -> Option<frame::BulkConnection> {
-        (self.app_acks.read > 0).then_some(frame::BulkConnection {
-            bulk: self.last,
-            read: self.app_acks.read,
-            over: false,
-        })
+    pub fn last_frame(&self) -> Option<frame::Bulk> {
+        (self.app_acks.read > 0).then_some(frame::Bulk { bulk: self.last, read: self.app_acks.read, over: false })
     }
 
     /// A BULK frame was lost: what is true now is said again.

@@ -206,7 +206,7 @@ impl Association {
                 self.set_piece_max(cx.s);
                 None
             }
-            SentFrame::BulkConnection | SentFrame::Once | SentFrame::Recovered { .. } => None,
+            SentFrame::Bulk | SentFrame::Once | SentFrame::Recovered { .. } => None,
         };
         if let Some(token) = done {
             events.push(Event::Sent { peer: self.id, token });
@@ -359,7 +359,7 @@ impl Association {
     fn requeue(&mut self, cx: &mut Cx<'_>, f: SentFrame) {
         match f {
             SentFrame::Session(f) => cx.s.lost(f),
-            SentFrame::BulkConnection => {
+            SentFrame::Bulk => {
                 if let Some(bulk) = self.bulk.as_mut() {
                     bulk.say_again(cx.now, self.peer.connects);
                 }

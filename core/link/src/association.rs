@@ -116,7 +116,7 @@ pub(crate) struct Association {
     /// The TCP connection that large payload may go by.
     pub(crate) bulk: Option<Box<BulkConnection>>,
     /// How far the last bulk connection was read, for each CLOSE.
-    pub(crate) closed_bulk: Option<weir_wire::frame::BulkConnection>,
+    pub(crate) closed_bulk: Option<weir_wire::frame::Bulk>,
 
     pub(crate) rec: Recovery,
     pub(crate) rx: Received,

@@ -506,7 +506,7 @@ impl Association {
             && let Some(f) = self.bulk.as_mut().and_then(|bulk| bulk.frame())
         {
             frame::write_bulk(&f, head);
-            self.remember(pk, SentFrame::BulkConnection);
+            self.remember(pk, SentFrame::Bulk);
         }
         while pk.space(head) >= RECOVERED_LEN
             && let Some((message, key, offset, len)) = self.recovered.pop_front()

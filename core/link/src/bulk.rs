@@ -54,7 +54,7 @@ impl Association {
     pub(crate) fn on_bulk_frame(
         &mut self,
         cx: &mut Cx<'_>,
-        f: frame::BulkConnection,
+        f: frame::Bulk,
         events: &mut Vec<Event>,
     ) -> Result<(), &'static str> {
         if self.peer.bulk_connections && self.path().is_some() {
@@ -70,7 +70,7 @@ impl Association {
     }
 
     /// What a CLOSE says of the bulk connection.
-    pub(crate) fn last_bulk_frame(&self) -> Option<frame::BulkConnection> {
+    pub(crate) fn last_bulk_frame(&self) -> Option<frame::Bulk> {
         self.bulk.as_ref().map_or(self.closed_bulk, |bulk| bulk.last_frame())
     }
 }

@@ -502,7 +502,7 @@ pub(crate) fn with_bulk_and_sides() -> (Two, u32, [usize; 2]) {
 }
 
 fn say_over(t: &mut Two, from: usize, bulk: u32, read: u64) {
-    t.inject(from, |out| frame::write_bulk(&frame::BulkConnection { bulk, read, over: true }, out));
+    t.inject(from, |out| frame::write_bulk(&frame::Bulk { bulk, read, over: true }, out));
 }
 
 /// A record of a send of this side, handed to the bulk connection.

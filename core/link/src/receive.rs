@@ -226,7 +226,7 @@ impl Association {
             Frame::Close(_) => self.go_down(cx, DownReason::Closed, events),
             Frame::RndvAbort(a) => cx.s.on_abort(cx.common, a.handle, a.code, events),
             Frame::Marked(m) => self.on_marked(cx, m),
-            Frame::BulkConnection(l) => self.on_bulk_frame(cx, l, events)?,
+            Frame::Bulk(l) => self.on_bulk_frame(cx, l, events)?,
             Frame::Recovered(r) => {
                 let (message, key) = match r.key {
                     DataKey::Message(m) => (true, m),

@@ -39,7 +39,7 @@ pub(crate) struct Sent {
 pub(crate) enum SentFrame {
     /// What the session is told the fate of.
     Session(Fragment),
-    BulkConnection,
+    Bulk,
     MtuProbe {
         size: u16,
     },

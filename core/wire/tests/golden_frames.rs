@@ -120,9 +120,9 @@ fn parity_and_recovered() {
 #[test]
 fn bulk() {
     for (over, flags) in [(false, "00"), (true, "01")] {
-        let bulk = frame::BulkConnection { bulk: 0x0102, read: 0x0304, over };
+        let bulk = frame::Bulk { bulk: 0x0102, read: 0x0304, over };
         let bytes = format!("0e {flags} 0000 02010000 0403000000000000");
-        check(|out| frame::write_bulk(&bulk, out), &bytes, &Frame::BulkConnection(bulk), true);
+        check(|out| frame::write_bulk(&bulk, out), &bytes, &Frame::Bulk(bulk), true);
     }
 }
 

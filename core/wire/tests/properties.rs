@@ -32,7 +32,7 @@ enum Model {
     RndvAbort(RndvAbort),
     Parity(ParityHead, Vec<u8>),
     Recovered(Recovered),
-    BulkConnection(frame::BulkConnection),
+    Bulk(frame::Bulk),
     Marked(frame::Marked),
 }
 
@@ -66,7 +66,7 @@ impl Model {
                 out.extend_from_slice(payload);
             }
             Model::Recovered(f) => frame::write_recovered(f, out),
-            Model::BulkConnection(f) => frame::write_bulk(f, out),
+            Model::Bulk(f) => frame::write_bulk(f, out),
             Model::Marked(f) => frame::write_marked(f, out),
         }
     }
@@ -94,7 +94,7 @@ impl Model {
                 *head == b.head && payload.as_slice() == &d[b.payload.clone()]
             }
             (Model::Recovered(a), Frame::Recovered(b)) => a == b,
-            (Model::BulkConnection(a), Frame::BulkConnection(b)) => a == b,
+            (Model::Bulk(a), Frame::Bulk(b)) => a == b,
             (Model::Marked(a), Frame::Marked(b)) => a == b,
             _ => false,
         }
@@ -194,7 +194,7 @@ fn model() -> impl Strategy<Value = Model> {
             len
         })),
         (0..=7u8, any::<u32>()).prop_map(|(path, count)| Model::Marked(frame::Marked { path, count })),
-        any::<(u32, u64, bool)>().prop_map(|(bulk, read, over)| Model::BulkConnection(frame::BulkConnection {
+        any::<(u32, u64, bool)>().prop_map(|(bulk, read, over)| Model::Bulk(frame::Bulk {
             bulk,
             read,
             over: over && bulk != 0

@@ -10,7 +10,7 @@ use common::{counting, hex, job_key};
 use ring::hkdf;
 use weir_wire::bulk::{Greeting, RECORD_HEAD_LEN, RecordHead, RecordKind};
 use weir_wire::frame::{
-    self, AckTimes, BulkConnection, Close, Credit, Frame, Frames, Grant, MsgHead, ParityHead, Recovered, RndvAbort,
+    self, AckTimes, Bulk, Close, Credit, Frame, Frames, Grant, MsgHead, ParityHead, Recovered, RndvAbort,
 };
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::seal::{RecvKeys, Role, SendKeys, fingerprint};
@@ -380,7 +380,7 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
         }
         "BULK" => {
             let over = e.number::<u8>("flags") == 1;
-            frame::write_bulk(&BulkConnection { bulk: e.number("bulk"), read: e.number("read"), over }, out);
+            frame::write_bulk(&Bulk { bulk: e.number("bulk"), read: e.number("read"), over }, out);
         }
         "MARKED" => {
             let path = e.number("path");
@@ -422,7 +422,7 @@ fn rewrite(frame: &Frame<'_>, datagram: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(&datagram[p.payload.clone()]);
         }
         Frame::Recovered(r) => frame::write_recovered(r, out),
-        Frame::BulkConnection(l) => frame::write_bulk(l, out),
+        Frame::Bulk(l) => frame::write_bulk(l, out),
         Frame::Marked(m) => frame::write_marked(m, out),
     }
 }

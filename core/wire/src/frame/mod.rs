@@ -32,7 +32,7 @@ pub const CREDIT_LEN: usize = 16;
 pub const GRANT_LEN: usize = 24;
 /// Bytes of a PATH_CHALLENGE or PATH_RESPONSE frame.
 pub const PATH_LEN: usize = 16;
-/// Bytes of a RNDV_ABORT frame.
+/// Bytes of an RNDV_ABORT frame.
 pub const RNDV_ABORT_LEN: usize = 16;
 /// Bytes of a RECOVERED frame.
 pub const RECOVERED_LEN: usize = 24;
@@ -208,7 +208,7 @@ pub struct Recovered {
 /// BULK: the peer is asked to connect one (number 0), or told how much of it was read, and perhaps
 /// that it is over (spec/bulk.md 2, 4, 5).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct BulkConnection {
+pub struct Bulk {
     /// Number of the bulk connection.
     pub bulk: u32,
     /// Bytes of complete records that the sender of this frame has read of it.
@@ -249,7 +249,7 @@ pub enum Frame<'a> {
     RndvAbort(RndvAbort),
     Parity(Parity),
     Recovered(Recovered),
-    BulkConnection(BulkConnection),
+    Bulk(Bulk),
     Marked(Marked),
 }
 
@@ -520,11 +520,11 @@ fn parse_rare(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
 
 fn parse_bulk(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     let h = head::<BULK_LEN>(d, at)?;
-    let bulk = BulkConnection { bulk: le32(h, 4), read: le64(h, 8), over: h[1] & BULK_OVER != 0 };
+    let bulk = Bulk { bulk: le32(h, 4), read: le64(h, 8), over: h[1] & BULK_OVER != 0 };
     if h[1] & !BULK_OVER != 0 || (bulk.over && bulk.bulk == 0) {
         return Err(FrameError::Field(types::BULK, "flags"));
     }
-    Ok((Frame::BulkConnection(bulk), at + BULK_LEN))
+    Ok((Frame::Bulk(bulk), at + BULK_LEN))
 }
 
 fn parse_marked(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {

@@ -45,8 +45,8 @@ impl fmt::Display for Frame<'_> {
             }
             Frame::Recovered(r) => write!(f, "recovered {} {}+{}", r.key, r.offset, r.len),
             Frame::Marked(m) => write!(f, "marked {} of path {}", m.count, m.path),
-            Frame::BulkConnection(l) if l.bulk == 0 => f.write_str("bulk wanted"),
-            Frame::BulkConnection(l) => {
+            Frame::Bulk(l) if l.bulk == 0 => f.write_str("bulk wanted"),
+            Frame::Bulk(l) => {
                 write!(f, "bulk {}{} read {}", l.bulk, if l.over { " over" } else { "" }, l.read)
             }
         }
@@ -83,9 +83,9 @@ mod tests {
         frame::write_parity_head(&parity, &mut p);
         p.push(0);
         for over in [false, true] {
-            frame::write_bulk(&frame::BulkConnection { bulk: 2, read: 77, over }, &mut p);
+            frame::write_bulk(&frame::Bulk { bulk: 2, read: 77, over }, &mut p);
         }
-        frame::write_bulk(&frame::BulkConnection::default(), &mut p);
+        frame::write_bulk(&frame::Bulk::default(), &mut p);
         frame::write_ping(&mut p);
         let want = [
             "ack 20-29 and 2 more",

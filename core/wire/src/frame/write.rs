@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    BULK_LEN, BULK_OVER, BulkConnection, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, DataKey, GRANT_LEN, Grant, MARKED_LEN,
+    BULK_LEN, BULK_OVER, Bulk, CLOSE_HEAD_LEN, CREDIT_LEN, Credit, DataKey, GRANT_LEN, Grant, MARKED_LEN,
     MAX_REASON_LEN, MSG_CONTROL, MSG_HEAD_LEN, Marked, MsgHead, PARITY_HEAD_LEN, PARITY_MESSAGE, PATH_LEN, ParityHead,
     RECOVERED_LEN, RECOVERED_MESSAGE, RNDV_ABORT_LEN, RNDV_HEAD_LEN, Recovered, RndvAbort, types,
 };
@@ -163,7 +163,7 @@ pub fn write_recovered(recovered: &Recovered, out: &mut Vec<u8>) {
 }
 
 /// BULK.
-pub fn write_bulk(bulk: &BulkConnection, out: &mut Vec<u8>) {
+pub fn write_bulk(bulk: &Bulk, out: &mut Vec<u8>) {
     let mut f = [0; BULK_LEN];
     (f[0], f[1]) = (types::BULK, if bulk.over { BULK_OVER } else { 0 });
     f[4..8].copy_from_slice(&bulk.bulk.to_le_bytes());
