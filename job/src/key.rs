@@ -477,7 +477,7 @@ mod tests {
         assert!(!error.is_for_want_of_a_place(), "{error}");
         let told = error.to_string();
         assert!(
-            told.contains("openssl rand -hex 32 > /proc/none)") && told.contains("or unset WEIR_KEY_FILE"),
+            told.contains("openssl rand -hex 32 > '/proc/none')") && told.contains("or unset WEIR_KEY_FILE"),
             "{told}"
         );
     }
