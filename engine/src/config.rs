@@ -149,11 +149,11 @@ pub struct EngineConfig {
     /// slice.
     pub spin_us: u32,
     /// Where others want the core, a poll that has found nothing for a while may sleep on the
-    /// sockets for this long, or a quarter of it where several threads poll, or up to 16 times as
-    /// long where others compute and a peer has been awaited for four times that
-    /// (`WEIR_POLL_SLEEP_US`); 0: a poll never sleeps. That is the default of the engine: a face
-    /// whose callers poll in a loop and have nothing else to do sets more, as
-    /// [`EngineConfig::from_vars`] does (200).
+    /// sockets for this long, or a quarter of it where several threads poll or send; where others
+    /// compute and a peer has been awaited for four times that, for up to as many times as long as
+    /// processes share a core, or 16 times if this is the host's only one (`WEIR_POLL_SLEEP_US`).
+    /// 0: a poll never sleeps. That is the default of the engine: a face whose callers poll in a
+    /// loop and have nothing else to do sets more, as [`EngineConfig::from_vars`] does (200).
     pub poll_sleep_us: u32,
     /// A burst of small messages to one peer is bundled when they follow each other within this
     /// time (`WEIR_COALESCE_NS`; 0: every send leaves at once).

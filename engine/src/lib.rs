@@ -173,6 +173,7 @@ impl Shared {
         // twenty loads.)
         if !self.sent_since_poll.load(Ordering::Relaxed) {
             self.sent_since_poll.store(true, Ordering::Relaxed);
+            self.waiting.sends(crate::core::now);
             if self.watch.is_watched() && !self.armed.load(Ordering::Relaxed) {
                 self.watch.program_is_back(self.look_time());
             }

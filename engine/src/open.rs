@@ -101,7 +101,12 @@ impl Endpoint {
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
             watch: watch::Watch::new(device.wake_sources(), [bulk_connections_fd, shm_fd])
                 .map_err(io("making event descriptors"))?,
-            waiting: waiting::Waiting::new(cfg.spin_us, cfg.poll_sleep_us, sharing(&cfg)),
+            waiting: waiting::Waiting::new(
+                cfg.spin_us,
+                cfg.poll_sleep_us,
+                cfg.processes_here.unwrap_or(0),
+                std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            ),
             coalesce_ns: u64::from(cfg.coalesce_ns),
             watchdog_ns: u64::from(cfg.watchdog_us) * 1000,
             sent_since_poll: AtomicBool::new(false),
@@ -241,12 +246,6 @@ pub fn message_config(cfg: &EngineConfig) -> weir_message::Config {
         copied_bytes: cfg.copied_bytes,
         copied_peer_bytes: cfg.copied_peer_bytes,
     }
-}
-
-/// How many processes of the job share a core of this host, as far as the face knows.
-fn sharing(cfg: &EngineConfig) -> u64 {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    cfg.processes_here.map_or(1, |n| n.div_ceil(cores).max(1) as u64)
 }
 
 /// The job's key from the environment or the user's key file.

@@ -14,8 +14,8 @@ impl Endpoint {
     ///
     /// Waits for nothing but the endpoint's lock. When polling has found nothing for a while it
     /// gives the core away for a turn of others (`sched_yield`), and where others want the core it
-    /// sleeps until something arrives, for [`EngineConfig::poll_sleep_us`] at the most: never,
-    /// unless the face has set that.
+    /// sleeps until something arrives, for [`EngineConfig::poll_sleep_us`] at the most, or some
+    /// times that ([`crate::waiting`]): never, unless the face has set that.
     pub fn poll(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
         self.poll_each(queue, max, |c| out.push(*c))
     }

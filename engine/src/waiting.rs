@@ -40,9 +40,10 @@ const SEVERAL_NS: u64 = 1_000_000_000;
 /// Where others compute on the core, and a message is awaited here or on its way from here, a poll
 /// that has found nothing for some time sleeps for this part of that time, ...
 const WAITED_PART: u64 = 4;
-/// ... but not for longer than so many times what the face says. Dozens of ranks that wait for one,
-/// and wake up every 200 us, leave it none of the core they wait for. (They need not be of one
-/// host: emulated hosts share their cores, and nobody tells them.) (docs/lab/2026-11-27-sleeps.md)
+/// ... but not for longer than what the face says times the ranks that share a core, so many at the
+/// most, or so many if no other rank is on the host: nothing then comes but by this endpoint, which
+/// wakes the sleeper. Dozens of ranks that wait for one, and wake up every 200 us, leave it none of
+/// the core they wait for (docs/lab/2026-11-27-sleeps.md).
 const WAITED_MOST: u64 = 16;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
@@ -74,6 +75,8 @@ pub struct Waiting {
     spin_ns: u64,
     /// Longest sleep in a poll, nanoseconds; 0: none.
     sleep_max_ns: AtomicU64,
+    /// Who waits for long may sleep for so many times that.
+    patience: u64,
     contention: AtomicU32,
     /// The same of yields that took a whole turn.
     starvation: AtomicU32,
@@ -85,16 +88,27 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// `sharing`: so many ranks of this host share a core.
-    pub fn new(spin_us: u32, poll_sleep_us: u32, sharing: u64) -> Waiting {
+    /// `ranks` are on this host, on so many `cores`; 0: nobody knows how many.
+    pub fn new(spin_us: u32, poll_sleep_us: u32, ranks: usize, cores: usize) -> Waiting {
+        let sharing = ranks.div_ceil(cores.max(1)).max(1) as u64;
         Waiting {
             spin_ns: u64::from(spin_us) * 1000,
             sleep_max_ns: AtomicU64::new(u64::from(poll_sleep_us) * 1000),
+            patience: if ranks == 1 { WAITED_MOST } else { sharing.min(WAITED_MOST) },
             contention: AtomicU32::new(if sharing > 1 { CONTENDED } else { 0 }),
             starvation: AtomicU32::new(0),
             poller: AtomicUsize::new(NOBODY),
             several_at: AtomicU64::new(0),
             displaced: AtomicI64::new(NEVER_ASKED),
+        }
+    }
+
+    /// The calling thread sends. If another one is who polls, they are several: the poller may
+    /// sleep with a lock of their program's that this one needs.
+    pub fn sends(&self, at: impl FnOnce() -> Time) {
+        let poller = self.poller.load(Ordering::Relaxed);
+        if poller != NOBODY && poller != here() {
+            self.several_at.store(at().0.max(1), Ordering::Relaxed);
         }
     }
 
@@ -128,7 +142,7 @@ impl Waiting {
         let most = self.sleep_max_ns.load(Ordering::Relaxed);
         match several {
             true => most / SEVERAL_PART,
-            false if awaits => (empty_ns / WAITED_PART).clamp(most, WAITED_MOST * most),
+            false if awaits => (empty_ns / WAITED_PART).clamp(most, self.patience * most),
             false => most,
         }
     }
@@ -282,7 +296,7 @@ mod tests {
 
     #[test]
     fn contention_is_found_by_yields_and_forgotten_when_they_are_short() {
-        let waiting = Waiting::new(100, 200, 1);
+        let waiting = Waiting::new(100, 200, 2, 2);
         let give_way = || waiting.give_way(0, &[NOTHING], Time(0), None, |_| ());
         beside_busy_threads(|| {
             give_way();
@@ -309,9 +323,9 @@ mod tests {
     #[test]
     fn a_poll_sleeps_as_long_as_its_face_says_and_a_quarter_of_it_where_several_threads_poll() {
         let at = Time(77_000_000);
-        let never = Waiting::new(0, 0, 2);
+        let never = Waiting::new(0, 0, 4, 2);
         assert_eq!(sleeps(&never, at, WHOLE), None);
-        let waiting = Waiting::new(0, 200, 2);
+        let waiting = Waiting::new(0, 200, 4, 2);
         assert_eq!(sleeps(&waiting, at, WHOLE), Some(200_000));
         let other = std::thread::scope(|s| s.spawn(|| sleeps(&waiting, at, WHOLE)).join().expect("thread"));
         assert_eq!(other, Some(50_000));
@@ -322,7 +336,7 @@ mod tests {
     #[test]
     fn one_thread_sleeps_where_somebody_computes_and_one_of_several_as_soon_as_yields_are_long() {
         let at = Time(77_000_000);
-        let waiting = Waiting::new(0, 200, 1);
+        let waiting = Waiting::new(0, 200, 2, 2);
         assert_eq!(waiting.sleep_ns(at, 0, true), 0, "it has not yielded yet");
         waiting.yielded(LONG);
         assert_eq!(waiting.sleep_ns(at, 0, true), 0, "the others yield too");
@@ -337,27 +351,47 @@ mod tests {
     }
 
     #[test]
-    fn where_others_compute_who_has_waited_long_for_a_message_sleeps_longer() {
+    fn where_others_compute_who_is_alone_or_one_of_many_and_has_waited_long_sleeps_longer() {
         let at = Time(77_000_000);
-        let sleep = |yield_ns, empty_ns, awaits| {
-            let waiting = Waiting::new(0, 200, 1);
+        let sleep = |ranks, yield_ns, empty_ns, awaits| {
+            let waiting = Waiting::new(0, 200, ranks, 2);
             waiting.yielded(yield_ns);
             waiting.sleep_ns(at, empty_ns, awaits)
         };
-        assert_eq!(sleep(WHOLE, 100_000, true), 200_000);
-        assert_eq!(sleep(WHOLE, 8_000_000, true), 2_000_000);
-        assert_eq!(sleep(WHOLE, u64::MAX, true), 3_200_000);
-        assert_eq!(sleep(WHOLE, u64::MAX, false), 200_000, "something else may be waited for");
-        assert_eq!(sleep(LONG, u64::MAX, true), 0, "nobody computes");
+        for ranks in [1, 64] {
+            assert_eq!(sleep(ranks, WHOLE, 100_000, true), 200_000);
+            assert_eq!(sleep(ranks, WHOLE, 8_000_000, true), 2_000_000);
+            assert_eq!(sleep(ranks, WHOLE, u64::MAX, true), 3_200_000);
+            assert_eq!(sleep(ranks, WHOLE, u64::MAX, false), 200_000, "something else is awaited");
+            assert_eq!(sleep(ranks, LONG, u64::MAX, true), 0, "nobody computes");
+        }
+        assert_eq!(sleep(4, WHOLE, u64::MAX, true), 400_000);
+        // One core each leaves nobody waiting for it, and the others may have another way to it.
+        assert_eq!(sleep(2, WHOLE, u64::MAX, true), 200_000);
+        assert_eq!(sleep(0, WHOLE, u64::MAX, true), 200_000);
+    }
+
+    #[test]
+    fn who_polls_sleeps_for_a_quarter_where_another_thread_sends() {
+        let at = Time(77_000_000);
+        let waiting = Waiting::new(0, 200, 1, 2);
+        waiting.sends(|| at);
+        waiting.yielded(WHOLE);
+        assert_eq!(waiting.sleep_ns(at, u64::MAX, true), 3_200_000);
+        waiting.sends(|| at);
+        assert_eq!(waiting.sleep_ns(at, u64::MAX, true), 3_200_000, "the poller's own");
+        std::thread::scope(|s| s.spawn(|| waiting.sends(|| at)).join().expect("thread"));
+        assert_eq!(waiting.sleep_ns(at, u64::MAX, true), 50_000);
+        assert_eq!(waiting.sleep_ns(at.plus_ns(SEVERAL_NS), u64::MAX, true), 3_200_000);
     }
 
     #[test]
     fn who_sleeps_takes_short_turns_and_keeps_its_share() {
         std::thread::spawn(|| {
             let before = scheduling().expect("asked");
-            sleeps(&Waiting::new(0, 0, 2), Time(77), WHOLE);
+            sleeps(&Waiting::new(0, 0, 4, 2), Time(77), WHOLE);
             assert_eq!(scheduling().expect("asked").sched_runtime, before.sched_runtime, "it has not slept");
-            sleeps(&Waiting::new(0, 20, 2), Time(77), WHOLE);
+            sleeps(&Waiting::new(0, 20, 4, 2), Time(77), WHOLE);
             let after = scheduling().expect("asked");
             // A kernel from before 6.12 has none to tell of.
             let want = before.sched_runtime.min(SHORT_TURN_NS);
@@ -370,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_displaced_by_others_and_not_by_its_own_sleep() {
-        let waiting = Waiting::new(100, 200, 1);
+        let waiting = Waiting::new(100, 200, 2, 2);
         once(|| {
             waiting.was_displaced();
             std::thread::sleep(Duration::from_millis(1));

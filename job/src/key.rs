@@ -96,7 +96,7 @@ fn advice(action: &str, path: &Path, cause: &std::io::Error) -> String {
     match action {
         "make" | "look for" => "; set WEIR_KEY_FILE or WEIR_KEY".into(),
         "read" if cause.kind() == ErrorKind::NotFound => format!(
-            "; make one with: (umask 077; openssl rand -hex {KEY_BYTES} > {}), or unset WEIR_KEY_FILE: then a key of your own is used",
+            "; make one with: (umask 077; openssl rand -hex {KEY_BYTES} > '{}') and have it on all hosts, or unset WEIR_KEY_FILE: then a key of your own is used",
             shown(path)
         ),
         _ => String::new(),
@@ -477,7 +477,7 @@ mod tests {
         assert!(!error.is_for_want_of_a_place(), "{error}");
         let told = error.to_string();
         assert!(
-            told.contains("openssl rand -hex 32 > /proc/none)") && told.contains("or unset WEIR_KEY_FILE"),
+            told.contains("openssl rand -hex 32 > '/proc/none')") && told.contains("or unset WEIR_KEY_FILE"),
             "{told}"
         );
     }

@@ -129,6 +129,7 @@ mod tests {
     fn each_row_is_found_by_its_name_and_comes_back_from_its_text() {
         let e = EndpointSpec::default();
         for what in NAMED {
+            assert!(!all(what, &e).is_empty(), "{what}");
             for (name, expected) in all(what, &e) {
                 let found = scenario(what, &e, &name).unwrap_or_else(|error| panic!("{what}: {error}"));
                 assert_eq!(found, expected, "{what}: {name}");

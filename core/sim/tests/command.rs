@@ -12,7 +12,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_row_of_a_table_is_printed_as_a_scenario_that_runs_as_the_row_does() {
+fn a_row_of_a_table_is_printed_as_a_scenario_that_runs() {
     let row = weir_sim(&["table", "links", "--scenario", "cut at 30 ms ping-pong 30000"]);
     assert!(row.status.success(), "{}", text(&row.stderr));
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("row.json");

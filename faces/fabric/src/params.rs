@@ -83,7 +83,7 @@ pub const PARAMS: &[Param] = &[
     param("spin_us", "Empty polls spin for this long before they give up the core (default: 100)"),
     param(
         "poll_sleep_us",
-        "Where others want the core, reading an empty completion queue may sleep for this long, a quarter of it if several threads read; 0: never (default: 200)",
+        "Where others want the core, reading an empty completion queue may sleep for this long, a quarter of it if several threads read or send, up to 16 times it where a peer has been awaited for long and no other rank, or many more than cores, are on the host; 0: never (default: 200)",
     ),
     param(
         "coalesce_ns",

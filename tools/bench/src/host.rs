@@ -89,11 +89,11 @@ pub fn are_of_one_machine(facts: &[Facts]) -> bool {
 }
 
 /// What tells apart whose monotonic clock the kernel keeps: processes for which it is equal read
-/// the same one, in whatever network namespace.
+/// the same one, in whatever network namespace. Where the boot cannot be known, those of one name.
 #[must_use]
 pub fn clock_identity() -> String {
-    let boot = text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    format!("{boot} {}", namespace("time"))
+    let boot = text("/proc/sys/kernel/random/boot_id").or_else(|| text("/proc/sys/kernel/hostname"));
+    format!("{} {}", boot.unwrap_or_default(), namespace("time"))
 }
 
 /// The most memory of this process that has been resident since [`forget_peak_memory`], bytes.

@@ -91,8 +91,6 @@ pub struct Cell {
     pub busy: usize,
     /// The program in `tests/mpi`, or [`WEIR_BENCH`].
     pub program: &'static str,
-    /// The same by a C program.
-    pub by_c: Option<String>,
     /// Its arguments.
     pub args: Vec<String>,
     /// What is reported; the first is the main one.
@@ -157,7 +155,6 @@ impl Cell {
             one_host: false,
             busy: 0,
             program,
-            by_c: None,
             args: words(args),
             metrics: metrics.to_vec(),
             goals: Vec::new(),
@@ -218,10 +215,6 @@ impl Cell {
         self.wire.loss > 0.0 || self.wire.queue_packets.is_some() || self.section == "incast"
     }
 
-    fn by_c(self, command: String) -> Self {
-        Self { by_c: Some(command), ..self }
-    }
-
     fn goal(mut self, goal: Goal) -> Self {
         self.goals.push(goal);
         self
@@ -272,8 +265,7 @@ fn windows(size: usize, window: usize, seconds: f64) -> String {
 fn latency(e: Extent) -> Vec<Cell> {
     let goal = Goal::ToRival { metric: MEDIAN, rival: "", ratio: 0.75 };
     let (id, command) = ("latency/8B".into(), ping_pong(8, 500, e.seconds));
-    let c = format!("pingpong --size 8 --reps 1000000 --seconds {}", e.seconds);
-    vec![Cell::new("latency", id, Wire::plain(0.0), 2, &command, &[MEDIAN, P99]).goal(goal).by_c(c)]
+    vec![Cell::new("latency", id, Wire::plain(0.0), 2, &command, &[MEDIAN, P99]).goal(goal)]
 }
 
 fn sizes(e: Extent) -> &'static [usize] {
@@ -291,10 +283,8 @@ fn size_goal(size: usize) -> Goal {
 fn bandwidth(e: Extent) -> Vec<Cell> {
     let one = |&size: &usize| {
         let command = ping_pong(size, 50, e.seconds);
-        let c = format!("pingpong --size {size} --warmup 50 --reps 1000000 --seconds {}", e.seconds);
         Cell::new("bandwidth", format!("bandwidth/{size}"), Wire::plain(0.0), 2, &command, &[BANDWIDTH, MEDIAN, P99])
             .goal(size_goal(size))
-            .by_c(c)
     };
     sizes(e).iter().map(one).collect()
 }
@@ -303,10 +293,8 @@ fn stream(e: Extent) -> Vec<Cell> {
     let one = |&size: &usize| {
         let window = if size < 1 << 20 { 64 } else { 16 };
         let command = windows(size, window, e.seconds);
-        let c = format!("stream --size {size} --window {window} --windows 1000000 --seconds {}", e.seconds);
         Cell::new("stream", format!("stream/{size}"), Wire::plain(0.0), 2, &command, &[BANDWIDTH, CPU])
             .goal(size_goal(size))
-            .by_c(c)
     };
     sizes(e).iter().map(one).collect()
 }
@@ -315,7 +303,6 @@ fn stream(e: Extent) -> Vec<Cell> {
 fn host(e: Extent) -> Vec<Cell> {
     let one = |size: usize| {
         let command = ping_pong(size, 500, e.seconds);
-        let c = format!("pingpong --size {size} --reps 100000000 --seconds {}", e.seconds);
         let goal = if size == 8 {
             Goal::ToRival { metric: MEDIAN, rival: "mpich-ofi-shm", ratio: 1.0 }
         } else {
@@ -323,7 +310,7 @@ fn host(e: Extent) -> Vec<Cell> {
         };
         let id = format!("host/{size}");
         let cell = Cell::new("host", id, Wire::plain(0.0), 2, &command, &[MEDIAN, BANDWIDTH, P99]);
-        Cell { one_host: true, ..cell.goal(goal).by_c(c) }
+        Cell { one_host: true, ..cell.goal(goal) }
     };
     let longer = sizes(e).iter().copied().filter(|&size| size >= 4096);
     std::iter::once(8).chain(longer).map(one).collect()
@@ -335,7 +322,6 @@ fn loss(e: Extent) -> Vec<Cell> {
         for loss in [0.0, 0.01, 0.02] {
             let wire = Wire { no_offload: true, ..Wire::plain(loss) };
             let command = ping_pong(size, FIRST, e.seconds * 2.0);
-            let c = format!("pingpong --size {size} --warmup 20 --reps 1000000 --seconds {}", e.seconds * 2.0);
             let mut cell = Cell::new(
                 "loss",
                 format!("loss/{size}/{}", percent(loss)),
@@ -343,8 +329,7 @@ fn loss(e: Extent) -> Vec<Cell> {
                 2,
                 &command,
                 &[BANDWIDTH, MEDIAN, P99],
-            )
-            .by_c(c);
+            );
             if loss > 0.0 {
                 cell = cell.goal(Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 5.0 });
                 cell = cell.goal(Goal::Absolute { metric: P99, value: 500.0 });
@@ -363,11 +348,9 @@ fn wan(e: Extent) -> Vec<Cell> {
             for loss in [0.0, 0.01, 0.02] {
                 let base = format!("wan/{}ms/{size}", delay_us / 1000);
                 let command = ping_pong(size, FIRST, e.seconds * 3.0);
-                let c = format!("pingpong --size {size} --warmup 5 --reps 1000000 --seconds {}", e.seconds * 3.0);
                 let id = format!("{base}/{}", percent(loss));
                 let mut cell =
-                    Cell::new("wan", id, Wire::shaped(1000, delay_us, loss), 2, &command, &[BANDWIDTH, MEDIAN, P99])
-                        .by_c(c);
+                    Cell::new("wan", id, Wire::shaped(1000, delay_us, loss), 2, &command, &[BANDWIDTH, MEDIAN, P99]);
                 if loss == 0.01 {
                     cell = cell.goal(Goal::ToOwn { metric: BANDWIDTH, cell: format!("{base}/0%"), ratio: 0.7 });
                     cell = cell.goal(Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 1.5 });
@@ -470,10 +453,8 @@ fn incast(e: Extent) -> Vec<Cell> {
             let wire = Wire { queue_packets: Some(64), ..Wire::shaped(1000, 25, 0.0) };
             let seconds = e.seconds * 2.0;
             let command = format!("{WEIR_BENCH} -t incast -s {size} --start none --warm-up 2 --time {seconds}");
-            let c = format!("incast --size {size} --rounds 10000 --rate-mbit 1000 --seconds {seconds}");
             let cell =
-                Cell::new("incast", format!("incast/{senders}/{size}"), wire, senders + 1, &command, &[GOODPUT, STALL])
-                    .by_c(c);
+                Cell::new("incast", format!("incast/{senders}/{size}"), wire, senders + 1, &command, &[GOODPUT, STALL]);
             cells.push(
                 cell.goal(Goal::Absolute { metric: GOODPUT, value: 900.0 })
                     .goal(Goal::Absolute { metric: STALL, value: 20.0 }),
@@ -485,9 +466,8 @@ fn incast(e: Extent) -> Vec<Cell> {
 
 fn rate(e: Extent) -> Vec<Cell> {
     let command = windows(8, 64, e.seconds);
-    let c = format!("stream --size 8 --window 64 --windows 1000000 --seconds {}", e.seconds);
     let goal = Goal::ToRival { metric: RATE, rival: "", ratio: 1.5 };
-    vec![Cell::new("rate", "rate/8B".into(), Wire::plain(0.0), 2, &command, &[RATE]).goal(goal).by_c(c)]
+    vec![Cell::new("rate", "rate/8B".into(), Wire::plain(0.0), 2, &command, &[RATE]).goal(goal)]
 }
 
 fn overlap(e: Extent) -> Vec<Cell> {

@@ -9,13 +9,17 @@ use crate::stack::Carrier;
 /// The numbers of `cell` in a run as `weir bench --json` tells it (`spec/distribution-format.md`).
 ///
 /// # Errors
-/// If the run is not whole, or something else carried its messages than what was asked for; of an
-/// MPI's own shared memory that is what was asked for.
+/// If the run is not whole, or something else carried its messages than what was asked for (of an
+/// MPI's own shared memory that is what was asked for), or they went past the network between hosts.
 pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
     ensure!(run["state"] == "complete", "the run is {}", run["state"]);
     let launches = run["launches"].as_array().map_or(&[][..], Vec::as_slice);
     let warnings = launches.iter().filter_map(|launch| launch["warnings"].as_array()).flatten();
-    let otherwise = |warning: &&Value| warning["code"] == "not-carried" && carrier != Carrier::Own;
+    let otherwise = |warning: &&Value| match warning["code"].as_str() {
+        Some("not-carried") => carrier != Carrier::Own,
+        Some("past-the-network") => !cell.one_host,
+        _ => false,
+    };
     if let Some(other) = warnings.into_iter().find(otherwise) {
         bail!("{}", other["message"].as_str().unwrap_or("something else carried the messages"));
     }
@@ -109,6 +113,8 @@ mod tests {
         assert_eq!(refused(&|run| run["state"] = "stopped".into()), "the run is \"stopped\"");
         let warning = json!([{"code": "not-carried", "message": "nothing went by it"}]);
         assert_eq!(refused(&|run| run["launches"][0]["warnings"] = warning.clone()), "nothing went by it");
+        let past = json!([{"code": "past-the-network", "message": "by memory"}]);
+        assert_eq!(refused(&|run| run["launches"][0]["warnings"] = past.clone()), "by memory");
         let mut own = whole.clone();
         own["launches"][0]["warnings"] = warning;
         assert!(numbers(&own, &cell("latency"), Carrier::Own).is_ok(), "an MPI's own shared memory");
