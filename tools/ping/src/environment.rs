@@ -2,13 +2,14 @@
 
 /// Settings that a job's launcher would hand on, and that mean the same on every host; not the key,
 /// which would show in lists of processes.
-const HANDED_ON: [&str; 12] = [
+const HANDED_ON: [&str; 13] = [
     "WEIR_KEY_FILE",
     "WEIR_PORT",
     "WEIR_IFACE",
     "WEIR_LEVEL",
     "WEIR_CARRIER",
     "WEIR_BULK",
+    "WEIR_LANES",
     "WEIR_OFFLOAD",
     "WEIR_ECN",
     "WEIR_XDP",
