@@ -281,8 +281,13 @@ impl EngineConfig {
     /// # Errors
     /// The first variable that cannot be understood, by name.
     pub fn from_vars(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, EngineError> {
+        let either = |name: &str| get(name).or_else(|| get(former_name(name)?));
+        let as_set = |name: &str| former_name(name).filter(|_| get(name).is_none()).unwrap_or(name).to_owned();
+        Self::read(&either).map_err(|error| error.with_variable(as_set))
+    }
+
+    fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, EngineError> {
         let mut c = EngineConfig { poll_sleep_us: POLL_SLEEP_US, ..EngineConfig::default() };
-        let get = &|name: &str| get(name).or_else(|| get(former_name(name)?));
         let v = Vars { get };
         v.list("WEIR_ADDR", &mut c.addrs, "an IP address such as 10.0.0.1 (interfaces are chosen by WEIR_IFACE)")?;
         v.list("WEIR_IFACE", &mut c.ifaces, "the name of an interface")?;

@@ -93,7 +93,7 @@ pub fn take(port: &Port, other: usize, bytes: usize, window: u32, count: u32) ->
 /// # Errors
 /// As [`answer`].
 pub fn stream(port: &Port, other: usize, bytes: usize, window: u32, count: u32) -> Result<Duration, String> {
-    let buffer = vec![1; bytes];
+    let buffer = vec![1; bytes * window as usize];
     let begun = Instant::now();
     for _ in 0..count {
         port.run(Some(Out { data: &buffer, to: other, count: window as usize }), None, DATA, || {}).map_err(words)?;
