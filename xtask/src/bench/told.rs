@@ -10,7 +10,8 @@ use crate::stack::Carrier;
 ///
 /// # Errors
 /// If the run is not whole, or something else carried its messages than what was asked for (of an
-/// MPI's own shared memory that is what was asked for), or they went past the network between hosts.
+/// MPI's own shared memory that is what was asked for), or they went past the network between
+/// hosts.
 pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
     ensure!(run["state"] == "complete", "the run is {}", run["state"]);
     let launches = run["launches"].as_array().map_or(&[][..], Vec::as_slice);

@@ -1,5 +1,5 @@
-//! A rank's bulk connections: the driver that ships (`core/bulk-driver`), lent the simulated network
-//! and the rank's messages; and greetings sent once more, as somebody on the way might.
+//! A rank's bulk connections: the driver that ships (`core/bulk-driver`), lent the simulated
+//! network and the rank's messages; and greetings sent once more, as somebody on the way might.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
