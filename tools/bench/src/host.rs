@@ -16,8 +16,6 @@ pub struct Facts {
     /// What tells nodes apart: host name, boot of the kernel (two machines may have one name), and
     /// network namespace, as hosts may be emulated on one machine.
     pub identity: String,
-    /// The boot of its kernel; nothing if it cannot be known.
-    pub boot: String,
     /// What tells apart whose clock the kernel keeps: ranks for which it is equal read the kernel's
     /// clock alike, on emulated hosts of one machine too.
     pub kernel: String,
@@ -43,7 +41,6 @@ impl Facts {
     pub fn unknown(name: &str) -> Facts {
         Facts {
             identity: name.to_owned(),
-            boot: String::new(),
             kernel: name.to_owned(),
             node: Node { name: name.to_owned(), ..Node::default() },
             available_bytes: None,
@@ -67,7 +64,6 @@ impl Facts {
         Facts {
             identity: identity(&name, &boot, &namespace("net")),
             kernel: clock_identity(),
-            boot,
             node,
             available_bytes: memory::available_bytes(),
             processors: affinity::allowed().unwrap_or_default(),
@@ -83,9 +79,7 @@ impl Facts {
 #[must_use]
 pub fn are_of_one_machine(facts: &[Facts]) -> bool {
     let Some((first, others)) = facts.split_first() else { return false };
-    !first.boot.is_empty()
-        && others.iter().all(|one| one.boot == first.boot)
-        && others.iter().any(|one| one.identity != first.identity)
+    others.iter().all(|one| one.kernel == first.kernel) && others.iter().any(|one| one.identity != first.identity)
 }
 
 /// What tells apart whose monotonic clock the kernel keeps: processes for which it is equal read
@@ -232,12 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_one_boot_are_one_machine() {
-        let of = |boot: &str, identity: &str| Facts { boot: boot.into(), ..Facts::unknown(identity) };
+    fn hosts_of_one_kernel_are_one_machine() {
+        let of = |kernel: &str, identity: &str| Facts { kernel: kernel.into(), ..Facts::unknown(identity) };
         assert!(are_of_one_machine(&[of("a", "host1"), of("a", "host2"), of("a", "host1")]));
         assert!(!are_of_one_machine(&[of("a", "host1"), of("b", "host2")]));
         assert!(!are_of_one_machine(&[of("a", "host1"), of("a", "host1")]), "one host");
-        assert!(!are_of_one_machine(&[of("", "host1"), of("", "host2")]), "nobody knows");
+        assert!(!are_of_one_machine(&[Facts::unknown("host1"), Facts::unknown("host2")]), "nobody knows");
     }
 
     #[test]
