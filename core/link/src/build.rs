@@ -29,6 +29,8 @@ const FRAMES_MAX: u8 = 200;
 const SMALL_RUN_MAX: u32 = 16;
 /// Packets by which control messages may exceed the window: they must not stand behind data.
 const CONTROL_OVERDRAFT: u64 = 16;
+/// A flow of so many packets, sent after silence, makes no queue that is worth asking about.
+const PROBE_TRAIN: u64 = 16;
 /// Entries of an acknowledgement where room is wanted for data.
 pub(crate) const ACK_ENTRIES_FEW: usize = 8;
 /// After this many packets the keys of a direction are spent (spec 2.1).
@@ -61,6 +63,8 @@ pub(crate) struct Packet {
     eliciting: bool,
     /// Fragments of flows are in it; fragments of small messages.
     flow: bool,
+    /// How long the last of those flows is as a whole, bytes.
+    flow_len: u64,
     pub(crate) small: bool,
     /// A control message with payload is in it: a write, whose user waits for nothing else.
     write: bool,
@@ -162,6 +166,7 @@ impl Association {
             frames: 0,
             eliciting: false,
             flow: false,
+            flow_len: 0,
             small: false,
             write: false,
             payload: None,
@@ -349,7 +354,7 @@ impl Association {
             self.probes = self.probes.saturating_sub(1);
             let total = out.head.len() as u64 + pk.payload.map_or(0, |p| u64::from(p.len));
             let full = Room { in_flight: room.in_flight + total, ..room }.is_full();
-            let at_an_end = pk.flow && self.ends_or_probes(cx, pk.path);
+            let at_an_end = pk.flow && self.ends_or_probes(cx, &pk);
             let last_write = pk.write && !cx.s.has_control();
             if probing || full || at_an_end || last_write {
                 Header::set_ack_now(&mut out.head);
@@ -447,9 +452,10 @@ impl Association {
     /// that tells what queue was there before it, while those behind wait in the queue that the
     /// train itself makes.
     #[inline]
-    fn ends_or_probes(&mut self, cx: &Cx<'_>, path: u8) -> bool {
+    fn ends_or_probes(&mut self, cx: &Cx<'_>, pk: &Packet) -> bool {
         let ends = !self.has_data(cx.s) && core::mem::take(&mut self.ack_wanted);
-        ends || self.paths.get_mut(usize::from(path)).is_some_and(|p| p.take_rtt_probe(cx.now))
+        let is_short = cx.s.flows_waiting() <= 1 && pk.flow_len <= PROBE_TRAIN * pk.limit as u64;
+        ends || self.paths.get_mut(usize::from(pk.path)).is_some_and(|p| p.take_rtt_probe(cx.now, is_short))
     }
 
     /// Keeps the interleaving of small messages and flows.
@@ -621,7 +627,7 @@ impl Association {
             self.ack_wanted |= !patient;
             let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, false) else { return };
             self.parity.note(cx.cfg, key, piece.from, to - piece.from, len);
-            pk.flow = true;
+            (pk.flow, pk.flow_len) = (true, len);
             if cx.s.took_flow(Line::Main, to) {
                 self.flow_run = 0;
             }

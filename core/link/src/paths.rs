@@ -263,11 +263,13 @@ impl Path {
         self.rtt_probe == Some(seq)
     }
 
-    /// Whether the packet about to be sent is the first of its round trip; it is to be acknowledged
-    /// at once.
-    pub(crate) fn take_rtt_probe(&mut self, now: Time) -> bool {
+    /// Whether the packet about to be sent is the first of its round trip, to be acknowledged at
+    /// once. After silence a short train does not ask: an answer brings the acknowledgement, and
+    /// one that goes before it alone makes the program wait for two packets.
+    pub(crate) fn take_rtt_probe(&mut self, now: Time, is_short: bool) -> bool {
         let outstanding = self.rtt_probe.is_some_and(|seq| (self.largest_acked.wrapping_sub(seq) as i32) < 0);
-        if outstanding || now.since_ns(self.rtt_probe_at) < RTT_PROBE_EVERY_NS {
+        let asks_nothing = is_short && self.in_flight_packets == 0;
+        if outstanding || asks_nothing || now.since_ns(self.rtt_probe_at) < RTT_PROBE_EVERY_NS {
             return false;
         }
         self.rtt_probe = Some(self.next_seq);

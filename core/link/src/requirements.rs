@@ -579,15 +579,21 @@ fn one_packet_of_a_round_trip_steers_and_asks_now_and_then() {
     let first = p.on_sent(Time(now), 1472, 1 << 20);
     assert!(p.is_rtt_probe(first), "the first after silence");
     let second = p.on_sent(Time(now), 1472, 1 << 20);
-    assert!(!p.is_rtt_probe(second) && !p.take_rtt_probe(Time(now)), "the first is under way");
+    assert!(!p.is_rtt_probe(second) && !p.take_rtt_probe(Time(now), false), "the first is under way");
     p.largest_acked = first;
-    assert!(p.take_rtt_probe(Time(now)), "the next begins");
+    assert!(p.take_rtt_probe(Time(now), false), "the next begins");
     let third = p.on_sent(Time(now), 1472, 1 << 20);
     assert!(p.is_rtt_probe(third));
     p.largest_acked = third;
     now += 249_999;
-    assert!(!p.take_rtt_probe(Time(now)), "each costs the receiver a packet");
-    assert!(p.take_rtt_probe(Time(now + 1)));
+    assert!(!p.take_rtt_probe(Time(now), false), "each costs the receiver a packet");
+    assert!(p.take_rtt_probe(Time(now + 1), true), "among others a short train asks too");
+    let fourth = p.on_sent(Time(now), 1472, 1 << 20);
+    p.largest_acked = fourth;
+    (0..4).for_each(|_| p.out_of_flight(1472));
+    now += 10 * MS;
+    assert!(!p.take_rtt_probe(Time(now), true), "an answer will acknowledge a short train after silence");
+    assert!(p.take_rtt_probe(Time(now), false), "a long one is not to wait for its end");
 }
 
 // spec: P-9.7
