@@ -259,7 +259,7 @@ fn what_was_read_is_told_at_once_unless_answers_used_to_come_at_once() {
             exchange(&mut net);
         }
         let waited = one_way(&mut net);
-        assert!(waited > soon && waited <= soon + Duration::from_micros(20), "round {round}: {waited:?}");
+        assert!(waited > soon && waited <= soon + Duration::from_micros(100), "round {round}: {waited:?}");
         assert!(one_way(&mut net) <= soon, "round {round}: the last was not answered");
     }
     // Of several in a row only the last is urgent.
@@ -273,7 +273,7 @@ fn what_was_read_is_told_at_once_unless_answers_used_to_come_at_once() {
 }
 
 /// Two with a bulk connection; what node 0 sent by it last was read by node 1, which has not told
-/// so. `used_to_answer`: it would in 20 us, for an answer used to do it.
+/// so. `used_to_answer`: it would in 100 us, for an answer used to do it.
 fn with_a_message_untold(used_to_answer: bool) -> Net {
     let mut net = Net::new(2, 1, &config(), 3);
     both_know(&mut net);
