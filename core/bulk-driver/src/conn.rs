@@ -141,18 +141,25 @@ impl<S> Conn<S> {
             self.take_staged(on, now)?;
         }
         while total < most && !self.put_off {
-            let n = self.read_some(on)?;
-            if n == 0 {
+            let room = STAGE_BYTES - self.have;
+            let (payload, staged) = self.read_some(on)?;
+            if payload + staged == 0 {
                 break;
             }
-            total += n as u64;
+            total += (payload + staged) as u64;
             self.take_staged(on, now)?;
+            // The stage is filled last: there was no more. (What has come since, and the end of the
+            // stream, the next pass finds.)
+            if staged < room {
+                break;
+            }
         }
         Ok(total)
     }
 
     /// One call to the system: into the place of the record's payload and, behind it, the stage.
-    fn read_some<E: Surroundings<Stream = S>>(&mut self, on: &mut E) -> Step<usize, E> {
+    /// Returns how much came into each, bytes.
+    fn read_some<E: Surroundings<Stream = S>>(&mut self, on: &mut E) -> Step<(usize, usize), E> {
         let payload = self.record.as_ref().map(|(record, done)| (self.peer, record, *done));
         let Read::Bytes { payload, staged } = on.read(&mut self.io, payload, &mut self.staged[self.have..])? else {
             return Err(Over::Failed);
@@ -161,7 +168,7 @@ impl<S> Conn<S> {
             *done += payload as u32;
         }
         self.have += staged;
-        Ok(payload + staged)
+        Ok((payload, staged))
     }
 
     /// Takes greetings, heads and payload out of the stage, and ends the record that is complete.

@@ -197,16 +197,16 @@ impl Rx {
                 Err(e) => return Err(e),
             };
             counters.rx_calls += 1;
-            let (mut segments_max, mut bulk) = (0, false);
+            let (mut goes_on, mut bulk) = (false, false);
             for i in 0..got {
                 bulk |= self.headers[i].msg_len as usize >= BULK_BYTES;
-                let segments = self.message(at, i, counters, deliver);
-                total += segments;
-                segments_max = segments_max.max(segments);
+                let (datagrams, more) = self.message(at, i, counters, deliver);
+                total += datagrams;
+                goes_on |= more;
             }
             let end = &mut self.ends[at];
             end.bulk = bulk;
-            end.streak = if segments_max > 1 { end.patience } else { (end.streak + 1).min(end.patience) };
+            end.streak = if goes_on { end.patience } else { (end.streak + 1).min(end.patience) };
             if many && got == 1 {
                 end.patience = (end.patience * 2).min(PATIENCE.1);
                 end.streak = 0;
@@ -236,7 +236,8 @@ impl Rx {
     }
 
     /// Delivers message `i`, which came to socket `at`, cut into its datagrams; returns their
-    /// number.
+    /// number, and whether more is to be expected behind it: behind a super-packet whose last
+    /// datagram is as long as the others. One that is shorter ends what its sender had in line.
     #[inline]
     fn message(
         &mut self,
@@ -244,7 +245,7 @@ impl Rx {
         i: usize,
         counters: &mut UdpCounters,
         deliver: &mut impl FnMut(&RxInfo, &mut [u8]),
-    ) -> usize {
+    ) -> (usize, bool) {
         let h = &mut self.headers[i];
         let len = (h.msg_len as usize).min(BUFFER_BYTES);
         let truncated = h.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
@@ -254,7 +255,7 @@ impl Rx {
         let remote = self.addrs[i].decode();
         let Some(remote) = remote.filter(|_| !truncated) else {
             counters.rx_malformed += 1;
-            return 0;
+            return (0, false);
         };
         let about = if control_len == 0 { Received::default() } else { self.about(i, control_len) };
         let local = if at == CONNECTED {
@@ -277,12 +278,12 @@ impl Rx {
                 }
                 counters.rx_super_packets += 1;
                 counters.rx_datagrams += n as u64;
-                n
+                (n, len.is_multiple_of(segment))
             }
             _ => {
                 deliver(&info, data);
                 counters.rx_datagrams += 1;
-                1
+                (1, false)
             }
         }
     }
@@ -365,7 +366,7 @@ mod tests {
         h.msg_hdr.msg_namelen = rx.addrs[i].len;
         h.msg_hdr.msg_controllen = told_control as _;
         let (mut out, mut counters) = (Vec::new(), UdpCounters::default());
-        let count =
+        let (count, _) =
             rx.message(FIRST, i, &mut counters, &mut |_: &RxInfo, datagram: &mut [u8]| out.push(datagram.to_vec()));
         assert_eq!((count, counters.rx_datagrams), (out.len(), out.len() as u64));
         out

@@ -1,5 +1,5 @@
-//! Tests that need something a machine may lack: IPv6, or a network namespace with a slow link.
-//! Where it is missing they are reported as ignored, not as passed.
+//! Tests that need something a machine may lack: IPv6, UDP GSO, or a network namespace with a slow
+//! link. Where it is missing they are reported as ignored, not as passed.
 
 mod common;
 #[path = "common/slow_link.rs"]
@@ -23,9 +23,30 @@ fn main() -> ExitCode {
             Ok(())
         })
         .with_ignored_flag(!ipv6),
+        Trial::test("a_message_in_one_super_packet_is_one_call_each_way", || {
+            a_message_in_one_super_packet_is_one_call_each_way();
+            Ok(())
+        })
+        .with_ignored_flag(loopback().offload_segments() == 1),
         slow_link::trial("a_full_send_buffer_loses_nothing"),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Behind a short end nothing is asked for, behind a full one there is.
+fn a_message_in_one_super_packet_is_one_call_each_way() {
+    for (last, empty_calls) in [(700, 0), (1201, 1)] {
+        let (mut a, mut b) = (loopback(), loopback());
+        let to = b.local_addrs()[0];
+        for n in [1201, 1201, last] {
+            send(&mut a, to, b"head", &pattern(1, n));
+        }
+        a.flush().expect("flush");
+        b.wait(Some(LIMIT)).expect("ppoll");
+        assert_eq!(b.recv(8, |_, _| {}).expect("recv"), 3);
+        let c = b.counters();
+        assert_eq!((c.rx_super_packets, c.rx_calls, c.rx_empty_calls), (1, 1, empty_calls), "{last}");
+    }
 }
 
 fn one_socket_speaks_ipv4_and_ipv6() {
