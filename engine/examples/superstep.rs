@@ -3,13 +3,12 @@
 //! called `sync`, gets before puts.
 //!
 //! `cargo run --example superstep 4` starts four processes on this host. `WEIR_CARRIER=shm|udp|tcp`
-//! says what carries; the face does not know. (A real BSPlib would be launched by PMI or PMIx, pack
-//! small puts, and register by order of call.)
+//! says what carries; the face does not know. (`faces/bsp` is the BSPlib for programs.)
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -78,8 +77,7 @@ impl Bsp {
     /// Joins the others at the socket where they meet.
     pub fn begin(rank: usize, size: usize, meeting: &str) -> Result<Bsp, Failure> {
         // What a face gives: settings, a sink for what there is to say to people, and later a tag
-        // and a `user` word of its own. (Whole tags are named here: the stream bits are all of
-        // them.)
+        // and a `user` word of its own. (Receives name whole tags: all are stream bits.)
         let config = EngineConfig { processes_here: Some(size), ..EngineConfig::from_env()? };
         let tell = move |what: &Diagnostic<'_>| {
             let _ = writeln!(std::io::stderr(), "superstep: rank {rank}: {}", what.to_string().trim_end());
@@ -139,8 +137,7 @@ impl Bsp {
                 |i| (gets[i].from, self.op(gets[i].from, gets[i].region, gets[i].offset)),
                 |op, i| {
                     let memory = [gets[i].into];
-                    // SAFETY: who asked promised that it lives until here (`get`); `all` waits for
-                    // it.
+                    // SAFETY: who asked promised that it lives until here (`get`), and `all` waits.
                     unsafe { self.team.endpoint().read(&op.with_memory(&memory)) }
                 },
             )?;
@@ -156,8 +153,7 @@ impl Bsp {
                 |i| (puts[i].to, self.op(puts[i].to, puts[i].region, puts[i].offset)),
                 |op, i| {
                     let memory = [Iov { base: puts[i].data.as_ptr().cast_mut(), len: puts[i].data.len() }];
-                    // SAFETY: `puts` lives to the end of this function, and `all` waits; the engine
-                    // only reads it.
+                    // SAFETY: only read; `puts` lives to the end of this function, and `all` waits.
                     unsafe { self.team.endpoint().write(&op.with_memory(&memory)) }
                 },
             )?;
@@ -181,8 +177,7 @@ impl Bsp {
         of: impl Fn(usize) -> (usize, RmaOp<'static>),
         begin: impl Fn(&RmaOp<'static>, usize) -> Result<(), EngineError>,
     ) -> Result<(), Failure> {
-        let (mut open, mut failed, mut done): (usize, Option<TeamError>, Vec<Completion>) = (0, None, Vec::new());
-        let mut next = 0;
+        let (mut open, mut next, mut failed, mut done) = (0, 0, None::<TeamError>, Vec::<Completion>::new());
         while open > 0 || (next < count && failed.is_none()) {
             if next < count && failed.is_none() {
                 let (with, op) = of(next);
@@ -206,18 +201,14 @@ impl Bsp {
             }
             self.team.endpoint().check()?;
         }
-        match failed {
-            // The others wait for this one: they are told.
-            Some(why) => Err(self.team.fail(why).into()),
-            None => Ok(()),
-        }
+        // The others wait for this one: they are told.
+        failed.map_or(Ok(()), |why| Err(self.team.fail(why).into()))
     }
 }
 
-/// Starts `size` processes of `command`, which call [`part`], and waits for them. The first error
-/// ends all.
+/// Starts `size` processes of `command`, which call [`part`], and waits. The first error ends all.
 pub fn launch(size: usize, command: impl Fn() -> Command) -> Result<(), Failure> {
-    let place: PathBuf = std::env::temp_dir().join(format!("weir-superstep-{}", std::process::id()));
+    let place = std::env::temp_dir().join(format!("weir-superstep-{}", std::process::id()));
     let listener = UnixListener::bind(&place)?;
     let key = std::env::var("WEIR_KEY").unwrap_or_else(|_| {
         let mut key = [0; 32];
@@ -291,10 +282,7 @@ fn program(bsp: Bsp) -> Result<String, Failure> {
     }
     let counters = bsp.team.endpoint().counters_json();
     let carriers = counters.split("\"carrier\":\"").skip(1).filter_map(|s| s.split('"').next());
-    let mut carriers: Vec<&str> = carriers.filter(|c| *c != "self").collect();
-    carriers.sort_unstable();
-    carriers.dedup();
-    let told = carriers.join(" ");
+    let told = Vec::from_iter(carriers.filter(|c| *c != "self").collect::<BTreeSet<_>>()).join(" ");
     bsp.sync()?;
     // In good order; what was registered is the program's again.
     bsp.team.endpoint().close();

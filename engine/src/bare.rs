@@ -5,8 +5,8 @@
 
 use crate::bulk_connections::BulkConnections;
 use crate::config::{BulkUse, EngineConfig};
-use crate::core::State;
 use crate::diagnostics::silent;
+use crate::state::State;
 use crate::telling::Telling;
 use crate::trace::Trace;
 use std::net::{SocketAddr, TcpListener};

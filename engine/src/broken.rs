@@ -11,7 +11,7 @@
 use crate::core::Core;
 use crate::diagnostics::Diagnostic;
 use crate::lock::Guard;
-use crate::{EngineError, Shared, stat};
+use crate::{EngineError, Shared, live};
 use std::any::Any;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -106,7 +106,7 @@ pub fn after_panic(payload: &(dyn Any + Send)) -> Vec<String> {
 fn left_broken(payload: &(dyn Any + Send)) -> Vec<(Option<Arc<Shared>>, String)> {
     let what = text_of(payload);
     let mut lines = Vec::new();
-    for shared in stat::all() {
+    for shared in live::all() {
         if shared.core.is_poisoned() && !shared.told_broken.swap(true, Ordering::AcqRel) {
             shared.leave_network();
             let line = format!(
@@ -126,7 +126,7 @@ fn left_broken(payload: &(dyn Any + Send)) -> Vec<(Option<Arc<Shared>>, String)>
 /// endpoint's lines go, or any endpoint's.
 pub fn tell_panic(payload: &(dyn Any + Send)) {
     for (of, line) in left_broken(payload) {
-        if let Some(shared) = of.or_else(|| stat::all().into_iter().next()) {
+        if let Some(shared) = of.or_else(|| live::all().into_iter().next()) {
             (shared.diagnostics)(&Diagnostic::Notice(&line));
         }
     }

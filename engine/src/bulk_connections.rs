@@ -2,8 +2,8 @@
 //! connections (`core/bulk-driver`) is lent here. When one is made, fed, read and given up is
 //! decided there.
 
-use crate::core::State;
 use crate::memory::{places_of, slices_of};
+use crate::state::State;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{Resource, getrlimit};
 use smallvec::SmallVec;

@@ -6,17 +6,16 @@
 //! `weir_message`.
 
 use crate::bulk_connections::BulkConnections;
-use crate::counters::OwnCounters;
+use crate::clock;
 use crate::memory::{Gather, slices_of};
 use crate::shm::SharedMemory;
-use crate::telling::Telling;
+use crate::state::State;
 use smallvec::SmallVec;
 use std::io::IoSlice;
-use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use weir_capture::Captured;
-use weir_link::{Endpoint, PacketBuf, PeerId, RxMeta, Time};
-use weir_message::{Messages, SendOp};
+use weir_link::{PacketBuf, PeerId, RxMeta, Time};
+use weir_message::SendOp;
 use weir_net::{Datagrams, Faulty};
 use weir_session::Carrier;
 use weir_udp::UdpTransport;
@@ -96,80 +95,6 @@ pub struct Core {
     /// Closed to the end: nothing is read or written any more, for the payloads are the caller's
     /// again.
     pub finished: bool,
-}
-
-/// Everything but the socket: split off so that a datagram can be handled while the socket lends
-/// it.
-pub struct State {
-    pub messages: Messages<Gather, Telling>,
-    pub counters: OwnCounters,
-    /// By peer, as far as was needed.
-    pub peers: Vec<PeerState>,
-    /// When the socket was last looked at.
-    pub last_look: Time,
-    pub closed: bool,
-}
-
-/// What the engine itself knows of a peer.
-#[derive(Default)]
-pub struct PeerState {
-    /// When something was last sent to it.
-    pub last_send: Time,
-    /// The endpoint of which the next two tell: a place may be given to another.
-    pub endpoint: u64,
-    /// Where it does not answer TCP, as of the last time that it was tried; and whether that was
-    /// said.
-    pub no_tcp_to: Option<SocketAddr>,
-    pub told_no_tcp: bool,
-}
-
-impl State {
-    pub fn new(messages: Messages<Gather, Telling>) -> State {
-        State { messages, counters: OwnCounters::default(), peers: Vec::new(), last_look: now(), closed: false }
-    }
-
-    /// The associations, for who carries packets and connections.
-    pub fn proto(&self) -> &Endpoint {
-        self.messages.endpoint()
-    }
-
-    /// The same.
-    pub fn proto_mut(&mut self) -> &mut Endpoint {
-        self.messages.endpoint_mut()
-    }
-
-    /// What the engine knows of a peer.
-    #[inline]
-    pub fn peer(&mut self, peer: u32) -> &mut PeerState {
-        if self.peers.len() <= peer as usize {
-            self.peers.resize_with(peer as usize + 1, PeerState::default);
-        }
-        &mut self.peers[peer as usize]
-    }
-
-    /// Where peers do not answer TCP.
-    pub fn no_tcp_to(&self) -> impl Iterator<Item = SocketAddr> {
-        let has_place = |i: usize, p: &PeerState| self.proto().peer_endpoint_id(PeerId(i as u32)) == p.endpoint;
-        self.peers.iter().enumerate().filter(move |(i, p)| has_place(*i, p)).filter_map(|(_, p)| p.no_tcp_to)
-    }
-
-    /// What the engine knows of a peer's TCP, of the endpoint that has the place now.
-    pub fn peer_of_tcp(&mut self, peer: u32) -> &mut PeerState {
-        let endpoint = self.proto().peer_endpoint_id(PeerId(peer));
-        let p = self.peer(peer);
-        if p.endpoint != endpoint {
-            (p.endpoint, p.no_tcp_to, p.told_no_tcp) = (endpoint, None, false);
-        }
-        p
-    }
-}
-
-/// Now, on the protocol's clock.
-pub fn now() -> Time {
-    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `ts` is a valid timespec to fill; CLOCK_MONOTONIC always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
-    Time(ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64)
 }
 
 impl Core {
@@ -381,7 +306,7 @@ impl Core {
             // core, and the datagram have arrived: with the old time it would have come in less
             // than a round trip.
             if info.fresh {
-                now = self::now();
+                now = clock::now();
             }
             let meta = RxMeta { remote: info.remote, local: info.local, receiver_delay_ns, ecn: info.ecn };
             st.messages.datagram(now, meta, datagram);
@@ -410,7 +335,7 @@ impl Core {
         {
             read += 1;
             // Megabytes may have been copied meanwhile.
-            now = self::now();
+            now = clock::now();
         }
         self.transmit(now);
         read
@@ -428,7 +353,7 @@ impl Core {
             let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
                 let meta =
                     RxMeta { remote: info.remote, local: info.local, receiver_delay_ns: u32::MAX, ecn: info.ecn };
-                st.messages.datagram(self::now(), meta, datagram);
+                st.messages.datagram(clock::now(), meta, datagram);
             });
             match result {
                 Ok(0) => empty += 1,
@@ -528,16 +453,16 @@ impl Core {
     /// does not count while there is no room for it.
     pub fn next_timeout(&self) -> Option<Time> {
         let mut due = self.st.messages.next_timeout();
-        if let Some(t) = self.bulk_connections.as_ref().and_then(|l| l.next_timeout(&self.st, now())) {
+        if let Some(t) = self.bulk_connections.as_ref().and_then(|l| l.next_timeout(&self.st, clock::now())) {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
         if let Some(t) = self.device.next_due_ns().map(Time) {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
-        if let Some(t) = self.shm.as_ref().and_then(|s| s.next_timeout(&self.st, now())) {
+        if let Some(t) = self.shm.as_ref().and_then(|s| s.next_timeout(&self.st, clock::now())) {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
-        if self.blocked_at().is_some() { due.map(|t| t.max(now().plus_ns(BLOCKED_NS))) } else { due }
+        if self.blocked_at().is_some() { due.map(|t| t.max(clock::now().plus_ns(BLOCKED_NS))) } else { due }
     }
 }
 

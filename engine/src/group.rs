@@ -14,7 +14,7 @@
 //! With one endpoint in the group it costs the look at one number.
 
 use crate::Shared;
-use crate::core::now;
+use crate::clock::now;
 use crate::waiting::{Descriptors, here};
 use smallvec::{SmallVec, smallvec};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

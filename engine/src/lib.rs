@@ -11,6 +11,7 @@ mod api;
 pub mod bare;
 mod broken;
 mod bulk_connections;
+mod clock;
 mod config;
 mod core;
 mod counters;
@@ -18,6 +19,7 @@ mod diagnostics;
 mod event;
 mod files;
 mod group;
+mod live;
 mod lock;
 mod memory;
 mod open;
@@ -27,7 +29,9 @@ mod processor;
 mod reading;
 mod sending;
 mod shm;
+mod socket;
 mod stat;
+mod state;
 mod team;
 mod telling;
 mod trace;
@@ -59,7 +63,8 @@ pub use weir_shm::board;
 pub use weir_shm::bytes::SharedBytes;
 pub use weir_shm::{BoardMemory, Made as MadeBoard, NoBoard, Ticket as BoardTicket, join_board, make_board};
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::memory::Gather;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -173,7 +178,7 @@ impl Shared {
         // twenty loads.)
         if !self.sent_since_poll.load(Ordering::Relaxed) {
             self.sent_since_poll.store(true, Ordering::Relaxed);
-            self.waiting.sends(crate::core::now);
+            self.waiting.sends(now);
             if self.watch.is_watched() && !self.armed.load(Ordering::Relaxed) {
                 self.watch.program_is_back(self.look_time());
             }

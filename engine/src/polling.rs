@@ -1,7 +1,7 @@
 //! How completions come to who asks for them, and what an endpoint does whose program finds
 //! nothing: it gives the core away, or sleeps ([`crate::waiting`]).
 
-use crate::core::now;
+use crate::clock::now;
 use crate::group::{Group, Sleep};
 use crate::{Completion, Endpoint, Queue, broken};
 use std::os::fd::{AsRawFd, RawFd};
@@ -117,7 +117,7 @@ impl Endpoint {
             shared.last_poll.store(until.0, Ordering::Relaxed);
             sleep.polled(until);
         });
-        let now = crate::core::now();
+        let now = crate::clock::now();
         shared.last_poll.store(now.0, Ordering::Relaxed);
         sleep.polled(now);
     }

@@ -2,7 +2,7 @@
 //! memory of a peer's program that has been lent, one copy from there to its place, without a
 //! message (`spec/shm.md` 6); and patience.
 
-use crate::core::now;
+use crate::clock::now;
 use crate::shm::SharedMemory;
 use crate::{Endpoint, EngineError, Iov};
 use smallvec::SmallVec;

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use weir_link::Time;
 use weir_message::Memory;
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::memory::Gather;
 use crate::{Endpoint, EngineError, SendOp, check_iov};
 
@@ -45,7 +46,7 @@ impl Endpoint {
         if !burst && core.send_alone(now, &op) {
             self.shared.sent();
             core.sent = true;
-            let done = crate::core::now();
+            let done = crate::clock::now();
             core.st.peer(peer).last_send = done;
             if late {
                 // Those that follow this one may wait for each other again.

@@ -6,7 +6,7 @@
 //! far. Long payload is not put into the ring: the record says where it lies, and the peer reads it
 //! from there into its place, one copy in all.
 
-use crate::core::State;
+use crate::state::State;
 use records::{Given, HELLO_LEN, SMALL_MAX, Taken, kind};
 use smallvec::SmallVec;
 use std::io::IoSlice;
@@ -760,7 +760,7 @@ mod tests {
         for _ in 0..3 {
             std::thread::sleep(Duration::from_nanos(2 * FOUND_LATE_NS));
             talker.send(ix, kind::BYE, &[]).expect("room");
-            let before = crate::core::now();
+            let before = crate::clock::now();
             ep.progress();
             let core = ep.shared.core.lock();
             assert!(core.st.last_look >= before, "the sockets may have something too");

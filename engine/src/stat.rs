@@ -1,16 +1,16 @@
 //! The counters as a JSON document: for `weir stat` (served on an abstract Unix socket), and dumped
 //! when an endpoint closes.
 
-use crate::Shared;
 use crate::core::Core;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::files::own_file;
+use crate::{Shared, live};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use weir_net::Datagrams;
 
 /// The numbers of one endpoint, copied while its lock is held; what becomes of them is nobody's
@@ -123,20 +123,10 @@ pub fn broken() -> serde_json::Value {
     serde_json::json!({ "out_of_order": true })
 }
 
-/// The endpoints of this process.
-static LIVE: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-
-/// Those that are in use.
-pub fn all() -> Vec<Arc<Shared>> {
-    let mut live = live();
-    live.retain(|w| w.strong_count() > 0);
-    live.iter().filter_map(Weak::upgrade).collect()
-}
-
 /// Makes an endpoint's counters readable by `weir stat PID`, for as long as it lives.
 pub fn publish(shared: Weak<Shared>) {
     static SERVER: OnceLock<()> = OnceLock::new();
-    live().push(shared);
+    live::add(shared);
     SERVER.get_or_init(|| {
         // Without the socket (name taken by a process of the same id in another namespace, say)
         // there is just no live view.
@@ -145,10 +135,6 @@ pub fn publish(shared: Weak<Shared>) {
             let _ = std::thread::Builder::new().name("weir-stat".into()).spawn(move || serve(&listener));
         }
     });
-}
-
-fn live() -> MutexGuard<'static, Vec<Weak<Shared>>> {
-    LIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn serve(listener: &UnixListener) {
@@ -168,7 +154,7 @@ fn serve(listener: &UnixListener) {
         };
         // A panic here is one with an endpoint locked, which is told of and answers no more; the
         // next question finds that.
-        let endpoints = catch_unwind(AssertUnwindSafe(|| all().iter().map(document).collect::<Vec<_>>()));
+        let endpoints = catch_unwind(AssertUnwindSafe(|| live::all().iter().map(document).collect::<Vec<_>>()));
         let endpoints = endpoints.unwrap_or_else(|payload| {
             crate::broken::tell_panic(&*payload);
             Vec::new()

@@ -93,7 +93,7 @@ fn closed() -> MutexGuard<'static, Traffic> {
 pub fn traffic() -> Traffic {
     let closed = closed();
     let mut sum = *closed;
-    for shared in crate::stat::all() {
+    for shared in crate::live::all() {
         if let Ok(core) = shared.enter()
             && !core.finished
         {

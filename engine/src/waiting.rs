@@ -15,7 +15,7 @@
 //! its face says for how long it may, and where several threads poll in turn it sleeps for a
 //! quarter of that (docs/lab/2026-11-23-waiting.md).
 
-use crate::core::now;
+use crate::clock::now;
 use nix::sys::resource::{UsageWho, getrusage};
 use smallvec::SmallVec;
 use std::cell::Cell;

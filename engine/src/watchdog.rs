@@ -5,7 +5,7 @@
 //! timers; and goes back as soon as the program polls again. When the program itself wants to sleep
 //! (`armed`), the thread does all the progress.
 
-use crate::core::now;
+use crate::clock::now;
 use crate::watch::UNSEEN_MAX;
 use crate::{EngineError, Shared, broken, waiting};
 use std::os::fd::RawFd;

@@ -90,7 +90,7 @@ pub fn told(device: &Device) -> Option<(XdpCounters, Place)> {
 /// # Errors
 /// Why it would not.
 pub fn would_have(cfg: &EngineConfig) -> Result<String, String> {
-    let udp = crate::open::socket_alone(cfg).map_err(|e| e.to_string())?;
+    let udp = crate::socket::socket_alone(cfg).map_err(|e| e.to_string())?;
     let mut pair = Pair::alone(udp);
     add(&mut pair, cfg)?;
     let (layout, link) = pair.place().ok_or("it went away at once")?;

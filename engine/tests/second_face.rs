@@ -29,6 +29,13 @@ fn runs(size: usize, carrier: &str, seen: &str) {
     superstep::launch(size, command).unwrap_or_else(|e| panic!("{size} processes over {carrier}: {e}"));
 }
 
+/// What a face needs of the engine is little: with its launcher and its program it stays readable
+/// in one sitting.
+#[test]
+fn a_second_face_has_at_most_300_lines() {
+    assert!(include_str!("../examples/superstep.rs").lines().count() <= 300);
+}
+
 // One after the other: each launch has a socket named by the process.
 #[test]
 fn a_second_face_runs_on_shared_memory_on_packets_and_on_tcp() {

@@ -75,7 +75,26 @@ pub fn upward(root: &Path) -> Result<Vec<Upward>> {
 }
 
 /// Crates whose modules may form no circle.
-const WITHOUT_CIRCLES: [&str; 3] = ["core/message", "core/stats", "tools/report"];
+const WITHOUT_CIRCLES: [&str; 18] = [
+    "core/bulk",
+    "core/bulk-driver",
+    "core/collective",
+    "core/link",
+    "core/match",
+    "core/message",
+    "core/net",
+    "core/session",
+    "core/stats",
+    "core/superstep",
+    "transports/capture",
+    "transports/shm",
+    "transports/tcp",
+    "transports/udp",
+    "transports/xdp",
+    "engine",
+    "job",
+    "tools/report",
+];
 
 /// The circles of `use crate::` lines between modules of crates that may have none, each as its
 /// modules in order, the first one twice.
@@ -100,11 +119,14 @@ fn circles_of(root: &Path, folders: &[&str]) -> Result<Vec<String>> {
 }
 
 /// The text of each module, submodules as parts of theirs; not the crate's root, which knows them
-/// all.
+/// all, and no tests, which may look around.
 fn modules(src: &Path, dir: &Path) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
         let path = entry?.path();
+        if path.file_stem().is_some_and(|name| name == "tests") {
+            continue;
+        }
         if path.is_dir() {
             found.extend(modules(src, &path)?);
             continue;
@@ -248,6 +270,7 @@ mod tests {
         };
         write("lib.rs", "pub use crate::high::High;");
         write("low.rs", "// crate::high\nstruct Low;\n#[cfg(test)]\nmod tests {\n    use crate::high::High;\n}");
+        write("low/tests.rs", "use crate::high::High;");
         write("high.rs", "use crate::middle::Middle;\nuse crate::low::Low;");
         write("middle.rs", "use crate::low::Low;");
         assert_eq!(circles_of(dir.path(), &["core/message"]).unwrap(), Vec::<String>::new());

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::api::{Class, Iov, RecvOp, SendMode, SendOp};
+use crate::clock::now;
 use crate::config::{BulkUse, EngineConfig};
-use crate::core::{Core, now};
+use crate::core::Core;
 use crate::{Endpoint, Queue};
 use std::io::{Read, Write};
 use std::net::TcpStream;

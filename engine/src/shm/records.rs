@@ -2,8 +2,8 @@
 //! that has come is acted on.
 
 use super::SharedMemory;
-use crate::core::State;
 use crate::memory::{Gather, places_of, slices_of};
+use crate::state::State;
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use weir_link::{DataKey, PeerId, Time};

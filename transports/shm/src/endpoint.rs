@@ -3,11 +3,12 @@
 use crate::counters::ShmCounters;
 use crate::handshake::{Connector, Keys, NONCE_LEN, Pair, Terms};
 use crate::mapped::{MEMORY_BYTES, MappedRing, OwnPage, RING_BYTES};
-use crate::peers::{Dial, Link, Peer, Peers};
+use crate::peers::{Dial, Link, Peer, PeerIx, Peers, State};
 use crate::pull::{self, NotRead};
 use crate::ring::{Corrupt, NoRoom, Record, Reservation};
-use crate::service::{Strangers, TAG_LISTENER};
+use crate::strangers::Strangers;
 use crate::sys::{self, PIECES_MAX, RemotePiece};
+use crate::tags::TAG_LISTENER;
 use crate::why::{NoPull, OpenError, Why};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -56,35 +57,6 @@ impl Default for Config {
             pull: true,
         }
     }
-}
-
-/// A peer. Leads nowhere after [`Shm::forget`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PeerIx {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-}
-
-impl PeerIx {
-    /// Its place in a table: below the number of peers there were at a time, and used again after
-    /// [`Shm::forget`].
-    #[must_use]
-    #[inline]
-    pub fn slot(self) -> usize {
-        self.slot as usize
-    }
-}
-
-/// Where an association stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The handshake is under way.
-    Connecting,
-    /// Records can be sent.
-    Up,
-    /// There is none, or none any more. Unless it is [`Why::Corrupt`], what the peer published can
-    /// still be read.
-    Over(Why),
 }
 
 /// What happened to an association.

@@ -41,16 +41,22 @@ mod pull;
 #[cfg(not(loom))]
 mod service;
 #[cfg(not(loom))]
+mod strangers;
+#[cfg(not(loom))]
 mod sys;
+#[cfg(not(loom))]
+mod tags;
 #[cfg(not(loom))]
 mod why;
 
 #[cfg(not(loom))]
 pub use counters::ShmCounters;
 #[cfg(not(loom))]
-pub use endpoint::{Config, ConnectError, Event, PeerIx, RecvError, SendError, Shm, State};
+pub use endpoint::{Config, ConnectError, Event, RecvError, SendError, Shm};
 #[cfg(not(loom))]
 pub use mapped::{MEMORY_BYTES, MappedRing, RING_BYTES};
+#[cfg(not(loom))]
+pub use peers::{PeerIx, State};
 #[cfg(not(loom))]
 pub use place::{BoardMemory, Made, NoBoard, Ticket, join as join_board, make as make_board};
 #[cfg(not(loom))]

@@ -1,16 +1,44 @@
 //! The table of peers: who is dialled, who is up, who is over, and the receiving rings in one row
 //! so that looking at all of them is cheap.
 
-use crate::endpoint::{PeerIx, State};
 use crate::handshake::Connector;
 use crate::mapped::MappedRing;
 use crate::pull::Probe;
 use crate::ring::{Consumer, Producer};
 use crate::sys::Mapping;
-use crate::why::NoPull;
+use crate::why::{NoPull, Why};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+/// A peer. Leads nowhere after [`Shm::forget`](crate::Shm::forget).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerIx {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+impl PeerIx {
+    /// Its place in a table: below the number of peers there were at a time, and used again after
+    /// [`Shm::forget`](crate::Shm::forget).
+    #[must_use]
+    #[inline]
+    pub fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// Where an association stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The handshake is under way.
+    Connecting,
+    /// Records can be sent.
+    Up,
+    /// There is none, or none any more. Unless it is [`Why::Corrupt`], what the peer published can
+    /// still be read.
+    Over(Why),
+}
 
 /// A connection that we make and that is not up yet.
 #[derive(Debug)]

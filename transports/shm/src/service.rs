@@ -1,23 +1,19 @@
 //! What happens at an endpoint's sockets: strangers, handshakes, wakings, ends. Each look does a
 //! bounded amount of work.
 
-use crate::endpoint::{Event, PeerIx, Shm, State, drop_dial};
+use crate::endpoint::{Event, Shm, drop_dial};
 use crate::handshake::{self, Listener, NONCE_LEN, Reason, SIGNED_LEN, Terms};
 use crate::mapped::{MEMORY_BYTES, MappedRing, RING_BYTES, map_pair, ring_offset};
-use crate::peers::{Link, Peer};
+use crate::peers::{Link, Peer, PeerIx, State};
 use crate::pull::{self, Probe};
 use crate::ring::{Consumer, Producer};
+use crate::strangers::Stranger;
 use crate::sys::{self, Mapping, MemoryError};
+use crate::tags::{TAG_LISTENER, TAG_PEER, TAG_PROCESS, TAG_STRANGER};
 use crate::why::{NoPull, Why};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-
-/// What a descriptor in the wait set is: the upper half of its tag; the lower is a number.
-pub const TAG_LISTENER: u64 = 0;
-const TAG_STRANGER: u64 = 1 << 32;
-const TAG_PEER: u64 = 2 << 32;
-const TAG_PROCESS: u64 = 3 << 32;
 
 /// Rounds of 16 ready descriptors at a look; the rest waits for the next, which comes at once.
 const ROUNDS: usize = 4;
@@ -33,55 +29,6 @@ const DOZE_LOOKS: u32 = 2;
 const ORIGINS: u64 = 64;
 /// How long no connection is taken after descriptors ran out.
 const PAUSE_NS: u64 = 100_000_000;
-
-/// A connection that has not proved itself.
-#[derive(Debug)]
-struct Stranger {
-    socket: OwnedFd,
-    /// After HELLO.
-    handshake: Option<Listener>,
-    deadline_ns: u64,
-}
-
-/// All of them.
-#[derive(Debug, Default)]
-pub struct Strangers {
-    all: Vec<Option<Stranger>>,
-    count: usize,
-}
-
-impl Strangers {
-    /// When the first of them has had its time.
-    pub fn next_timeout_ns(&self) -> Option<u64> {
-        self.all.iter().flatten().map(|stranger| stranger.deadline_ns).min()
-    }
-
-    /// Takes one out.
-    fn take(&mut self, at: usize) -> Option<Stranger> {
-        let stranger = self.all.get_mut(at)?.take()?;
-        self.count -= 1;
-        Some(stranger)
-    }
-
-    fn put(&mut self, stranger: Stranger) -> usize {
-        self.count += 1;
-        match self.all.iter().position(Option::is_none) {
-            Some(at) => {
-                self.all[at] = Some(stranger);
-                at
-            }
-            None => {
-                self.all.push(Some(stranger));
-                self.all.len() - 1
-            }
-        }
-    }
-
-    fn oldest(&self) -> Option<usize> {
-        let all = self.all.iter().enumerate();
-        all.filter_map(|(at, s)| s.as_ref().map(|s| (s.deadline_ns, at))).min().map(|(_, at)| at)
-    }
-}
 
 fn would_block(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
