@@ -187,8 +187,9 @@ const char *bmi_status_string(int status); /* "BMI_EINVAL" and the like */
 
 /* ---- Beginning and end ---- */
 
-/* A server names methods ("bmi_weir,bmi_tcp") and where each listens ("weir://host:3334,tcp://host:3334"); a client
- * gives NULL for the addresses, and may for the methods. Counted: the last BMI_finalize ends it. */
+/* A server names methods ("bmi_weir,bmi_tcp") and where each listens ("weir://host:3334,tcp://host:3335"; a port of
+ * its own each, for bmi_weir takes TCP connections too); a client gives NULL for the addresses, and may for the
+ * methods. Counted: the last BMI_finalize ends it. */
 #ifdef WEIR_BMI_ORANGEFS
 int BMI_initialize(const char *method_list, const char *listen_addr, int flags, char *options);
 #else

@@ -74,7 +74,7 @@ fn line(who: &str, reason: DownReason, cfg: &EngineConfig) -> Option<String> {
     Some(match reason {
         DownReason::Closed | DownReason::LocalClose | DownReason::Aborted => return None,
         DownReason::Unreachable => format!(
-            "peer {who} unreachable: silent for {:.1} s (WEIR_PEER_TIMEOUT_MS), or its program is gone; taken for dead",
+            "peer {who} unreachable: silent for {:.1} s (WEIR_PEER_TIMEOUT_MS), or its host says that its program is gone; taken for dead",
             cfg.peer_timeout.as_secs_f64()
         ),
         DownReason::Gone => format!("peer {who}: its program has ended; taken for dead"),

@@ -499,7 +499,7 @@ fn a_killed_process_is_noticed_long_before_the_timeout() {
             let gone = format!("peer 127.0.0.1:{port}");
             let deaths = deaths.lock().expect("kept");
             // Over shared memory the system tells; else its port is nobody's.
-            let ends = ["or its program is gone; taken for dead", ": its program has ended; taken for dead"];
+            let ends = ["its program is gone; taken for dead", ": its program has ended; taken for dead"];
             let told = |line: &String| line.starts_with(&gone) && ends.iter().any(|end| line.ends_with(end));
             assert_eq!(deaths.iter().filter(|line| told(line)).count(), 1, "{gone}: {deaths:?}");
         }

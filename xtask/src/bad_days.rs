@@ -217,7 +217,7 @@ const CASES: [Case; 24] = [
         // out.
         "if [ $R = 1 ]; then \"$0\" \"$@\" & P=$!; begun; kill -KILL $P; sleep 60; exit 0; fi; ",
         LONG,
-        Expect::Fails(&["or its program is gone; taken for dead"]),
+        Expect::Fails(&["its program is gone; taken for dead"]),
     ),
 ];
 

@@ -99,6 +99,16 @@ fn meaning(name: &str, url: &str, key: Option<&weir_job::JobKey>) -> String {
     }
 }
 
+/// What a ping that succeeds has shown. `bmi_tcp` speaks the wire of OrangeFS, which has no question
+/// that every server answers: there it is a connection.
+fn found_out(url: &str) -> &'static str {
+    if url.starts_with("tcp://") {
+        "takes connections; that a BMI server does so is not known by this"
+    } else {
+        "answers"
+    }
+}
+
 fn ping(env: &Env, args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
     let text = CString::new(url).context("a URL holds no zero byte")?;
     // SAFETY: loading runs the initialisers of our own library.
@@ -143,7 +153,7 @@ fn ping(env: &Env, args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
         let why = (found < 0).then(|| said(found));
         print_json(&json!({"url": url, "lives": found == 0, "us": took_us as u64, "error": why}))?;
     } else if found == 0 {
-        print_all(format!("{url} answers ({took_us} us)\n").as_bytes())?;
+        print_all(format!("{url} {} ({took_us} us)\n", found_out(url)).as_bytes())?;
     } else {
         eprintln!("weir: {} does not answer: {}", url.escape_debug(), told(found));
     }
@@ -159,6 +169,12 @@ mod tests {
         let of = |before: &str| preload(Path::new("/w/libweir-bmi.so"), &Env::from_pairs([("LD_PRELOAD", before)]));
         assert_eq!(of(""), "/w/libweir-bmi.so");
         assert_eq!(of("/a.so /w/libweir-bmi.so:/b.so"), "/w/libweir-bmi.so:/a.so:/b.so");
+    }
+
+    #[test]
+    fn a_connection_is_not_called_an_answer() {
+        assert_eq!(found_out("weir://n1:3334"), "answers");
+        assert!(found_out("tcp://n1:3334").contains("connections"));
     }
 
     #[test]

@@ -378,7 +378,8 @@ fn exec(name: &str, host: &str, command: &[String]) -> anyhow::Result<u8> {
     if !dir.is_live() {
         bail!("no network named '{name}' is running; see: weir emulate list");
     }
-    // The agent, like ssh, gives its words to a shell: quote them.
+    // The agent, like ssh, gives its words to a shell: quote them. The shell is to become the command:
+    // who ends this process means that one.
     let quoted = command.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
     let mut agent = Command::new(dir.agent());
     let info = control::request(name, &["info".to_owned()])?;
@@ -388,7 +389,7 @@ fn exec(name: &str, host: &str, command: &[String]) -> anyhow::Result<u8> {
     }
     let environment = info["environment"].as_object().into_iter().flatten();
     tell(&mut agent, environment.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())));
-    Err(agent.arg(host).args(quoted).exec()).context("start the launch agent")
+    Err(agent.arg(host).arg("exec").args(quoted).exec()).context("start the launch agent")
 }
 
 fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {

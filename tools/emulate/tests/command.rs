@@ -237,6 +237,10 @@ fn ctl() -> Outcome {
     same("links", stats["links"].as_array().map(Vec::len), Some(2))?;
     let output = emulate(&["exec", &name, "host2", "sh", "-c", "hostname; echo \"it's $1\"", "x", "two words"])?;
     same("exec", text(&output.stdout), "host2\nit's two words\n".to_owned())?;
+    // No shell stays between: a signal to this process is the command's.
+    let output = emulate(&["exec", &name, "host1", "sh", "-c", "cat /proc/$PPID/comm"])?;
+    let parent = text(&output.stdout);
+    check(&format!("{parent} is the command's parent"), !parent.is_empty() && parent.trim() != "sh")?;
     let output = emulate(&["exec", &name, "host9", "true"])?;
     same("exit code of no host", output.status.code(), Some(125))?;
     check("no host", text(&output.stderr).starts_with("weir-emulate: there is no host 'host9'"))?;

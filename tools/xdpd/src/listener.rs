@@ -8,7 +8,7 @@ use nix::sys::socket::{
 };
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// A socket of the kind that ranks connect to.
@@ -55,20 +55,23 @@ impl Drop for OwnFile {
     }
 }
 
-/// Listens at a path. A file that a dead helper left is replaced.
+/// Listens at a path. A socket that a dead helper left is replaced; nothing else is.
 ///
 /// # Errors
-/// The path cannot be used, or another helper listens there.
+/// The path cannot be used, something else is there, or another helper listens there.
 pub fn listen(path: &Path) -> Result<(OwnedFd, OwnFile)> {
     let told = path.display();
     let address = UnixAddr::new(path).with_context(|| format!("{told} cannot be the path of a socket"))?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
-    if path.exists() {
+    if let Ok(there) = fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            bail!("{told} is there and is no socket: it is left as it is; name another path by --socket");
+        }
         let probe = unix().context("cannot make a socket")?;
         if connect(probe.as_raw_fd(), &address) != Err(nix::Error::ECONNREFUSED) {
-            bail!("{told} is in use: another weir xdpd, or no socket at all");
+            bail!("{told} is in use by another weir xdpd, or another program's; --socket names another path");
         }
         fs::remove_file(path).with_context(|| format!("cannot remove the socket {told} of one that is gone"))?;
     }
@@ -86,6 +89,20 @@ pub fn listen(path: &Path) -> Result<(OwnedFd, OwnFile)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_socket_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("notes");
+        fs::write(&file, "dear").expect("ours");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).expect("ours");
+        for path in [&file, &link, &folder.path().to_owned()] {
+            let error = listen(path).expect_err("no socket").to_string();
+            assert!(error.contains("is no socket"), "{error}");
+        }
+        assert_eq!(fs::read_to_string(&link).expect("both are there"), "dear");
+    }
 
     #[test]
     fn who_ends_takes_its_socket_along_and_one_that_was_left_is_replaced() {

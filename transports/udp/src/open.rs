@@ -143,7 +143,7 @@ fn bind(socket: &Socket, ip: IpAddr, cfg: &UdpConfig) -> io::Result<u16> {
     Err(error(
         io::ErrorKind::AddrInUse,
         format!(
-            "UDP {which} in use by another program, or by another rank of this job: WEIR_PORT takes a range, such as 45000-45100, for several ranks on a machine; 0 is any free port"
+            "UDP {which} in use by another program, or by another rank of this job: WEIR_PORT takes a range, such as 45000-45100, for several ranks on a machine; 0 is any free port (a BMI server's URL names its port: name another)"
         ),
     ))
 }

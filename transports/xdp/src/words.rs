@@ -40,7 +40,7 @@ pub enum Refused {
     Queues = 7,
     /// The program is not there.
     #[error(
-        "the program cannot be attached: another XDP program is there, or this kernel or driver cannot (rings need Linux 6.6; weir xdpd --mode generic does not)"
+        "the program cannot be attached: no right to (without weir xdpd it takes CAP_NET_ADMIN and CAP_BPF), another XDP program is there, or this kernel or driver cannot (rings need Linux 6.6; weir xdpd --mode generic does not)"
     )]
     Attach = 8,
     /// Bounded.
