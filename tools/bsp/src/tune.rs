@@ -21,8 +21,8 @@ use crate::{Error, put, relation};
 const AT_A_TIME: usize = 8;
 /// Of these the first ones are not counted: windows and rates are of the value before.
 const NOT_COUNTED: usize = 2;
-/// Slots that are tried of themselves, as shares of the time that a packet took without slots: from
-/// what no medium carries to what leaves a third of it idle.
+/// Slots that are tried of themselves, as shares of the time that a packet took without slots:
+/// from what no medium carries to what leaves a third of it idle.
 const SLOT_SHARES: [f64; 8] = [0.6, 0.8, 0.95, 1.0, 1.05, 1.15, 1.3, 1.5];
 /// What a full packet carries on a network whose packets have 1500 bytes.
 const PACKET_BYTES: f64 = 1428.0;
@@ -126,8 +126,8 @@ fn ascending(args: &TuneArgs) -> Vec<Tried> {
     queues.into_iter().map(Tried::Queue).collect()
 }
 
-/// Slots in their order, none first. Where none are named, those around `packet_us`, the time that a
-/// packet takes without slots.
+/// Slots in their order, none first. Where none are named, those around `packet_us`, the time that
+/// a packet takes without slots.
 fn slots(named: &[u64], packet_us: f64) -> Vec<Tried> {
     let around = || SLOT_SHARES.iter().map(|share| ((share * packet_us).round() as u64).clamp(1, MOST_SLOT_US));
     let mut slots: Vec<u64> = if named.is_empty() { around().collect() } else { named.to_vec() };
