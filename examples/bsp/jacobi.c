@@ -1,6 +1,6 @@
 /* Jacobi relaxation of Laplace's equation on an n x n grid, rows dealt out in blocks; rows at the edges of a block go to the neighbours by bsp_hpput.
  *
- *   weir cc -O2 examples/bsp/jacobi.c -o jacobi && weir run -n 4 ./jacobi [--n 512] [--iterations 200] [--l-us L --g-ns G]
+ *   weir cc -O2 examples/bsp/jacobi.c -lm -o jacobi && weir run -n 4 ./jacobi [--n 512] [--iterations 200] [--l-us L --g-ns G]
  *
  * Cost of an iteration: one superstep, w = 4 n ceil(n/p) additions and products, h = 2 * 8 n bytes (two rows out, two in; one at p = 2; none at p = 1).
  *   T = iterations * (4 n ceil(n/p) / s + 16 n g + l) */

@@ -1,6 +1,6 @@
 /* LU decomposition with partial pivoting of a dense n x n matrix, columns dealt out in turns (column j is process j % p's).
  *
- *   weir cc -O2 examples/bsp/lu.c -o lu && weir run -n 4 ./lu [--n 400] [--l-us L --g-ns G]
+ *   weir cc -O2 examples/bsp/lu.c -lm -o lu && weir run -n 4 ./lu [--n 400] [--l-us L --g-ns G]
  *
  * Step k, one superstep: the owner of column k finds the pivot, scales the column, and puts pivot and multipliers to everybody; then all swap the two rows in
  * their columns and subtract.  w = sum over k of 2 (n - k) ceil((n - k)/p), h = sum of 8 (n - k) (p - 1) bytes (the owner sends to all).

@@ -1,6 +1,6 @@
 /* n bodies that attract each other, by direct summation and leapfrog: each process moves a block of bodies and needs the places of all.
  *
- *   weir cc -O2 examples/bsp/nbody.c -o nbody && weir run -n 4 ./nbody [--n 1000] [--steps 20] [--l-us L --g-ns G]
+ *   weir cc -O2 examples/bsp/nbody.c -lm -o nbody && weir run -n 4 ./nbody [--n 1000] [--steps 20] [--l-us L --g-ns G]
  *
  * A step is one superstep: w = 20 n ceil(n/p) operations, h = 24 ceil(n/p) (p - 1) bytes (my block to everybody).
  *   T = steps * (20 n ceil(n/p) / s + 24 (n/p) (p - 1) g + l) */

@@ -1,6 +1,6 @@
 /* Sorting by regular sampling (Shi and Schaeffer 1992): n random doubles in blocks; sorted blocks of about the same size come out.
  *
- *   weir cc -O2 examples/bsp/sort.c -o sort && weir run -n 4 ./sort [--n 1000000] [--l-us L --g-ns G]
+ *   weir cc -O2 examples/bsp/sort.c -lm -o sort && weir run -n 4 ./sort [--n 1000000] [--l-us L --g-ns G]
  *
  * Supersteps: (1) sort the block, send p samples of it to everybody; (2) sort the p^2 samples, split the block at p - 1 of them, send each part to its process;
  * (3) merge p runs.  w = (n/p) log2(n/p) + p^2 log2(p^2) + (b) log2(p) comparisons, b <= 2 n/p elements that one process gets; h = 8 p (p - 1) + 8 b bytes.

@@ -1,6 +1,6 @@
 /* Sparse matrix times vector, again and again (the power method): rows in blocks, and of the vector only what the block's columns name is fetched.
  *
- *   weir cc -O2 examples/bsp/spmv.c -o spmv && weir run -n 4 ./spmv [--n 20000] [--per-row 12] [--iterations 50] [--l-us L --g-ns G]
+ *   weir cc -O2 examples/bsp/spmv.c -lm -o spmv && weir run -n 4 ./spmv [--n 20000] [--per-row 12] [--iterations 50] [--l-us L --g-ns G]
  *
  * An iteration has two supersteps: (1) each process sends those of its elements that others need, packed by receiver (the lists are exchanged once, before),
  * (2) the largest magnitude of the product, by p - 1 puts of a number.  w = 2 nz / p, h = 8 * (elements sent or received) + 8 (p - 1) bytes.

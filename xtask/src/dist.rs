@@ -47,7 +47,7 @@ pub fn provider(paths: &Paths) -> Result<()> {
     put(&paths.target.join("release/libweir_fi.so"), &paths.provider())
 }
 
-/// Builds BSPlib and puts it, with what compilers need, into `target/weir/{lib,include}`.
+/// Builds BSPlib and puts it, with what compilers need, into `target/weir/{lib,include,share}`.
 ///
 /// # Errors
 /// If it does not build.
@@ -55,6 +55,7 @@ pub fn bsp(paths: &Paths) -> Result<()> {
     run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bsp"]))?;
     put(&paths.target.join("release/libweir_bsp.so"), &paths.dist().join(tree::BSP))?;
     put(&paths.root.join("include/bsp.h"), &paths.dist().join(tree::BSP_HEADER))?;
+    put(&paths.root.join("include/bsp.f90"), &paths.dist().join(tree::BSP_MODULE))?;
     tree::write(&paths.dist().join(tree::BSP_PKGCONFIG), &tree::pkgconfig(paths)?)
 }
 

@@ -184,7 +184,7 @@ enum What {
     /// Supersteps of BSPlib beside the same written with MPI, on one host, around a switch with
     /// short queues and on a shared bus
     Bsp(bench::bsp::Options),
-    /// The NAS kernels LU, SP and MG in Fortran over Weir and over TCP, beside the same with
+    /// The NAS kernels LU, BT, SP and MG in Fortran over Weir and over TCP, beside the same with
     /// BSPlib, with and without loss
     Nas(bench::nas::Options),
     /// Requests and answers over BMI beside raw sockets, and beside the original libraries where

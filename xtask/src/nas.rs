@@ -1,4 +1,4 @@
-//! The NAS kernels LU, SP and MG of `tests/mpi/nas`, in Fortran: made with Debian's Open MPI 4.1,
+//! The NAS kernels LU, BT, SP and MG of `tests/mpi/nas`, in Fortran: made with Debian's Open MPI 4.1,
 //! and over the C library of MPICH's wheel, which brings no Fortran. Between two emulated hosts
 //! they have to give the published values over Weir.
 
@@ -19,7 +19,7 @@ use crate::process::run_quiet;
 use crate::stack::{Carrier, Stack};
 
 /// The kernels, by file name without `.f90`.
-pub const KERNELS: [&str; 3] = ["lu", "sp", "mg"];
+pub const KERNELS: [&str; 4] = ["lu", "bt", "sp", "mg"];
 /// The MPIs they are made with.
 pub const MPIS: [Mpi; 2] = [Mpi::Debian, Mpi::Mpich];
 /// Hosts, over which ranks are dealt out in turn.
@@ -57,7 +57,7 @@ pub fn compile(paths: &Paths, mpi: Mpi, kernel: &str) -> Result<PathBuf, String>
         if mpi == Mpi::Mpich {
             fortran.arg(source("mpich"));
         }
-        fortran.arg(source("cfd")).arg(source(kernel)).arg("-o").arg(&out);
+        fortran.args(["cfd", "multi", kernel].map(source)).arg("-o").arg(&out);
         if mpi == Mpi::Mpich {
             let library = mpi.folder(paths).join("lib");
             fortran.arg("-L").arg(&library).arg("-lmpi").arg(format!("-Wl,-rpath,{}", library.display()));
@@ -74,9 +74,10 @@ struct Case {
     mpi: Mpi,
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case { kernel: "lu", ranks: 2, mpi: Mpi::Debian },
     Case { kernel: "lu", ranks: 4, mpi: Mpi::Debian },
+    Case { kernel: "bt", ranks: 4, mpi: Mpi::Debian },
     Case { kernel: "sp", ranks: 4, mpi: Mpi::Debian },
     Case { kernel: "mg", ranks: 4, mpi: Mpi::Debian },
     Case { kernel: "lu", ranks: 4, mpi: Mpi::Mpich },
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn every_case_has_its_source_and_its_own_title() {
         let paths = Paths::find();
-        let files: Vec<&str> = KERNELS.into_iter().chain(["cfd", "mpich"]).collect();
+        let files: Vec<&str> = KERNELS.into_iter().chain(["cfd", "multi", "mpich"]).collect();
         assert!(files.iter().all(|name| paths.mpi_sources().join("nas").join(name).with_extension("f90").is_file()));
         let titles: std::collections::BTreeSet<String> = CASES.iter().map(Case::title).collect();
         assert_eq!(titles.len(), CASES.len());

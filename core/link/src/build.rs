@@ -25,6 +25,9 @@ const FRAGMENT_MIN: usize = 256;
 const LEFT_OVER_MAX: usize = 100;
 /// Frames in one packet; the rest waits for the next.
 const FRAMES_MAX: u8 = 200;
+/// Messages to a peer of so many bytes in all, with nothing longer behind them, go in no slot
+/// (`spec/superstep.md` 7.3): those of a reduction.
+const UNSLOTTED_BYTES: u64 = 256;
 /// Packets of small messages in a row before a flow has its turn.
 const SMALL_RUN_MAX: u32 = 16;
 /// Packets by which control messages may exceed the window: they must not stand behind data.
@@ -324,7 +327,7 @@ impl Association {
         let ix = if only_ack { back.unwrap_or(ix) } else { ix };
         self.paths.get(usize::from(ix))?;
         let room = if only_ack { self.room(ix) } else { room };
-        let slot = cx.common.slot();
+        let slot = slot(cx);
         let mut pk = self.begin(ix, room.mtu, out);
         self.put_ack(cx, &pk, out, control || data);
         if frames {
@@ -374,10 +377,10 @@ impl Association {
         self.template_path = ix;
         self.has_template = alone
             && cx.s.lost_waiting() + cx.s.small_waiting() == 0
-            && !(control || probing || self.parity.active || slot.is_some());
-        if data && pk.eliciting {
+            && !(control || probing || self.parity.active || cx.common.slot().is_some());
+        if data && pk.eliciting && slot.is_some() {
             let rng = &mut *cx.rng;
-            self.slotted_at = if slot.is_some() { cx.now } else { Time::ZERO };
+            self.slotted_at = cx.now;
             cx.common.slot_used(cx.now, || rng.next_u32());
         }
         let eliciting = pk.eliciting;
@@ -437,7 +440,7 @@ impl Association {
         }
         // Once closed it stays so for a part of a burst: polled all the time, it would let out
         // packets one by one, each for a system call.
-        let slot = cx.common.slot();
+        let slot = slot(cx);
         let Some(p) = self.paths.get_mut(usize::from(path)) else { return false };
         let is_open = p.held_until.is_none_or(|t| t <= cx.now) && p.pacer.open(cx.now);
         if is_open && slot.is_none_or(|at| at <= cx.now) {
@@ -712,6 +715,12 @@ impl Association {
         self.remember(pk, SentFrame::Session(Fragment::of(flow, from, to)));
         Some(to)
     }
+}
+
+/// The slot that the next packet with data to this peer is to wait for. What is short takes no more
+/// of a medium than an acknowledgement, and all wait for it: it waits for none.
+fn slot(cx: &Cx<'_>) -> Option<Time> {
+    cx.common.slot().filter(|_| !cx.s.waits_short(UNSLOTTED_BYTES))
 }
 
 /// One MSG frame with its payload.

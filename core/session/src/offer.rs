@@ -173,6 +173,15 @@ impl Session {
         self.small.len()
     }
 
+    /// What waits for the carrier of everything are few messages of one piece, of `most` bytes
+    /// together at most.
+    #[must_use]
+    pub fn waits_short(&self, most: u64) -> bool {
+        const FEW: usize = 8;
+        let is_small = self.flows.is_empty() && self.lost.is_empty() && (1..=FEW).contains(&self.small.len());
+        is_small && self.waiting_bytes(FEW) <= most
+    }
+
     /// Flows wait for the carrier of everything.
     #[must_use]
     #[inline]

@@ -31,7 +31,7 @@ fn supersteps() {
     let long = points.iter().position(|p| p.name == format!("{:<22} told   0 %", "total 8 x 1M")).expect("a point");
     let steps = Steps::of(&points[long], &measured[long].0);
     assert!(steps.of_wire(points[long].wire_bits_per_s) >= 0.9 && steps.variation() < 0.05, "{steps:?}");
-    for (p, (r, _)) in points.iter().zip(&measured) {
+    for (p, (r, l_ns)) in points.iter().zip(&measured) {
         let steps = Steps::of(p, r);
         // Random loss makes no superstep three times as slow as they are without it.
         if let Some(clean) = p.name.strip_suffix("1 %").map(|name| format!("{name}0 %")) {
@@ -42,6 +42,11 @@ fn supersteps() {
         // A bus that all share carries more payload than the seed claims, with slots and without.
         if p.name.starts_with("bus") {
             assert!(steps.of_wire(p.wire_bits_per_s) >= 0.72, "{}", p.name);
+        }
+        // The messages of the reduction wait for no slot.
+        if let Some(bus) = p.name.strip_suffix("slot 1250 us") {
+            let i = points.iter().position(|q| q.name == format!("{bus}slot    0 us")).expect("the same without slots");
+            assert!(*l_ns < 1.5 * measured[i].1, "{}: l {l_ns} ns, {} ns without slots", p.name, measured[i].1);
         }
     }
     insta::assert_snapshot!("supersteps", step_table::table(&points, &measured));

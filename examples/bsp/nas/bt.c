@@ -1,6 +1,6 @@
 /* NAS Parallel Benchmark BT: implicit time steps by three block-tridiagonal solves (Beam and Warming), for BSPlib. See cfd.h and adi.h.
  *
- *   weir cc -O2 examples/bsp/nas/bt.c -o bt && weir run -n 4 ./bt [--class S|W|A] [--l-us L --g-ns G]
+ *   weir cc -O2 examples/bsp/nas/bt.c -lm -o bt && weir run -n 4 ./bt [--class S|W|A] [--l-us L --g-ns G]
  *
  * Cost of a step: three supersteps, h = 80 n^3 (p-1)/p^2 + 40 n^3 (p-1)/p^2 + 160 n^2 bytes (there, back, two planes to each neighbour). */
 #include "adi.h"

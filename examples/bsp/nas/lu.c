@@ -1,6 +1,6 @@
 /* NAS Parallel Benchmark LU: symmetric successive over-relaxation, two triangular sweeps a step, for BSPlib. See cfd.h.
  *
- *   weir cc -O2 examples/bsp/nas/lu.c -o nas-lu && weir run -n 4 ./nas-lu [--class S|W|A] [--l-us L --g-ns G]
+ *   weir cc -O2 examples/bsp/nas/lu.c -lm -o nas-lu && weir run -n 4 ./nas-lu [--class S|W|A] [--l-us L --g-ns G]
  *
  * A point of the lower sweep needs its neighbours at x-1, y-1 and z-1, so process q does row y of all its planes in superstep y + q, and puts the row of its last
  * plane to the next process: a pipeline of n - 2 + p - 1 supersteps, twice a step, of h = 40 n bytes each. Many short supersteps: time is mostly l. */

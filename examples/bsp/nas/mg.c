@@ -1,6 +1,6 @@
 /* NAS Parallel Benchmark MG, written from its specification (Bailey and others, "The NAS Parallel Benchmarks", RNR-94-007, 1994, section 3.2) for BSPlib.
  *
- *   weir cc -O2 examples/bsp/nas/mg.c -o mg && weir run -n 4 ./mg [--class S|W|A] [--l-us L --g-ns G]
+ *   weir cc -O2 examples/bsp/nas/mg.c -lm -o mg && weir run -n 4 ./mg [--class S|W|A] [--l-us L --g-ns G]
  *
  * Four V-cycles of multigrid for the Poisson equation on a periodic cube of n^3 points. Planes of the third dimension are dealt out in blocks;
  * levels with fewer than two planes for each process are computed by all (their planes are gathered once on the way down). p is a power of two.

@@ -1,7 +1,7 @@
 /* NAS Parallel Benchmark SP: implicit time steps by diagonalised solves (Pulliam and Chaussee), five scalar pentadiagonal systems a line, for BSPlib.
  * See cfd.h and adi.h.
  *
- *   weir cc -O2 examples/bsp/nas/sp.c -o sp && weir run -n 4 ./sp [--class S|W|A] [--l-us L --g-ns G]
+ *   weir cc -O2 examples/bsp/nas/sp.c -lm -o sp && weir run -n 4 ./sp [--class S|W|A] [--l-us L --g-ns G]
  *
  * Cost of a step: as of BT, three supersteps, h = 120 n^3 (p-1)/p^2 + 160 n^2 bytes, with a quarter of its operations. */
 #include "adi.h"

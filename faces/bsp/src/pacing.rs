@@ -78,8 +78,9 @@ fn tell(
     inn: impl Fn(usize) -> u64,
 ) -> Result<(), Trouble> {
     let is_latin = process.settings.order == Order::Latin;
-    let asked = tuning::own_queue().or(process.settings.queue);
-    let slots = process.settings.slot_ns.map(|slot_ns| Slots { slots: process.nprocs() as u32, slot_ns });
+    let asked = tuning::own_queue(process.settings.queue);
+    let slot_ns = tuning::slot_ns(process.settings.slot_ns);
+    let slots = slot_ns.map(|slot_ns| Slots { slots: process.nprocs() as u32, slot_ns });
     let least = if asked.is_some() || slots.is_some() { PACED_BYTES_ASKED } else { PACED_BYTES };
     let Some(wire) = &mut process.wire else { return Ok(()) };
     let sends = order.iter().map(|to| (*to, out(*to)));

@@ -1,6 +1,7 @@
 //! What can be set of BSPlib itself, by `WEIR_BSP_*`; everything else is the engine's.
 #![forbid(unsafe_code)]
 
+use crate::tuning::MOST_SLOT_US;
 use std::path::PathBuf;
 use weir_engine::OwnQueue;
 
@@ -14,9 +15,6 @@ pub enum Order {
     /// Another order in each superstep, by chance.
     Random,
 }
-
-/// A packet that takes a second is on no medium that anybody has.
-const MOST_SLOT_US: u64 = 1_000_000;
 
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 pub use weir_engine::OwnQueue;
 
-static OWN_QUEUE: Mutex<Option<OwnQueue>> = Mutex::new(None);
+/// The longest slot that can be named, microseconds (`WEIR_BSP_SLOT`): a packet that takes a second
+/// is on no medium that anybody has.
+pub const MOST_SLOT_US: u64 = 1_000_000;
+
+/// A value of one setting, in place of what the environment says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// Of `WEIR_BSP_QUEUE`.
+    Queue(OwnQueue),
+    /// Of `WEIR_BSP_SLOT`, microseconds; 0: as if it was not set.
+    SlotUs(u64),
+}
+
+static TRIED: Mutex<Option<Tried>> = Mutex::new(None);
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
-/// From the next superstep on, whatever `WEIR_BSP_QUEUE` says.
-pub fn set_own_queue(queue: OwnQueue) {
-    *OWN_QUEUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
+/// From the next superstep on, whatever the setting's variable says. What was tried before of
+/// another setting no longer holds.
+pub fn try_out(value: Tried) {
+    *TRIED.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
 }
 
 /// How often the engine was told of a superstep so far: never, if no packets carry anything long.
@@ -20,9 +34,24 @@ pub fn told() -> u64 {
     TOLD.load(Ordering::Relaxed)
 }
 
-/// What may wait, if that was set here.
-pub(crate) fn own_queue() -> Option<OwnQueue> {
-    *OWN_QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+fn tried() -> Option<Tried> {
+    *TRIED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What may wait, if that is tried; else what is set.
+pub(crate) fn own_queue(set: Option<OwnQueue>) -> Option<OwnQueue> {
+    match tried() {
+        Some(Tried::Queue(queue)) => Some(queue),
+        _ => set,
+    }
+}
+
+/// The length of a slot, if that is tried; else what is set.
+pub(crate) fn slot_ns(set: Option<u64>) -> Option<u64> {
+    match tried() {
+        Some(Tried::SlotUs(us)) => (us > 0).then_some(us * 1000),
+        _ => set,
+    }
 }
 
 /// It is told of one.

@@ -1,16 +1,15 @@
 ! NAS Parallel Benchmark SP: implicit time steps by diagonalised solves (Pulliam and Chaussee), five scalar pentadiagonal systems a line,
-! by MPI. See cfd.f90.
+! by MPI. See cfd.f90 and multi.f90.
 !
 !   mpiexec -n 4 ./sp [--class S|W|A]          on 1, 4, 9, ... processes
 !
-! The cube is dealt out in multi-partitions: q*q processes have q pieces each, one in every slab of each direction, so that all work at
-! each stage of a solve, and the next piece of all of a process's pieces is always the same process's. A step sends six messages with
-! the faces of all pieces, and for each direction of solving q-1 forward with the last two rows of the elimination and q-1 back with the
-! first two of the solution: few messages, long ones from class A on, none blocking.
-program nas_sp
-  use mpi
+! Forward go the last two rows of the elimination, and back the first two of the solution.
+module nas_sp_steps
   use nas_cfd
+  use nas_multi
   implicit none
+  private
+  public :: CLASSES, of, n, make_room, one_step
 
   type(size_class), parameter :: CLASSES(3) = [ &
     size_class('S', 12, 100, 0.015_dp, &
@@ -29,199 +28,49 @@ program nas_sp
   real(dp), parameter :: HALF_ROOT = sqrt(0.5_dp)
   ! Numbers of a line that go forward: of each of the last two rows two coefficients of three systems, and five right-hand sides. And back.
   integer, parameter :: FORWARD = 22, BACK = 10
-  ! Tags: what comes forward and back in a direction, and faces from before and behind.
-  integer, parameter :: TAG_FORWARD = 10, TAG_BACK = 20, TAG_BEFORE = 30, TAG_BEHIND = 40
 
   ! What of the elimination is kept for the way back, and what of u is used again and again: the speed of sound, 1 by density.
   type :: scratch
     real(dp), allocatable :: band(:, :), sound(:), inverse(:)
   end type scratch
 
-  type(piece), allocatable :: pieces(:)
   type(scratch), allocatable :: kept(:)
-  ! In each direction, which of my pieces is in which slab; whose pieces are before and behind mine.
-  integer, allocatable :: in_slab(:, :)
-  integer :: before(3), behind(3), q
-  real(dp), allocatable :: faces_out(:, :), faces_in(:, :)
   type(size_class) :: of
-  integer :: ranks, rank, ierror, step
-  real(dp) :: begun, took, n, residual(5), error(5), off
-  logical :: right
-
-  call MPI_Init(ierror)
-  call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierror)
-  call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierror)
-  of = CLASSES(class_of('sp', CLASSES))
-  n = of%n
-  call deal_out()
-  call all_forcings()
-  ! One step to touch all memory; then anew.
-  call all_initial_values()
-  call one_step()
-  call all_initial_values()
-  begun = begin()
-  do step = 1, of%steps
-    call one_step()
-  end do
-  took = MPI_Wtime() - begun
-  call all_right_hand_sides()
-  call norms(of%n, pieces, residual, error)
-  off = 0
-  right = is_as_published('sp', of, residual, error, off)
-  ! The operations are as NAS counts them.
-  call tell('sp', of, took, of%steps * (881.174_dp * n**3 - 4683.91_dp * n**2 + 11484.5_dp * n - 19272.4_dp), off, right)
+  real(dp) :: n
 
 contains
 
-  ! Process (i, j) has in slab c of z the piece at i+c of x and j-c of y, in a ring.
-  subroutine deal_out()
-    integer :: c, i, j, k, place(3), from(3), extent(3), most
-    q = nint(sqrt(real(ranks)))
-    if (q * q /= ranks) call give_up('sp: 1, 4, 9 or another square number of processes is wanted')
-    if (of%n / q < AROUND + 1) call give_up('sp: too many processes for so few points')
-    i = mod(rank, q)
-    j = rank / q
-    allocate (pieces(q), kept(q), in_slab(q, 3))
-    do c = 0, q - 1
-      place = [modulo(i + c, q), modulo(j - c, q), c]
-      do k = 1, 3
-        in_slab(place(k) + 1, k) = c + 1
-        from(k) = block_start(of%n, q, place(k))
-        extent(k) = block_start(of%n, q, place(k) + 1) - from(k)
-      end do
-      pieces(c + 1) = new_piece(from, extent)
-      associate (points => pieces(c + 1)%points)
-        allocate (kept(c + 1)%band(6, points), kept(c + 1)%sound(points), kept(c + 1)%inverse(points))
+  subroutine make_room()
+    integer :: c
+    allocate (kept(size(pieces)))
+    do c = 1, size(pieces)
+      associate (points => pieces(c)%points)
+        allocate (kept(c)%band(6, points), kept(c)%sound(points), kept(c)%inverse(points))
       end associate
-      kept(c + 1)%sound = 0
-      kept(c + 1)%inverse = 0
+      kept(c)%sound = 0
+      kept(c)%inverse = 0
     end do
-    behind = [process(i + 1, j), process(i, j + 1), process(i - 1, j + 1)]
-    before = [process(i - 1, j), process(i, j - 1), process(i + 1, j - 1)]
-    most = 5 * AROUND * q * (of%n / q + 1)**2
-    allocate (faces_out(most, 6), faces_in(most, 6))
-  end subroutine deal_out
-
-  pure integer function process(i, j)
-    integer, intent(in) :: i, j
-    process = modulo(i, q) + q * modulo(j, q)
-  end function process
-
-  subroutine all_forcings()
-    integer :: c
-    do c = 1, q
-      call make_forcing(of%n, pieces(c))
-    end do
-  end subroutine all_forcings
-
-  subroutine all_initial_values()
-    integer :: c
-    do c = 1, q
-      call initial_values(of%n, pieces(c))
-    end do
-  end subroutine all_initial_values
-
-  subroutine all_right_hand_sides()
-    integer :: c
-    do c = 1, q
-      call right_hand_side(of%n, pieces(c))
-    end do
-  end subroutine all_right_hand_sides
+  end subroutine make_room
 
   subroutine one_step()
     integer :: c
     call all_right_hand_sides()
-    do c = 1, q
+    do c = 1, size(pieces)
       call look_up(pieces(c), kept(c))
       pieces(c)%rhs = of%dt * pieces(c)%rhs
     end do
     call change(0)
-    call solve(1)
+    call solve(1, FORWARD, BACK, eliminate, substitute)
     call change(1)
-    call solve(2)
+    call solve(2, FORWARD, BACK, eliminate, substitute)
     call change(2)
-    call solve(3)
+    call solve(3, FORWARD, BACK, eliminate, substitute)
     call change(3)
-    do c = 1, q
+    do c = 1, size(pieces)
       pieces(c)%u = pieces(c)%u + pieces(c)%rhs
     end do
     call surround()
   end subroutine one_step
-
-  ! Two layers from the six processes around; all six at once.
-  subroutine surround()
-    integer :: requests(12), k, sent(6), come(6)
-    if (q == 1) return
-    do k = 1, 3
-      call pack_slabs(k, .true., faces_out(:, 2 * k - 1), sent(2 * k - 1))
-      call pack_slabs(k, .false., faces_out(:, 2 * k), sent(2 * k))
-      come(2 * k - 1) = size_of_faces(k, 2, q)
-      come(2 * k) = size_of_faces(k, 1, q - 1)
-    end do
-    call into_mpi()
-    do k = 1, 3
-      call MPI_Irecv(faces_in(:, 2 * k - 1), come(2 * k - 1), MPI_DOUBLE_PRECISION, before(k), TAG_BEFORE + k, MPI_COMM_WORLD, &
-                     requests(2 * k - 1), ierror)
-      call MPI_Irecv(faces_in(:, 2 * k), come(2 * k), MPI_DOUBLE_PRECISION, behind(k), TAG_BEHIND + k, MPI_COMM_WORLD, &
-                     requests(2 * k), ierror)
-    end do
-    do k = 1, 3
-      ! I am before who is behind me.
-      call MPI_Isend(faces_out(:, 2 * k - 1), sent(2 * k - 1), MPI_DOUBLE_PRECISION, behind(k), TAG_BEFORE + k, MPI_COMM_WORLD, &
-                     requests(6 + 2 * k - 1), ierror)
-      call MPI_Isend(faces_out(:, 2 * k), sent(2 * k), MPI_DOUBLE_PRECISION, before(k), TAG_BEHIND + k, MPI_COMM_WORLD, &
-                     requests(6 + 2 * k), ierror)
-    end do
-    call MPI_Waitall(12, requests, MPI_STATUSES_IGNORE, ierror)
-    call out_of_mpi()
-    do k = 1, 3
-      call received(come(2 * k - 1))
-      call received(come(2 * k))
-      call unpack_slabs(k, .true., faces_in(:, 2 * k - 1))
-      call unpack_slabs(k, .false., faces_in(:, 2 * k))
-    end do
-  end subroutine surround
-
-  ! Faces for who is behind me in direction k, or before me: of all my pieces that have something there, by their slabs of z.
-  subroutine pack_slabs(k, to_behind, buffer, filled)
-    integer, intent(in) :: k
-    logical, intent(in) :: to_behind
-    real(dp), intent(inout) :: buffer(:)
-    integer, intent(out) :: filled
-    integer :: c, last
-    filled = 0
-    do c = 1, q
-      last = pieces(c)%extent(k) - 1
-      if (to_behind .and. in_slab(q, k) /= c) call pack_face(pieces(c), k, last - AROUND + 1, last, pieces(c)%u, buffer, filled)
-      if (.not. to_behind .and. in_slab(1, k) /= c) call pack_face(pieces(c), k, 0, AROUND - 1, pieces(c)%u, buffer, filled)
-    end do
-  end subroutine pack_slabs
-
-  subroutine unpack_slabs(k, from_before, buffer)
-    integer, intent(in) :: k
-    logical, intent(in) :: from_before
-    real(dp), intent(in) :: buffer(:)
-    integer :: c, taken, extent
-    taken = 0
-    do c = 1, q
-      extent = pieces(c)%extent(k)
-      if (from_before .and. in_slab(1, k) /= c) call unpack_face(pieces(c), k, -AROUND, -1, pieces(c)%u, buffer, taken)
-      if (.not. from_before .and. in_slab(q, k) /= c) &
-        call unpack_face(pieces(c), k, extent, extent + AROUND - 1, pieces(c)%u, buffer, taken)
-    end do
-  end subroutine unpack_slabs
-
-  ! Numbers in the faces of my pieces in these slabs of direction k.
-  integer function size_of_faces(k, from, to)
-    integer, intent(in) :: k, from, to
-    integer :: s
-    size_of_faces = 0
-    do s = from, to
-      associate (extent => pieces(in_slab(s, k))%extent)
-        size_of_faces = size_of_faces + 5 * AROUND * product(extent) / extent(k)
-      end associate
-    end do
-  end function size_of_faces
 
   ! Speed of sound and 1 by density of a piece and what is around it.
   subroutine look_up(p, s)
@@ -240,7 +89,7 @@ contains
   subroutine change(which)
     integer, intent(in) :: which
     integer :: c, x, y, z, here, from(3), to(3)
-    do c = 1, q
+    do c = 1, size(pieces)
       from = low(pieces(c))
       to = high(of%n, pieces(c))
       do z = from(3), to(3)
@@ -289,95 +138,24 @@ contains
            u(1) * (v(2) * r(1) - v(1) * r(2)) + 0.5_dp * sum(v**2) * t2 + a**2 * t1 / C2 + v(3) * t3]
   end function from_z
 
-  ! Solves along all lines of direction k, through the slabs and back. What comes for the next stage is asked for before this one is done.
-  subroutine solve(k)
-    integer, intent(in) :: k
-    real(dp), allocatable, save :: rows_in(:, :, :), rows_out(:, :), solved_in(:, :, :), solved_out(:, :)
-    integer :: s, most, request_in, request_out
-    most = (of%n / q + 1)**2
-    if (.not. allocated(rows_in)) &
-      allocate (rows_in(FORWARD, most, 0:1), rows_out(FORWARD, most), solved_in(BACK, most, 0:1), solved_out(BACK, most))
-    request_in = MPI_REQUEST_NULL
-    request_out = MPI_REQUEST_NULL
-    rows_in(:, :, 1) = 0
-    do s = 1, q
-      call came(request_in, FORWARD * lines_of(s, k))
-      if (s < q) call expect(before(k), TAG_FORWARD + k, FORWARD * lines_of(s + 1, k), rows_in(:, :, mod(s + 1, 2)), request_in)
-      call finished(request_out)
-      call eliminate(k, pieces(in_slab(s, k)), kept(in_slab(s, k)), rows_in(:, :, mod(s, 2)), rows_out)
-      if (s < q) call put(behind(k), TAG_FORWARD + k, FORWARD * lines_of(s, k), rows_out, request_out)
-    end do
-    solved_in(:, :, mod(q, 2)) = 0
-    do s = q, 1, -1
-      call came(request_in, BACK * lines_of(s, k))
-      if (s > 1) call expect(behind(k), TAG_BACK + k, BACK * lines_of(s - 1, k), solved_in(:, :, mod(s - 1, 2)), request_in)
-      call finished(request_out)
-      call substitute(k, pieces(in_slab(s, k)), kept(in_slab(s, k)), solved_in(:, :, mod(s, 2)), solved_out)
-      if (s > 1) call put(before(k), TAG_BACK + k, BACK * lines_of(s, k), solved_out, request_out)
-    end do
-    call finished(request_out)
-  end subroutine solve
-
-  ! Lines of direction k through my piece in this slab of it.
-  integer function lines_of(s, k)
-    integer, intent(in) :: s, k
-    integer :: inner(3)
-    inner = high(of%n, pieces(in_slab(s, k))) - low(pieces(in_slab(s, k))) + 1
-    lines_of = product(inner) / inner(k)
-  end function lines_of
-
-  subroutine expect(from, tag, numbers, buffer, request)
-    integer, intent(in) :: from, tag, numbers
-    real(dp), intent(inout), contiguous :: buffer(:, :)
-    integer, intent(out) :: request
-    call into_mpi()
-    call MPI_Irecv(buffer, numbers, MPI_DOUBLE_PRECISION, from, tag, MPI_COMM_WORLD, request, ierror)
-    call out_of_mpi()
-  end subroutine expect
-
-  subroutine came(request, numbers)
-    integer, intent(inout) :: request
-    integer, intent(in) :: numbers
-    if (request == MPI_REQUEST_NULL) return
-    call finished(request)
-    call received(numbers)
-  end subroutine came
-
-  subroutine put(to, tag, numbers, buffer, request)
-    integer, intent(in) :: to, tag, numbers
-    real(dp), intent(in), contiguous :: buffer(:, :)
-    integer, intent(out) :: request
-    call into_mpi()
-    call MPI_Isend(buffer, numbers, MPI_DOUBLE_PRECISION, to, tag, MPI_COMM_WORLD, request, ierror)
-    call out_of_mpi()
-  end subroutine put
-
-  subroutine finished(request)
-    integer, intent(inout) :: request
-    if (request == MPI_REQUEST_NULL) return
-    call into_mpi()
-    call MPI_Wait(request, MPI_STATUS_IGNORE, ierror)
-    call out_of_mpi()
-  end subroutine finished
-
   ! Down a slab: each row is freed of the two before it and divided by its diagonal. What came are the last two rows of the slab before.
-  subroutine eliminate(k, p, s, rows_in, rows_out)
-    integer, intent(in) :: k
-    type(piece), intent(inout) :: p
-    type(scratch), intent(inout) :: s
+  subroutine eliminate(k, c, rows_in, rows_out)
+    integer, intent(in) :: k, c
     real(dp), intent(in) :: rows_in(:, :)
     real(dp), intent(inout) :: rows_out(:, :)
     integer :: from(3), to(3), i, j, inner, outer, line
-    from = low(p)
-    to = high(of%n, p)
+    from = low(pieces(c))
+    to = high(of%n, pieces(c))
     inner = merge(2, 1, k == 1)
     outer = merge(2, 3, k == 3)
     line = 0
     do j = from(outer), to(outer)
       do i = from(inner), to(inner)
         line = line + 1
-        call eliminate_line(k, p%first(k), from(k), to(k), p%origin + i * p%stride(inner) + j * p%stride(outer), p%stride(k), &
-                            p%points, p%u, s%inverse, s%sound, p%rhs, s%band, rows_in(:, line), rows_out(:, line))
+        associate (p => pieces(c), s => kept(c))
+          call eliminate_line(k, p%first(k), from(k), to(k), p%origin + i * p%stride(inner) + j * p%stride(outer), p%stride(k), &
+                              p%points, p%u, s%inverse, s%sound, p%rhs, s%band, rows_in(:, line), rows_out(:, line))
+        end associate
       end do
     end do
   end subroutine eliminate
@@ -447,16 +225,14 @@ contains
   end subroutine eigenvalues
 
   ! And up again: what came are the first two rows of the slab behind.
-  subroutine substitute(k, p, s, rows_in, rows_out)
-    integer, intent(in) :: k
-    type(piece), intent(inout) :: p
-    type(scratch), intent(in) :: s
+  subroutine substitute(k, c, rows_in, rows_out)
+    integer, intent(in) :: k, c
     real(dp), intent(in) :: rows_in(:, :)
     real(dp), intent(inout) :: rows_out(:, :)
     real(dp) :: next(5, 2)
     integer :: from(3), to(3), i, j, x, here, inner, outer, line
-    from = low(p)
-    to = high(of%n, p)
+    from = low(pieces(c))
+    to = high(of%n, pieces(c))
     inner = merge(2, 1, k == 1)
     outer = merge(2, 3, k == 3)
     line = 0
@@ -465,8 +241,10 @@ contains
         line = line + 1
         next = reshape(rows_in(:, line), [5, 2])
         do x = to(k), from(k), -1
-          here = p%origin + i * p%stride(inner) + j * p%stride(outer) + x * p%stride(k)
-          associate (r => p%rhs(:, here), b => s%band(:, here))
+          associate (p => pieces(c))
+            here = p%origin + i * p%stride(inner) + j * p%stride(outer) + x * p%stride(k)
+          end associate
+          associate (r => pieces(c)%rhs(:, here), b => kept(c)%band(:, here))
             r = r - [b(1), b(1), b(1), b(3), b(5)] * next(:, 1) - [b(2), b(2), b(2), b(4), b(6)] * next(:, 2)
             next(:, 2) = next(:, 1)
             next(:, 1) = r
@@ -476,4 +254,37 @@ contains
       end do
     end do
   end subroutine substitute
+end module nas_sp_steps
+
+program nas_sp
+  use mpi
+  use nas_cfd
+  use nas_multi
+  use nas_sp_steps
+  implicit none
+  integer :: ierror, step
+  real(dp) :: begun, took, residual(5), error(5), off
+  logical :: right
+
+  call MPI_Init(ierror)
+  of = CLASSES(class_of('sp', CLASSES))
+  n = of%n
+  call deal_out('sp', of%n)
+  call make_room()
+  call all_forcings()
+  ! One step to touch all memory; then anew.
+  call all_initial_values()
+  call one_step()
+  call all_initial_values()
+  begun = begin()
+  do step = 1, of%steps
+    call one_step()
+  end do
+  took = MPI_Wtime() - begun
+  call all_right_hand_sides()
+  call norms(of%n, pieces, residual, error)
+  off = 0
+  right = is_as_published('sp', of, residual, error, off)
+  ! The operations are as NAS counts them.
+  call tell('sp', of, took, of%steps * (881.174_dp * n**3 - 4683.91_dp * n**2 + 11484.5_dp * n - 19272.4_dp), off, right)
 end program nas_sp

@@ -147,6 +147,11 @@ pub struct TuneArgs {
     /// much as the system lets wait. auto, the default, is tried in any case
     #[arg(long, value_delimiter = ',', value_name = "BYTES", default_value = "16K,32K,64K,128K,256K,512K,1M,system", value_parser = queue)]
     pub queues: Vec<weir_bsp::tuning::OwnQueue>,
+    /// Instead: lengths of slots, for a medium that all processes share, microseconds, separated by
+    /// commas. Without a list those around the time that a packet takes there. No slots, the
+    /// default, is tried in any case
+    #[arg(long, num_args = 0..=1, value_delimiter = ',', value_name = "US", conflicts_with = "queues", value_parser = slot)]
+    pub slots: Option<Vec<u64>>,
     /// Supersteps with each of them
     #[arg(long, default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub samples: u32,
@@ -169,6 +174,12 @@ pub struct TuneArgs {
 
 fn queue(text: &str) -> Result<weir_bsp::tuning::OwnQueue, String> {
     text.parse().map_err(|what: &str| what.to_owned())
+}
+
+fn slot(text: &str) -> Result<u64, String> {
+    let most = weir_bsp::tuning::MOST_SLOT_US;
+    let us = text.trim().parse().ok().filter(|us| (1..=most).contains(us));
+    us.ok_or_else(|| format!("microseconds from 1 to {most}"))
 }
 
 /// The length of a put or message.

@@ -201,6 +201,11 @@ impl Measuring {
         slowest.into_iter().enumerate().map(|(nth, ns)| (parts[nth % parts.len()].h_bytes, ns.max(1.0))).collect()
     }
 
+    /// Process 0 gets the sum of what all say, the others nothing.
+    pub fn sum_of(&mut self, own: f64) -> f64 {
+        self.gather(&[own]).iter().flatten().sum()
+    }
+
     /// All say as many numbers: process 0 gets the greatest of each place, the others nothing.
     pub fn slowest_of(&mut self, own: &[f64]) -> Vec<f64> {
         let all = self.gather(own);

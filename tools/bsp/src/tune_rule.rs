@@ -1,5 +1,5 @@
 //! Which of several values is best, from times of supersteps with each of them
-//! (`spec/bsp-params.md` 5). Pure.
+//! (`spec/superstep.md` 11). Pure.
 //!
 //! The seed's rule: not the value of the best mean but the smallest one at which times scatter
 //! little. A mean can be had by luck; a superstep waits for the slowest of all processes, so what

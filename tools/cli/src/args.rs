@@ -95,11 +95,12 @@ The exit code is the launcher's; 1 if none was started, 2 if the command line is
   weir cc -O2 program.c -o program; weir run -n 4 ./program
   weir cc -c part.c                    without -c, -S or -E it links, too
   weir cc program.cpp -o program       the compiler is that of the files' language: CC, CXX or FC, else cc, c++ or gfortran
+  weir cc program.f90 -o program       compiles the module bsp with it; with -c it must be there
   weir cc --show                       the words that are added, for a makefile
   cc program.c $(pkg-config --cflags --libs weir-bsp)   the same without it
 
 All words are handed to the compiler as they are; what is added stands behind them: where the header is, where the library is (also when the
-program runs), and its name. Both are looked for beside this program, then in /usr/local and /usr; WEIR_PREFIX names another place, with
+program runs), and its name; in front of a Fortran program its module, share/weir/bsp.f90. Header and library are looked for beside this program, then in /usr/local and /usr; WEIR_PREFIX names another place, with
 include/bsp.h and lib/libweir-bsp.so. The exit code is the compiler's.")]
     Cc(CcArgs),
     /// Show the provider, the MPIs found, the job's key, the interfaces chosen and what can carry
@@ -197,15 +198,20 @@ Exit code 1 if nobody answers, or something else failed.")]
 
 weir-bsp(7) tells how such programs are written, compiled and run.")]
     Bsp(weir_bsp_tool::args::BspArgs),
-    /// Find how much may wait in the interfaces of the hosts while BSP supersteps go by packets
+    /// Find how much may wait in the interfaces of the hosts while BSP supersteps go by packets, or
+    /// the slot for a medium that all share
     #[command(after_help = "Examples:
   weir run -n 8 --hosts node1,node2,node3,node4 weir tune
   mpiexec -n 8 weir tune --pattern shift -o weir-tune.sh; . ./weir-tune.sh
+  weir run -n 8 --hosts node1,node2,node3,node4 weir tune --slots --pattern shift --h 100K
   weir tune -n 4 --json                     processes on this machine; WEIR_CARRIER=udp has them send packets
 
 While a superstep goes by packets, acknowledgements and grants wait behind what this host has put into its own interface. Much there makes each round \
 trip long, little lets the interface run dry before the process is called again. WEIR_BSP_QUEUE says how much: auto (what leaves in 250 us at the rate \
 that was seen, 32 KiB at least), system, or bytes.
+
+On a medium that all hosts share, as a wireless one, who sends at any time meets others who do. --slots finds how long a slot must be (WEIR_BSP_SLOT): each \
+process sends one packet in each cycle of as many slots as there are processes. On a switched network no slots are best.
 
 Supersteps of one kind are measured with each value in turns. Chosen is the smallest whose median is as good as the fastest's and whose times scatter \
 little, not the best mean: a superstep waits for the slowest of all processes. The default stays where nothing gains 3 % over it.

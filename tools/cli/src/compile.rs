@@ -14,12 +14,16 @@ use crate::args::CcArgs;
 /// The header and the library that are looked for.
 const HEADER: &str = "bsp.h";
 const LIBRARY: &str = "libweir-bsp.so";
+/// The module of Fortran programs, below `share/weir`.
+const MODULE: &str = "bsp.f90";
 
 /// Where both are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Installed {
     include: PathBuf,
     lib: PathBuf,
+    /// The module for Fortran, where it is there too.
+    module: Option<PathBuf>,
 }
 
 impl Installed {
@@ -50,7 +54,8 @@ impl Installed {
         let include = prefix.join("include");
         let libs = ["lib", "lib64"].map(|lib| prefix.join(lib));
         let lib = libs.into_iter().find(|lib| lib.join(LIBRARY).is_file())?;
-        include.join(HEADER).is_file().then_some(Installed { include, lib })
+        let module = Some(prefix.join("share/weir").join(MODULE)).filter(|module| module.is_file());
+        include.join(HEADER).is_file().then_some(Installed { include, lib, module })
     }
 }
 
@@ -110,6 +115,13 @@ fn added(installed: &Installed, words: &[OsString]) -> Vec<OsString> {
     all
 }
 
+/// The module, in front of the user's words: it is compiled before the programs that use it. Not
+/// where only a part is compiled, into a file that may be named, nor where the user names it.
+fn module<'a>(installed: &'a Installed, words: &[OsString]) -> Option<&'a Path> {
+    let is_named = words.iter().any(|word| Path::new(word).file_name().is_some_and(|name| name == MODULE));
+    installed.module.as_deref().filter(|_| language(words) == Language::Fortran && links(words) && !is_named)
+}
+
 /// Compiles, or shows the command.
 ///
 /// # Errors
@@ -121,7 +133,9 @@ pub fn run(env: &Env, args: &CcArgs) -> Result<u8> {
         bail!("nothing to compile: weir cc program.c -o program");
     }
     let first = command.remove(0);
-    let rest: Vec<OsString> = command.into_iter().map(OsString::from).chain(args.words.iter().cloned()).collect();
+    let module = module(&installed, &args.words).map(|module| module.as_os_str().to_owned());
+    let own = command.into_iter().map(OsString::from).chain(module);
+    let rest: Vec<OsString> = own.chain(args.words.iter().cloned()).collect();
     let added = added(&installed, &args.words);
     if args.show {
         let all = std::iter::once(OsString::from(&first)).chain(rest).chain(added);
@@ -152,10 +166,21 @@ mod tests {
 
     #[test]
     fn the_library_is_named_only_where_something_is_linked() {
-        let installed = Installed { include: "/p/include".into(), lib: "/p/lib".into() };
+        let installed = Installed { include: "/p/include".into(), lib: "/p/lib".into(), module: None };
         let of = |line: &str| added(&installed, &words(line));
         assert_eq!(of("-c a.c"), ["-I/p/include"]);
         assert_eq!(of("a.c -o a"), ["-I/p/include", "-L/p/lib", "-Wl,-rpath,/p/lib", "-lweir-bsp"]);
+    }
+
+    #[test]
+    fn the_module_stands_before_a_fortran_program_that_is_linked() {
+        let file = Path::new("/p/share/weir/bsp.f90");
+        let installed = Installed { include: "/p/include".into(), lib: "/p/lib".into(), module: Some(file.into()) };
+        let of = |line: &str| module(&installed, &words(line));
+        assert_eq!(of("-O2 a.f90 -o a"), Some(file));
+        for line in ["-c a.f90", "own/bsp.f90 a.f90 -o a", "a.c -o a", "a.o -o a"] {
+            assert_eq!(of(line), None, "{line}");
+        }
     }
 
     #[test]
@@ -180,7 +205,10 @@ mod tests {
             std::fs::write(prefix.join(file), "").unwrap();
         }
         let found = Installed::below(prefix).unwrap();
-        assert_eq!((found.include, found.lib), (prefix.join("include"), prefix.join("lib64")));
+        assert_eq!((found.include, found.lib, found.module), (prefix.join("include"), prefix.join("lib64"), None));
+        std::fs::create_dir_all(prefix.join("share/weir")).unwrap();
+        std::fs::write(prefix.join("share/weir/bsp.f90"), "").unwrap();
+        assert_eq!(Installed::below(prefix).unwrap().module, Some(prefix.join("share/weir/bsp.f90")));
         let env = Env::from_pairs([("WEIR_PREFIX", "/nowhere")]);
         assert!(Installed::find(&env).unwrap_err().to_string().contains("/nowhere"));
     }

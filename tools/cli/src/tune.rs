@@ -53,15 +53,12 @@ fn here(env: &Env, args: &TuneArgs) -> Result<u8> {
 
 /// What a process that measures is told.
 fn words(args: &TuneArgs) -> Vec<OsString> {
-    let queues: Vec<String> = args.queues.iter().map(ToString::to_string).collect();
     let mut words: Vec<OsString> = [
         "tune",
         "--h",
         &args.h.to_string(),
         "--pattern",
         args.pattern.name(),
-        "--queues",
-        &queues.join(","),
         "--samples",
         &args.samples.to_string(),
         "--time",
@@ -69,6 +66,11 @@ fn words(args: &TuneArgs) -> Vec<OsString> {
     ]
     .map(OsString::from)
     .to_vec();
+    match &args.slots {
+        Some(slots) if slots.is_empty() => words.push("--slots".into()),
+        Some(slots) => words.extend(["--slots".into(), joined(slots).into()]),
+        None => words.extend(["--queues".into(), joined(&args.queues).into()]),
+    }
     if let Some(file) = &args.output {
         words.extend(["--output".into(), file.into()]);
     }
@@ -77,6 +79,10 @@ fn words(args: &TuneArgs) -> Vec<OsString> {
         words.push("--bar".into());
     }
     words
+}
+
+fn joined(values: &[impl ToString]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -101,5 +107,14 @@ mod tests {
         assert_eq!((told.h, told.pattern, &told.queues), (asked.h, asked.pattern, &asked.queues));
         assert_eq!((told.samples, told.time, told.json, told.quiet), (9, 0.5, true, true));
         assert_eq!((asked.processes, told.processes, told.output), (Some(4), None, asked.output));
+        for line in ["tune --slots -n 4", "tune -n 4 --slots 1250,100 --json"] {
+            let asked = parsed(&line.split(' ').collect::<Vec<_>>());
+            assert_eq!(parsed(&words(&asked)).slots, asked.slots, "{line}");
+        }
+        assert_eq!(parsed(&["tune", "--slots", "1250,100"]).slots, Some(vec![1250, 100]));
+        assert_eq!(parsed(&["tune", "--slots"]).slots, Some(vec![]));
+        for refused in [&["weir", "tune", "--slots", "0"][..], &["weir", "tune", "--slots", "--queues", "system"]] {
+            assert!(Args::try_parse_from(refused).is_err(), "{refused:?}");
+        }
     }
 }

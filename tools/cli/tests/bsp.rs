@@ -168,4 +168,15 @@ fn tune_measures_what_packets_carry_and_says_where_nothing_is_to_be_tuned() {
     let (code, out, errors) = said(&weir(&words, folder.path(), &[("WEIR_CARRIER", "shm")]));
     assert_eq!((code, out.as_str()), (Some(1), ""), "{errors}");
     assert!(errors.contains("share memory") && errors.lines().count() <= 2, "{errors}");
+    let words = ["tune", "-n", "2", "--h", "256K", "--slots", "1500,100", "--samples", "6", "--json", "-q"];
+    let (code, out, errors) = said(&weir(&words, folder.path(), &[("WEIR_CARRIER", "udp")]));
+    assert_eq!(code, Some(0), "{errors}");
+    let value: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}"));
+    let trials = value["trials"].as_array().unwrap();
+    let slots: Vec<&str> = trials.iter().filter_map(|t| t["slot"].as_str()).collect();
+    assert_eq!((slots, value["variable"].as_str()), (vec!["none", "100", "1500"], Some("WEIR_BSP_SLOT")));
+    // 256 KiB each way in packets of at most 9000 bytes, one in each cycle of two slots, half of a
+    // cycle at least before the next: slots do hold back.
+    let median = trials[2]["median_ns"].as_f64().unwrap();
+    assert!(median > 0.5 * f64::from((256 << 10) / 9000) * 2.0 * 1.5e6, "{out}");
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench nas`: the NAS kernels LU, SP and MG in Fortran, over Weir and over TCP,
+//! `cargo xtask bench nas`: the NAS kernels LU, BT, SP and MG in Fortran, over Weir and over TCP,
 //! beside the same kernels with BSPlib over Weir: what of the time is computing and what is
 //! waiting, what loss costs, and whether messages were expected.
 
@@ -114,8 +114,8 @@ fn cells(classes: &[String]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (group, wire) in networks {
         for class in classes {
-            // SP wants a square number of processes.
-            for (kernel, ranks) in [("lu", 2), ("lu", 4), ("sp", 4), ("mg", 4)] {
+            // BT and SP want a square number of processes.
+            for (kernel, ranks) in [("lu", 2), ("lu", 4), ("bt", 4), ("sp", 4), ("mg", 4)] {
                 let id = format!("{group}/{kernel}/{class}/{ranks}");
                 cells.push(Cell { id, group, kernel, class: class.clone(), ranks, wire: wire.clone() });
             }
@@ -331,12 +331,12 @@ fn of(results: &Results, cell: &str, side: &'static str, key: &str) -> Option<f6
 }
 
 fn page(results: &Results, cells: &[Cell], options: &Options, about: &[(String, String)]) -> String {
-    let intro = "LU (a pipeline of short messages that somebody waits for), SP (few messages, long from class A on, none blocking) and MG (planes exchanged on each level of a multigrid) of the NAS Parallel Benchmarks, written anew in Fortran for MPI\n\
+    let intro = "LU (a pipeline of short messages that somebody waits for), BT and SP (few messages, long from class A on, none blocking) and MG (planes exchanged on each level of a multigrid) of the NAS Parallel Benchmarks, written anew in Fortran for MPI\n\
         (`tests/mpi/nas`) and in C for BSPlib (`examples/bsp/nas`, another distribution of the same arithmetic: planes of z, supersteps). Each launch gave the published values, or its row says so. Two ranks of a host speak by shared\n\
         memory, except over libfabric's tcp. `nosack`: selective acknowledgements of the kernel's TCP off. `nagle`: `btl_tcp_use_nagle 1`. Computation and waiting are the means of all ranks (of BSPlib: those of\n\
         process 0, with waiting in `bsp_sync`), medians of the launches; time is that of the slowest rank. The last column but one (MPI over Weir, whose counters tell it) is how long a rank's threads could have run and others ran in\n\
         their place, from start to end, mean of the ranks, median of the launches and the most: where it is more than computing, the machine was busy, and the times are not the network's. The last is what the network dropped on purpose, both ways.\n";
-    let mut text = head("NAS kernels LU, SP and MG: Weir beside TCP, MPI beside BSPlib", intro, about);
+    let mut text = head("NAS kernels LU, BT, SP and MG: Weir beside TCP, MPI beside BSPlib", intro, about);
     for cell in cells.iter().filter(|cell| results.keys().any(|(id, _)| *id == cell.id)) {
         let _ = writeln!(text, "\n## {}: {} ranks, {}\n", cell.id, cell.ranks, cell.network());
         text += "| | s, median of launches (least to most) | computing, s | communicating, s | share of time | times Weir's | waiting for a processor, s | packets lost |\n|---|---|---|---|---|---|---|---|\n";
@@ -483,7 +483,11 @@ mod tests {
         let names: std::collections::BTreeSet<String> = all().into_iter().map(|cell| cell.id).collect();
         assert_eq!(names.len(), all().len());
         assert!(all().iter().filter(|cell| cell.group == LOSS).all(|cell| names.contains(&cell.without_loss())));
-        assert!(all().iter().all(|cell| in_the_thesis(cell.kernel, &cell.class).is_some() == (cell.kernel != "mg")));
+        assert!(
+            all()
+                .iter()
+                .all(|cell| in_the_thesis(cell.kernel, &cell.class).is_some() == ["lu", "sp"].contains(&cell.kernel))
+        );
     }
 
     #[test]

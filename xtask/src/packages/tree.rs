@@ -38,6 +38,8 @@ pub fn for_bmi_programs() -> impl Iterator<Item = (&'static str, &'static str)> 
 pub const BSP: &str = "lib/libweir-bsp.so";
 /// ... and where compilers and pkg-config do.
 pub const BSP_HEADER: &str = "include/bsp.h";
+/// The module for Fortran, which is compiled with the program.
+pub const BSP_MODULE: &str = "share/weir/bsp.f90";
 /// The same.
 pub const BSP_PKGCONFIG: &str = "lib/pkgconfig/weir-bsp.pc";
 /// Texts and bills.
@@ -55,7 +57,7 @@ const AS_THEY_ARE: [(&str, &str); 14] = [
     ("include/bsp.h", BSP_HEADER),
     ("include/bmi-method.h", BMI_MODULES[0]),
     ("include/bmi-support.h", BMI_MODULES[1]),
-    ("include/bsp.f90", "share/weir/bsp.f90"),
+    ("include/bsp.f90", BSP_MODULE),
     ("tools/wireshark/weir.lua", DISSECTOR),
     ("packaging/modulefiles/weir.lua", "share/weir/modulefiles/weir.lua"),
     ("packaging/modulefiles/weir.tcl", "share/weir/modulefiles/weir"),
