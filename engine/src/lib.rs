@@ -25,6 +25,8 @@ mod policy;
 mod polling;
 mod processor;
 mod reading;
+mod records;
+mod sctp;
 mod sending;
 mod shm;
 mod stat;
@@ -39,7 +41,8 @@ pub mod xdp;
 
 pub use api::*;
 pub use broken::{after_panic, keep_panics};
-pub use config::{BulkUse, CarrierUse, EcnUse, EngineConfig, Level, SettingNames, XdpUse};
+pub use config::{BulkUse, CarrierUse, EcnUse, EngineConfig, Level, SctpControl, SettingNames, XdpUse};
+pub use weir_sctp::{NoSctp, available as sctp_available};
 pub use counters::{Carried, EngineCounters, OwnCounters};
 pub use diagnostics::{Diagnostic, Diagnostics, silent};
 pub use event::EventFd;

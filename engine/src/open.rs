@@ -1,11 +1,12 @@
 //! Opening an endpoint: key, socket, addresses, protocol, threads.
 
 use crate::bulk_connections::BulkConnections;
-use crate::config::EngineConfig;
+use crate::config::{CarrierUse, EngineConfig, Level};
 use crate::core::{Core, State, now};
 use crate::diagnostics::{Diagnostic, Diagnostics, silent};
 use crate::files::own_file;
 use crate::policy;
+use crate::sctp::Sctp;
 use crate::shm::SharedMemory;
 use crate::telling::Telling;
 use crate::trace::{self, Trace};
@@ -50,6 +51,7 @@ impl Endpoint {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
+        let sctp = sctp(&cfg)?;
         let (udp, bulk_connections) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
         let (pair, no_xdp) = xdp::beside(udp, &cfg);
         if let Some(why) = &no_xdp {
@@ -118,7 +120,7 @@ impl Endpoint {
             stats: cfg.stats.clone(),
             diagnostics,
             linger: cfg.linger,
-            core: lock::Lock::new(Core::new(device, bulk_connections, shm, State::new(messages))),
+            core: lock::Lock::new(Core::new(device, bulk_connections, shm, sctp, State::new(messages))),
         });
         let thread = watchdog::start(&shared)?;
         stat::publish(Arc::downgrade(&shared));
@@ -140,6 +142,19 @@ fn shared_memory(
     let shm = Shm::open(id, job_key, weir_shm::Config::default()).map_err(|cause| cause.to_string())?;
     let terms = Terms { credit_msgs: u64::from(cfg.credit_msgs), credit_bytes: cfg.credit_bytes };
     Ok(SharedMemory::new(shm, name, terms, cfg.stream_bits.features()))
+}
+
+/// SCTP, if it is wanted. It goes beside packets that have a checksum and no code.
+fn sctp(cfg: &EngineConfig) -> Result<Option<Sctp>, EngineError> {
+    if cfg.carrier != CarrierUse::Sctp {
+        return Ok(None);
+    }
+    let config = |problem: String| EngineError::Config { variable: "WEIR_CARRIER".into(), problem };
+    if cfg.level != Level::Integrity {
+        return Err(config("sctp protects no better than WEIR_LEVEL=integrity; leave one of the two out".into()));
+    }
+    weir_sctp::available().map_err(|why| config(why.to_string()))?;
+    Ok(Some(Sctp::new(cfg.streams, cfg.sctp_rto_min_ms, cfg.sctp_control)))
 }
 
 /// The datagram socket, and the listener for bulk connections at the same port. Of a port that the
@@ -217,6 +232,7 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
         level: cfg.level,
         congestion: cfg.congestion,
         ecn: cfg.ecn.is_on(),
+        sctp: cfg.carrier == CarrierUse::Sctp,
         stripe: cfg.stripe,
         peer_timeout: cfg.peer_timeout,
         doubt_interval: cfg.doubt_interval,

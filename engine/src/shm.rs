@@ -7,7 +7,8 @@
 //! from there into its place, one copy in all.
 
 use crate::core::State;
-use records::{Given, HELLO_LEN, SMALL_MAX, Taken, kind};
+use crate::records::kind;
+use records::{Given, HELLO_LEN, SMALL_MAX, Taken};
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, RawFd};
