@@ -313,8 +313,7 @@ impl Sctp {
     /// Takes what SCTP has to tell of a peer.
     fn receive(&mut self, st: &mut State, now: Time, peer: PeerId) {
         let mut message = std::mem::take(&mut self.message);
-        loop {
-            let Some(p) = self.there_mut(peer) else { break };
+        while let Some(p) = self.there_mut(peer) {
             match p.association.receive(&mut message) {
                 Received::Nothing => break,
                 Received::Up { streams } => self.says_hello(st, now, peer, streams),
@@ -426,7 +425,7 @@ impl Sctp {
         }
         let mut again: SmallVec<[PeerId; 4]> = SmallVec::new();
         while let Some(peer) = st.proto_mut().sessions_mut().next_touched(Carrier::Sctp) {
-            if self.offer_to(st, peer) {
+            if self.offer_to(st, now, peer) {
                 again.push(peer);
             }
         }
@@ -442,7 +441,7 @@ impl Sctp {
     }
 
     /// True if something is left that had no room.
-    fn offer_to(&mut self, st: &mut State, peer: PeerId) -> bool {
+    fn offer_to(&mut self, st: &mut State, now: Time, peer: PeerId) -> bool {
         let up = st.proto().sessions().get(peer).is_some_and(weir_session::Session::is_up);
         if !up || !self.there(peer).is_some_and(|p| matches!(p.phase, Phase::Up)) {
             return false;
@@ -460,8 +459,10 @@ impl Sctp {
                         p.full = true;
                     }
                 }
-                // Its end is told in the next round.
-                Given::Over => return false,
+                Given::Over => {
+                    self.fall_back(st, now, peer, "SCTP takes nothing any more");
+                    return false;
+                }
             }
         }
     }
@@ -498,5 +499,166 @@ impl Sctp {
     pub fn close(&mut self) {
         self.table.clear();
         self.known.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::kind;
+    use crate::{CarrierUse, Class, Endpoint, EngineConfig, Iov, Queue, RecvOp, SendMode, SendOp};
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    const PPID: u32 = 0x5745_0000;
+    /// Nothing takes this long, however busy the machine, but what hangs.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn send(ep: &Endpoint, peer: u32, data: &mut [u8]) {
+        let memory = &[Iov { base: data.as_mut_ptr(), len: data.len() }];
+        let (class, mode) = (Class::Tagged, SendMode::Delivery);
+        let op =
+            SendOp { peer, class, tag: 1, data: None, memory, mode, copy: false, report: true, context: 1, user: 0 };
+        // SAFETY: the caller keeps the memory until the completion.
+        unsafe { ep.send(&op) }.expect("accepted");
+    }
+
+    fn post(ep: &Endpoint, buf: &mut [u8]) {
+        let memory = &[Iov { base: buf.as_mut_ptr(), len: buf.len() }];
+        let (source, class, multi_min) = (None, Class::Tagged, None);
+        let op = RecvOp { source, class, tag: 1, ignore: 0, memory, multi_min, report: true, context: 2, user: 0 };
+        // SAFETY: the same.
+        unsafe { ep.recv(&op) }.expect("accepted");
+    }
+
+    fn until(ends: &[&Endpoint], mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            ends.iter().for_each(|ep| ep.progress());
+            assert!(start.elapsed() < LIMIT, "{}", ends[0].counters_json());
+        }
+    }
+
+    fn is_up(ep: &Endpoint) -> bool {
+        let core = ep.shared.core.lock();
+        core.sctp.as_ref().and_then(|s| s.there(PeerId(0))).is_some_and(|p| matches!(p.phase, Phase::Up))
+    }
+
+    /// Two endpoints between which SCTP is up; none where there is no library.
+    fn pair() -> Option<[Arc<Endpoint>; 2]> {
+        if let Err(why) = crate::sctp_available() {
+            let thread = std::thread::current();
+            let line = format!("IGNORED, not passed: {}. {why}\n", thread.name().unwrap_or("a test"));
+            // Not by a macro: of tests that pass that is not shown.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+            return None;
+        }
+        let ends = [0, 1].map(|_| {
+            let addrs = vec!["127.0.0.1".parse().expect("address")];
+            let cfg = EngineConfig { addrs, carrier: CarrierUse::Sctp, watchdog_us: 0, ..EngineConfig::default() };
+            Endpoint::open_with_key(cfg, [7; 32]).expect("open")
+        });
+        let [a, b] = &ends;
+        a.insert_peer(&b.name()).expect("name");
+        b.insert_peer(&a.name()).expect("name");
+        let (mut one, mut buf) = ([1], [0]);
+        post(b, &mut buf);
+        send(a, 0, &mut one);
+        let mut out = Vec::new();
+        until(&[a, b], || b.poll(Queue::Recv, &mut out, 1) > 0);
+        until(&[a, b], || a.poll(Queue::Send, &mut out, 1) > 0);
+        until(&[a, b], || is_up(a) && is_up(b));
+        Some(ends)
+    }
+
+    fn counters(ep: &Endpoint) -> SctpCounters {
+        *ep.shared.core.lock().sctp.as_ref().expect("it has SCTP").counters()
+    }
+
+    /// Runs something in the middle of an endpoint.
+    fn inside<T>(ep: &Endpoint, f: impl FnOnce(&mut Sctp, &mut State) -> T) -> T {
+        let core = &mut *ep.shared.core.lock();
+        f(core.sctp.as_mut().expect("it has SCTP"), &mut core.st)
+    }
+
+    #[test]
+    fn what_sctp_had_when_it_was_lost_goes_in_packets() {
+        let Some([a, b]) = pair() else { return };
+        let len = 32 << 20;
+        let (mut data, mut buf) = (vec![0x5a; len], vec![0; len]);
+        post(&b, &mut buf);
+        send(&a, 0, &mut data);
+        until(&[&a, &b], || counters(&b).record_bytes_received > 1 << 20);
+        inside(&a, |sctp, _| sctp.there_mut(PeerId(0)).expect("the peer").association.close());
+        let mut out = Vec::new();
+        until(&[&a, &b], || b.poll(Queue::Recv, &mut out, 1) > 0);
+        until(&[&a, &b], || a.poll(Queue::Send, &mut out, 1) > 0);
+        assert!(out.iter().all(|c| c.result.is_ok()) && buf == data);
+        // The one by the ABORT of the other, which found out when it was to send.
+        until(&[&a, &b], || counters(&a).over == 1 && counters(&b).over == 1);
+        assert!(counters(&a).records_given_back > 0);
+        assert!(!is_up(&b) && counters(&b).record_bytes_received < len as u64, "{:?}", counters(&b));
+    }
+
+    #[test]
+    fn who_says_a_wrong_hello_is_not_listened_to() {
+        let Some([a, b]) = pair() else { return };
+        let hello = inside(&b, |_, st| st.proto().sctp_hello(PeerId(0))).expect("its own");
+        let foreign = inside(&a, |_, st| st.proto().sctp_hello(PeerId(0))).expect("for the other direction");
+        let mut damaged = hello;
+        damaged[39] ^= 1;
+        for (stream, kind, bytes) in [(0, kind::HELLO, &foreign[..]), (0, kind::HELLO, &damaged), (0, kind::HELLO, b"")]
+        {
+            inside(&a, |sctp, st| {
+                let p = sctp.there_mut(PeerId(0)).expect("the peer");
+                (p.heard_hello, p.phase) = (false, Phase::Opening(crate::core::now()));
+                let before = sctp.counters.hellos_refused;
+                let ppid = PPID | u32::from(kind);
+                assert_eq!(sctp.arrived(st, crate::core::now(), PeerId(0), (stream, ppid), bytes), Ok(()));
+                assert_eq!(sctp.counters.hellos_refused, before + 1);
+                let p = sctp.there(PeerId(0)).expect("it is remembered");
+                assert!(matches!(p.phase, Phase::Over(_)) && !p.heard_hello);
+                // As it was, for the next.
+                st.proto_mut().sessions_mut().hold(PeerId(0));
+            });
+        }
+    }
+
+    #[test]
+    fn a_record_that_breaks_a_rule_is_a_violation() {
+        let Some([a, _b]) = pair() else { return };
+        let record = |read: u64, flags: u8, rest: &[u8]| {
+            let mut bytes = vec![0; 16];
+            bytes[..8].copy_from_slice(&read.to_le_bytes());
+            bytes[8] = flags;
+            bytes.extend_from_slice(rest);
+            bytes
+        };
+        let of = |kind: u16| PPID | u32::from(kind);
+        let mut reserved = record(0, 0, &[0; 16]);
+        reserved[12] = 1;
+        let entry = |stream: u64, read: u64| [stream.to_le_bytes(), read.to_le_bytes()].concat();
+        let wrong: [(u16, u32, Vec<u8>); 12] = [
+            (1, of(kind::CREDIT), vec![0; 15]),
+            (1, of(kind::CREDIT), record(0, 0, &[0; 15])),
+            (1, of(kind::CREDIT), record(0, 2, &[0; 16])),
+            (1, of(kind::CREDIT), reserved),
+            (1, of(kind::CREDIT), record(1 << 40, 0, &[0; 16])),
+            (1, of(13), record(0, 0, &[0; 16])),
+            (1, of(kind::MESSAGE_AT), record(0, 0, &[0; 64])),
+            (1, 7, record(0, 0, &[0; 16])),
+            (90, of(kind::CREDIT), record(0, 0, &[0; 16])),
+            (0, of(kind::ACK), record(0, 0, &[0; 15])),
+            (0, of(kind::ACK), record(0, 0, &entry(1, 1 << 40))),
+            (0, of(kind::ACK), record(0, 0, &entry(1 << 20, 0))),
+        ];
+        for (i, (stream, ppid, bytes)) in wrong.into_iter().enumerate() {
+            let said = inside(&a, |sctp, st| sctp.arrived(st, crate::core::now(), PeerId(0), (stream, ppid), &bytes));
+            assert!(said.is_err(), "case {i}");
+        }
+        let good = record(0, 0, &[0; 16]);
+        let said = inside(&a, |sctp, st| sctp.arrived(st, crate::core::now(), PeerId(0), (1, of(kind::CREDIT)), &good));
+        assert_eq!(said, Ok(()));
     }
 }

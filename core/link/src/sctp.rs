@@ -3,12 +3,12 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-pub use weir_wire::sctp::HELLO_LEN as SCTP_HELLO_LEN;
 use weir_wire::sctp;
+pub use weir_wire::sctp::HELLO_LEN as SCTP_HELLO_LEN;
 
+use crate::PeerId;
 use crate::association::{Association, State};
 use crate::endpoint::{Endpoint, INDEX_BITS};
-use crate::PeerId;
 
 impl Endpoint {
     fn of_sctp(&self, peer: PeerId) -> Option<&Association> {

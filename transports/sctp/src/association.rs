@@ -297,7 +297,8 @@ impl Association {
         }
         let len = size_of::<T>() as libc::socklen_t;
         // SAFETY: the socket is open; `value` is as long as said, and of the option's type.
-        let result = unsafe { (self.functions.0.set_option)(self.socket, level, name, (&raw const *value).cast(), len) };
+        let result =
+            unsafe { (self.functions.0.set_option)(self.socket, level, name, (&raw const *value).cast(), len) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
@@ -344,7 +345,8 @@ impl Association {
         if sent >= 0 {
             return Ok(());
         }
-        let full = matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM));
+        let full =
+            matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM));
         Err(if full { SendError::Full } else { SendError::Over })
     }
 

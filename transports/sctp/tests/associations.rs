@@ -150,12 +150,12 @@ fn exchange(network: Network, each: u32) {
     pair.connect(network);
     let mut next = [[0u32; 11]; 2];
     while next.iter().flatten().any(|n| *n < each) || (0..2).any(|at| pair.got[at].len() < 11 * each as usize) {
-        for from in 0..2 {
+        for (end, next) in pair.ends.iter_mut().zip(&mut next) {
             for stream in 0..11u16 {
-                let n = next[from][usize::from(stream)];
+                let n = next[usize::from(stream)];
                 let len = LENGTHS[(n as usize + usize::from(stream)) % LENGTHS.len()];
-                if n < each && pair.ends[from].send(stream, n, &content(stream, n, len)) == Ok(()) {
-                    next[from][usize::from(stream)] += 1;
+                if n < each && end.send(stream, n, &content(stream, n, len)) == Ok(()) {
+                    next[usize::from(stream)] += 1;
                 }
             }
         }
