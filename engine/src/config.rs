@@ -24,6 +24,20 @@ pub enum CarrierUse {
     Udp,
     /// Packets, and TCP for what is long whatever the network is like; no shared memory.
     Tcp,
+    /// SCTP with peers that are set to it too, packets with others; no shared memory and no TCP.
+    Sctp,
+}
+
+/// Where control may stand in the streams of SCTP while something long is under way (spec/sctp.md
+/// 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SctpControl {
+    /// Nowhere: what is long goes to its end first.
+    A,
+    /// In the streams of data, but for those on which something long is under way.
+    B,
+    /// In a stream of its own.
+    C,
 }
 
 /// When large payload goes by TCP connections (spec/bulk.md 6).
@@ -175,8 +189,12 @@ pub struct EngineConfig {
     pub copied_peer_bytes: u64,
     /// Socket receive buffer wanted, bytes (`WEIR_RCVBUF`).
     pub rcvbuf_bytes: usize,
-    /// Which carriers may be used (`WEIR_CARRIER`: auto, shm, udp, tcp).
+    /// Which carriers may be used (`WEIR_CARRIER`: auto, shm, network, udp, tcp, sctp).
     pub carrier: CarrierUse,
+    /// Where control stands in SCTP's streams (`WEIR_SCTP_CONTROL`: a, b, c).
+    pub sctp_control: SctpControl,
+    /// SCTP's least retransmission timer, ms (`WEIR_SCTP_RTO_MIN_MS`). 1000: RFC 9260.
+    pub sctp_rto_min_ms: u32,
     /// When large payload goes by TCP connections (`WEIR_BULK`: auto, always, off).
     pub bulk_connections: BulkUse,
     /// Segmentation offload (`WEIR_OFFLOAD`: on, off).
@@ -241,6 +259,8 @@ impl Default for EngineConfig {
             copied_peer_bytes: 16 << 20,
             rcvbuf_bytes: 8 << 20,
             carrier: CarrierUse::Auto,
+            sctp_control: SctpControl::C,
+            sctp_rto_min_ms: 1000,
             bulk_connections: BulkUse::Auto,
             offload: true,
             ecn: EcnUse::Auto,
@@ -329,8 +349,15 @@ impl EngineConfig {
                 ("network", CarrierUse::Network),
                 ("udp", CarrierUse::Udp),
                 ("tcp", CarrierUse::Tcp),
+                ("sctp", CarrierUse::Sctp),
             ],
         )?;
+        v.one_of(
+            "WEIR_SCTP_CONTROL",
+            &mut c.sctp_control,
+            &[("a", SctpControl::A), ("b", SctpControl::B), ("c", SctpControl::C)],
+        )?;
+        v.number("WEIR_SCTP_RTO_MIN_MS", &mut c.sctp_rto_min_ms, 10, 60_000)?;
         v.one_of(
             "WEIR_BULK",
             &mut c.bulk_connections,

@@ -8,18 +8,17 @@
 use crate::bulk_connections::BulkConnections;
 use crate::clock;
 use crate::memory::{Gather, slices_of};
+use crate::sctp::Sctp;
 use crate::shm::SharedMemory;
+use crate::socket::Device;
 use crate::state::State;
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::os::fd::RawFd;
-use weir_capture::Captured;
 use weir_link::{PacketBuf, PeerId, RxMeta, Time};
 use weir_message::SendOp;
-use weir_net::{Datagrams, Faulty};
+use weir_net::Datagrams;
 use weir_session::Carrier;
-use weir_udp::UdpTransport;
-use weir_xdp::Pair;
 
 /// Datagram batches read in one progress call before sends get their turn.
 const RX_BATCHES: usize = 8;
@@ -59,9 +58,6 @@ const QUIET_GAP_NS: u64 = 30_000;
 /// little.
 const BLOCKED_NS: u64 = 1_000_000;
 
-/// What moves datagrams.
-pub type Device = Faulty<Captured<Pair<UdpTransport>>>;
-
 /// The state behind the endpoint's lock.
 pub struct Core {
     pub device: Device,
@@ -71,6 +67,8 @@ pub struct Core {
     pub shm: Option<SharedMemory>,
     /// Else why, for people.
     pub no_shm: String,
+    /// SCTP, if this endpoint takes it.
+    pub sctp: Option<Sctp>,
     /// Packets of some peer are to be expected.
     packets_expected: bool,
     /// When a record was last found.
@@ -102,6 +100,7 @@ impl Core {
         device: Device,
         bulk_connections: Option<BulkConnections>,
         shm: Result<SharedMemory, String>,
+        sctp: Option<Sctp>,
         st: State,
     ) -> Core {
         Core {
@@ -109,6 +108,7 @@ impl Core {
             bulk_connections,
             no_shm: shm.as_ref().err().cloned().unwrap_or_default(),
             shm: shm.ok(),
+            sctp,
             asleep: false,
             quiet: false,
             judged: Time::ZERO,
@@ -261,6 +261,14 @@ impl Core {
         }
     }
 
+    /// What SCTP has to send: it goes by the socket.
+    fn transmit_sctp(&mut self, now: Time) {
+        if let Some(sctp) = &mut self.sctp {
+            sctp.offer(&mut self.st, now);
+            sctp.flush(&self.st, &mut self.device, now);
+        }
+    }
+
     /// What may wait in this host's interface is as a superstep wants it, or as it was set.
     pub fn bound_backlog(&mut self) {
         let bytes = self.st.proto().own_queue_bytes();
@@ -288,6 +296,9 @@ impl Core {
         if let Some(shm) = &mut self.shm {
             shm.close();
         }
+        if let Some(sctp) = &mut self.sctp {
+            sctp.close();
+        }
     }
 
     /// After closing: what was accepted has arrived, and the peers know.
@@ -298,7 +309,7 @@ impl Core {
     /// The same of the sockets and connections.
     fn progress_packets(&mut self, mut now: Time) -> usize {
         let before = now;
-        let st = &mut self.st;
+        let (st, sctp) = (&mut self.st, &mut self.sctp);
         let receiver_delay_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
         st.counters.polls += 1;
         let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
@@ -307,6 +318,9 @@ impl Core {
             // than a round trip.
             if info.fresh {
                 now = clock::now();
+            }
+            if sctp.as_mut().is_some_and(|sctp| sctp.datagram(st, now, datagram)) {
+                return;
             }
             let meta = RxMeta { remote: info.remote, local: info.local, receiver_delay_ns, ecn: info.ecn };
             st.messages.datagram(now, meta, datagram);
@@ -330,6 +344,9 @@ impl Core {
         if st.messages.next_timeout().is_some_and(|t| t <= now) {
             st.messages.timeouts(now);
         }
+        if let Some(sctp) = &mut self.sctp {
+            sctp.progress(st, now, read > 0);
+        }
         if let Some(bulk_connections) = &mut self.bulk_connections
             && bulk_connections.progress(st, now, read > 0) > 0
         {
@@ -345,12 +362,15 @@ impl Core {
     /// heard.
     #[cold]
     fn read_all(&mut self, now: Time) {
-        let st = &mut self.st;
+        let (st, sctp) = (&mut self.st, &mut self.sctp);
         let (mut empty, mut read) = (0, 0);
         // As much as fits into the buffer, if it fills as fast as it is read.
         let most = usize::try_from(self.device.rx_buffer_bytes() / DATAGRAM_BYTES_MIN).unwrap_or(usize::MAX);
         while empty < EMPTY_LOOKS && read < most {
             let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
+                if sctp.as_mut().is_some_and(|sctp| sctp.datagram(st, clock::now(), datagram)) {
+                    return;
+                }
                 let meta =
                     RxMeta { remote: info.remote, local: info.local, receiver_delay_ns: u32::MAX, ecn: info.ecn };
                 st.messages.datagram(clock::now(), meta, datagram);
@@ -404,6 +424,7 @@ impl Core {
                 return self.transmit_bulk_connections(now);
             }
         }
+        self.transmit_sctp(now);
         for n in 1..=TX_PACKETS {
             let Some(t) = self.st.messages.poll_transmit(now, &mut self.out) else {
                 if n == 1 {
@@ -460,6 +481,9 @@ impl Core {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
         if let Some(t) = self.shm.as_ref().and_then(|s| s.next_timeout(&self.st, clock::now())) {
+            due = Some(due.map_or(t, |d| d.min(t)));
+        }
+        if let Some(t) = self.sctp.as_ref().and_then(|s| s.next_timeout(&self.st, clock::now())) {
             due = Some(due.map_or(t, |d| d.min(t)));
         }
         if self.blocked_at().is_some() { due.map(|t| t.max(clock::now().plus_ns(BLOCKED_NS))) } else { due }

@@ -27,6 +27,8 @@ mod policy;
 mod polling;
 mod processor;
 mod reading;
+mod records;
+mod sctp;
 mod sending;
 mod shm;
 mod socket;
@@ -43,7 +45,7 @@ pub mod xdp;
 
 pub use api::*;
 pub use broken::{after_panic, keep_panics};
-pub use config::{BulkUse, CarrierUse, EcnUse, EngineConfig, Level, SettingNames, XdpUse};
+pub use config::{BulkUse, CarrierUse, EcnUse, EngineConfig, Level, SctpControl, SettingNames, XdpUse};
 pub use counters::{Carried, EngineCounters, OwnCounters};
 pub use diagnostics::{Diagnostic, Diagnostics, silent};
 pub use event::EventFd;
@@ -55,6 +57,7 @@ pub use team::{Team, TeamError};
 pub use traffic::{Traffic, traffic};
 pub use weir_collective as collective;
 pub use weir_message::{INJECT_BYTES as MAX_INJECT_BYTES, MultiOrder, StreamBits, Totals};
+pub use weir_sctp::{NoSctp, available as sctp_available};
 pub use weir_shm::RemotePiece;
 /// Boards: memory of all processes of a program on one host, for a face whose processes meet step
 /// by step (`spec/shm.md` 11). Whether memory may be shared is [`shares_memory`]'s to say; that a

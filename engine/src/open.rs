@@ -2,11 +2,12 @@
 
 use crate::bulk_connections::BulkConnections;
 use crate::clock::now;
-use crate::config::EngineConfig;
+use crate::config::{CarrierUse, EngineConfig, Level};
 use crate::core::Core;
 use crate::diagnostics::{Diagnostic, Diagnostics, silent};
 use crate::files::own_file;
 use crate::policy;
+use crate::sctp::Sctp;
 use crate::shm::SharedMemory;
 use crate::socket::{no_socket, sockets};
 use crate::state::State;
@@ -52,6 +53,7 @@ impl Endpoint {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
+        let sctp = sctp(&cfg)?;
         let (udp, bulk_connections) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
         let (pair, no_xdp) = xdp::beside(udp, &cfg);
         if let Some(why) = &no_xdp {
@@ -120,7 +122,7 @@ impl Endpoint {
             stats: cfg.stats.clone(),
             diagnostics,
             linger: cfg.linger,
-            core: lock::Lock::new(Core::new(device, bulk_connections, shm, State::new(messages))),
+            core: lock::Lock::new(Core::new(device, bulk_connections, shm, sctp, State::new(messages))),
         });
         let thread = watchdog::start(&shared)?;
         stat::publish(Arc::downgrade(&shared));
@@ -144,6 +146,19 @@ fn shared_memory(
     Ok(SharedMemory::new(shm, name, terms, cfg.stream_bits.features()))
 }
 
+/// SCTP, if it is wanted. It goes beside packets that have a checksum and no code.
+fn sctp(cfg: &EngineConfig) -> Result<Option<Sctp>, EngineError> {
+    if cfg.carrier != CarrierUse::Sctp {
+        return Ok(None);
+    }
+    let config = |problem: String| EngineError::Config { variable: "WEIR_CARRIER".into(), problem };
+    if cfg.level != Level::Integrity {
+        return Err(config("sctp protects no better than WEIR_LEVEL=integrity; leave one of the two out".into()));
+    }
+    weir_sctp::available().map_err(|why| config(why.to_string()))?;
+    Ok(Some(Sctp::new(cfg.streams, cfg.sctp_rto_min_ms, cfg.sctp_control)))
+}
+
 pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_link::Config {
     let usual = weir_link::Config::default();
     let mut bulk = usual.bulk.clone();
@@ -155,6 +170,7 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
         level: cfg.level,
         congestion: cfg.congestion,
         ecn: cfg.ecn.is_on(),
+        sctp: cfg.carrier == CarrierUse::Sctp,
         stripe: cfg.stripe,
         peer_timeout: cfg.peer_timeout,
         doubt_interval: cfg.doubt_interval,

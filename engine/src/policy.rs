@@ -5,7 +5,8 @@
 //! | this endpoint itself | none: its session is drained into its own arriving side (`weir_message`, `loopback`) | nothing has to travel |
 //! | of this host, user, job and network namespace | shared memory | a tenth of the time of packets over loopback; found by trying, which costs one refused connection where it is not so |
 //! | any other | packets | always there, and survive loss and links that fail |
-//! | the same, 8 KiB and more, where the network is at its best | a bulk TCP connection beside packets | a fifth of the processor time for a byte (`spec/bulk.md` 6) |
+//! | any other, where both are set to it | SCTP, once it is up (`spec/sctp.md`) | to be measured beside packets |
+//! | any other, 8 KiB and more, where the network is at its best | a bulk TCP connection beside packets | a fifth of the processor time for a byte (`spec/bulk.md` 6) |
 //!
 //! Shared memory that does not come up gives its session to packets, with all that waits. It is not
 //! tried again: what made it fail is likely to be there still. Chosen once for a peer, before the
@@ -22,13 +23,13 @@ pub fn shares_memory(cfg: &EngineConfig) -> bool {
         CarrierUse::Shm => true,
         // Who captures or injects faults wants to see packets.
         CarrierUse::Auto => cfg.capture.is_none() && cfg.faults.is_none(),
-        CarrierUse::Network | CarrierUse::Udp | CarrierUse::Tcp => false,
+        CarrierUse::Network | CarrierUse::Udp | CarrierUse::Tcp | CarrierUse::Sctp => false,
     }
 }
 
 /// Whether it takes bulk TCP connections: only at a level that TCP can keep.
 pub fn takes_bulk(cfg: &EngineConfig) -> bool {
-    let limited = cfg.carrier == CarrierUse::Udp;
+    let limited = matches!(cfg.carrier, CarrierUse::Udp | CarrierUse::Sctp);
     cfg.bulk_connections != BulkUse::Off && !limited && cfg.level == weir_link::Level::Integrity
 }
 
@@ -53,6 +54,8 @@ pub fn told(core: &Core, peer: u32) -> (&'static str, String) {
             };
             ("shm", format!("a process of this host and user; {large}"))
         }
+        Carrier::Sctp => ("sctp", core.sctp.as_ref().map_or_else(String::new, |sctp| sctp.told(&core.st, peer))),
+        Carrier::Link if let Some(sctp) = &core.sctp => ("udp", sctp.told(&core.st, peer)),
         Carrier::Link => {
             let word = if proto.has_bulk(PeerId(peer)) { "udp+tcp" } else { "udp" };
             let why = match (shm, shm.and_then(|s| s.why(peer, proto.peer_endpoint_id(PeerId(peer))))) {

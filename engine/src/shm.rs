@@ -6,8 +6,9 @@
 //! far. Long payload is not put into the ring: the record says where it lies, and the peer reads it
 //! from there into its place, one copy in all.
 
+use crate::records::kind;
 use crate::state::State;
-use records::{Given, HELLO_LEN, SMALL_MAX, Taken, kind};
+use records::{Given, HELLO_LEN, SMALL_MAX, Taken};
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, RawFd};

@@ -26,6 +26,7 @@ pub struct Numbers {
     faults_injected: u64,
     peers: Vec<(u32, weir_link::PeerStats, weir_message::Streams, (&'static str, String))>,
     shm: Option<weir_shm::ShmCounters>,
+    sctp: Option<crate::sctp::SctpCounters>,
     no_tcp_to: Vec<std::net::SocketAddr>,
 }
 
@@ -51,6 +52,7 @@ pub fn numbers(core: &Core) -> Numbers {
             .map(|p| (p.0, st.proto().peer_stats(p), messages.streams(p.0), crate::policy::told(core, p.0)))
             .collect(),
         shm: core.shm.as_ref().map(|shm| *shm.counters()),
+        sctp: core.sctp.as_ref().map(|sctp| *sctp.counters()),
         no_tcp_to: st.no_tcp_to().take(NO_TCP_MAX).collect(),
     }
 }
@@ -100,6 +102,7 @@ impl Numbers {
             "transport": transport,
             "xdp": xdp,
             "shared_memory": self.shm,
+            "sctp": self.sctp,
             "peers": peers,
             "no_tcp_to": self.no_tcp_to.iter().map(ToString::to_string).collect::<Vec<_>>(),
         })

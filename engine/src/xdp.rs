@@ -1,7 +1,7 @@
 //! A way past the kernel's UDP beside the socket, where it is wanted and can be had (spec/xdp.md).
 
 use crate::config::{EngineConfig, XdpUse};
-use crate::core::Device;
+use crate::socket::Device;
 use std::os::fd::BorrowedFd;
 use weir_udp::UdpTransport;
 use weir_xdp::helper::NoHelp;

@@ -256,6 +256,7 @@ fn lying_params(lie: LyingParams) -> Params {
         peer_timeout_ms: timeout,
         bulk_connections: 1,
         ecn: true,
+        sctp: 0,
         addresses: (0..lie.addresses % 9).map(addr).collect::<AddrList>(),
     }
 }

@@ -1,5 +1,5 @@
-//! MPI programs on each carrier: ranks of one host over shared memory, packets, and bulk TCP
-//! connections; and ranks of which some share a host. The counters have to show that what was asked
+//! MPI programs on each carrier: ranks of one host over shared memory, packets, bulk TCP
+//! connections, and SCTP; and ranks of which some share a host. The counters have to show that what was asked
 //! for is what carried.
 
 use std::collections::BTreeMap;
@@ -28,13 +28,15 @@ enum Carried {
     Udp,
     /// Packets, and TCP connections for long payload.
     Tcp,
+    /// SCTP, after the first messages.
+    Sctp,
     /// Shared memory with this many ranks of the same host, packets with the others; chosen by
     /// default.
     Mixed(usize),
 }
 
 impl Carried {
-    const ON_ONE_HOST: [Self; 3] = [Self::Shm, Self::Udp, Self::Tcp];
+    const ON_ONE_HOST: [Self; 4] = [Self::Shm, Self::Udp, Self::Tcp, Self::Sctp];
 
     /// The setting that asks for it; none: the default.
     fn setting(self) -> Option<&'static str> {
@@ -42,7 +44,13 @@ impl Carried {
             Self::Shm | Self::Mixed(_) => None,
             Self::Udp => Some("udp"),
             Self::Tcp => Some("tcp"),
+            Self::Sctp => Some("sctp"),
         }
+    }
+
+    /// What it lacks on this machine.
+    fn absent(self) -> Option<String> {
+        (self == Self::Sctp).then(weir_sctp::available)?.err().map(|why| why.to_string())
     }
 
     fn word(self) -> &'static str {
@@ -50,6 +58,7 @@ impl Carried {
             Self::Shm => "shared memory",
             Self::Udp => "packets",
             Self::Tcp => "bulk TCP",
+            Self::Sctp => "SCTP",
             Self::Mixed(_) => "shared memory and packets",
         }
     }
@@ -123,7 +132,11 @@ pub fn on_one_host(paths: &Paths, quick: bool, only: &str, deadline: Instant, mu
             for stack in &stacks() {
                 let title = title(case, stack, *by, 0.0);
                 if title.contains(only) {
-                    report(&title, &bounded(deadline, || one(paths, None, stack, case, *by)));
+                    let ended = match by.absent() {
+                        Some(why) => Ended::Skipped(why),
+                        None => bounded(deadline, || one(paths, None, stack, case, *by)),
+                    };
+                    report(&title, &ended);
                 }
             }
         }
@@ -228,23 +241,25 @@ fn carried(endpoints: &[&Value], by: Carried) -> Result<(), String> {
     let all = |pointer: &str| endpoints.iter().filter_map(|d| d.pointer(pointer)?.as_u64()).collect::<Vec<u64>>();
     let records = all("/shared_memory/tx_records").into_iter().reduce(|a, b| a + b);
     let shared_with = all("/shared_memory/peers_up").into_iter().max();
+    let by_sctp: u64 = all("/sctp/records_sent").into_iter().sum();
     let packets = all("/protocol/packets_sent").into_iter().reduce(|a, b| a + b).ok_or("counters without packets")?;
     let right = match by {
         Carried::Shm => records > Some(0) && packets == 0,
-        Carried::Udp | Carried::Tcp => records.is_none() && packets > 0,
+        Carried::Udp | Carried::Tcp => records.is_none() && by_sctp == 0 && packets > 0,
+        Carried::Sctp => records.is_none() && by_sctp > 0,
         Carried::Mixed(per_host) => records > Some(0) && shared_with < Some(per_host as u64) && packets > 0,
     };
     if right {
         return Ok(());
     }
-    let told = format!("{records:?} records to {shared_with:?} peers, {packets} packets");
+    let told = format!("{records:?} records to {shared_with:?} peers, {packets} packets, {by_sctp} records by SCTP");
     Err(format!("it was to go by {}: {told}", by.word()))
 }
 
 /// The bytes of all ranks in bulk TCP connections fit what was asked for.
 fn connections(bytes: u64, by: Carried, long: bool) -> Result<(), String> {
     match by {
-        Carried::Shm | Carried::Udp if bytes > 0 => {
+        Carried::Shm | Carried::Udp | Carried::Sctp if bytes > 0 => {
             Err(format!("{bytes} bytes by TCP connections, which were not to be"))
         }
         Carried::Tcp if long && bytes == 0 => Err("no byte by TCP connections".into()),
@@ -274,6 +289,9 @@ mod tests {
         assert!(carried(&[&counters(0, 0, 0)], Carried::Shm).is_err() && carried(&[&udp], Carried::Shm).is_err());
         assert!(carried(&[&udp], Carried::Udp).is_ok() && carried(&[&udp], Carried::Tcp).is_ok());
         assert!(carried(&[&counters(5, 3, 9)], Carried::Udp).is_err());
+        let sctp = json!({"shared_memory": null, "sctp": {"records_sent": 3}, "protocol": {"packets_sent": 9}});
+        assert!(carried(&[&sctp], Carried::Sctp).is_ok() && carried(&[&sctp], Carried::Udp).is_err());
+        assert!(carried(&[&udp], Carried::Sctp).is_err());
         assert!(carried(&[&counters(5, 1, 9)], Carried::Mixed(2)).is_ok());
         assert!(carried(&[&counters(5, 3, 9)], Carried::Mixed(2)).is_err(), "shared with ranks of another host");
         assert!(
@@ -295,6 +313,9 @@ mod tests {
                 titles.extend(LOSSES.map(|loss| title(case, stack, Carried::Mixed(PER_HOST), loss)));
             }
         }
-        assert_eq!(titles.len(), stacks.len() * (ON_ONE_HOST.len() * 3 + MIXED.len() * LOSSES.len()));
+        assert_eq!(
+            titles.len(),
+            stacks.len() * (ON_ONE_HOST.len() * Carried::ON_ONE_HOST.len() + MIXED.len() * LOSSES.len())
+        );
     }
 }

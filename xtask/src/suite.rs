@@ -164,7 +164,11 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
         cargo_tests(paths, seeds(quick, long), &mut tally);
     }
     if builds {
-        over_shared_memory(paths, &mut tally);
+        over_another(paths, &mut tally, ("engine over shared memory", "shm"));
+        match weir_sctp::available() {
+            Ok(()) => over_another(paths, &mut tally, ("engine over SCTP", "sctp")),
+            Err(why) => tally.skip("engine over SCTP", &why.to_string()),
+        }
     }
     dissector(paths, &mut tally);
     if !quick {
@@ -377,19 +381,22 @@ fn cargo_tests(paths: &Paths, seeds: u32, tally: &mut Tally) {
     }
 }
 
-/// The engine's tests once more, over shared memory. Those that are about packets say so
+/// The engine's tests once more, over shared memory or SCTP. Those that are about packets say so
 /// themselves, in a line each, and count as skipped. Left out are the programs of which all tests
 /// are about packets (`bulk_connections`, `levels`, `lossy`, `counted`, `overtaking`,
 /// `slow_socket`, `trace`), and those that choose their carriers themselves.
-fn over_shared_memory(paths: &Paths, tally: &mut Tally) {
+fn over_another(paths: &Paths, tally: &mut Tally, (name, carrier): (&str, &str)) {
     let begin = Instant::now();
     let mut command = paths.cargo();
     // With the whole workspace, lest the same programs are compiled once more with other features.
-    command.args(["test", "--workspace", "--no-fail-fast"]).env("RUST_BACKTRACE", "0").env("WEIR_TEST_CARRIER", "shm");
+    command
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .env("RUST_BACKTRACE", "0")
+        .env("WEIR_TEST_CARRIER", carrier);
     command.args(ON_ANY_CARRIER.iter().flat_map(|name| ["--test", name]));
     let outcome = match run_limited(&mut command, TESTING) {
         Ok(outcome) => outcome,
-        Err(error) => return tally.note("engine over shared memory", &Err(format!("{error:#}")), begin.elapsed()),
+        Err(error) => return tally.note(name, &Err(format!("{error:#}")), begin.elapsed()),
     };
     let (passed, failed, skipped) = count_results(&outcome.stdout);
     let left_out = what_was_ignored(&outcome.stdout, &outcome.stderr);
@@ -398,17 +405,14 @@ fn over_shared_memory(paths: &Paths, tally: &mut Tally) {
     tally.skipped += skipped + said;
     let seconds = begin.elapsed().as_secs_f64();
     let passed = passed.saturating_sub(said);
-    println!(
-        "engine over shared memory: {passed} passed, {failed} failed, {} skipped ({seconds:.1} s)",
-        skipped + said
-    );
+    println!("{name}: {passed} passed, {failed} failed, {} skipped ({seconds:.1} s)", skipped + said);
     left_out.iter().for_each(|line| println!("skipped {line}"));
     if failed > 0 {
         println!("{}", indent(&what_failed(&outcome.stdout)));
     }
     if outcome.status.is_none() || (!outcome.ok() && failed == 0) || passed == 0 {
         let cause = format!("{}\n{}", outcome.cause(), tail(&outcome.stderr, 60));
-        tally.note("engine over shared memory", &Err(cause), begin.elapsed());
+        tally.note(name, &Err(cause), begin.elapsed());
     }
 }
 

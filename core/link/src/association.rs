@@ -80,7 +80,9 @@ pub(crate) struct PeerParams {
     pub(crate) bulk_connections: bool,
     /// What it sends is ECN-capable, and it wants to be told of marks.
     pub(crate) ecn: bool,
-    /// It is for us to connect them.
+    /// Both sides take SCTP (spec/sctp.md 2).
+    pub(crate) sctp: bool,
+    /// It is for us to connect bulk connections.
     pub(crate) connects: bool,
     /// For the session.
     pub(crate) terms: Terms,
@@ -186,6 +188,7 @@ impl Association {
                 ack_delay_max_ns: cfg.ack_delay_max.as_nanos() as u64,
                 bulk_connections: false,
                 ecn: false,
+                sctp: false,
                 connects: false,
                 terms: Terms { credit_msgs: 0, credit_bytes: cfg.session.initial_credit_bytes },
             },
@@ -262,7 +265,7 @@ impl Association {
         cx.openings.alive -= usize::from(matches!(self.state, State::Opening | State::Up));
         self.state = State::Down(reason);
         cx.counters.peers_down += 1;
-        if carries(cx.s) {
+        if judges(cx.s) {
             // (The verdict on a peer that another carrier reaches is not for packets to give.)
             cx.s.end(cx.common, reason, events);
         }
@@ -332,7 +335,7 @@ impl Association {
     /// The session is to know how long a round trip of what carries data is: of several paths, the
     /// longest.
     pub(crate) fn set_round_trip(&self, s: &mut Session) {
-        if carries(s) {
+        if judges(s) {
             let valid = self.paths.iter().filter(|p| p.state == PathState::Valid);
             s.set_round_trip(valid.map(|p| p.rtt.srtt).max().unwrap_or(0));
         }
@@ -432,8 +435,15 @@ impl Association {
     }
 }
 
-/// Whether what the session sends goes by packets, or another carrier has it.
+/// Whether what the session sends goes by packets of ours, or another carrier has it.
 #[inline]
 pub(crate) fn carries(s: &Session) -> bool {
     s.carrier() == Carrier::Link
+}
+
+/// Whether the end of the association is that of the session: so it is with SCTP too, which comes
+/// and goes with it.
+#[inline]
+pub(crate) fn judges(s: &Session) -> bool {
+    matches!(s.carrier(), Carrier::Link | Carrier::Sctp)
 }

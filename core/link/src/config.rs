@@ -73,6 +73,8 @@ pub struct Config {
     /// What comes marked is told to peers that ask whether this is on or not, if the driver reports
     /// ECN bits.
     pub ecn: bool,
+    /// SCTP is offered (spec/sctp.md): the driver has it, and moves its packets.
+    pub sctp: bool,
     /// Size of the socket's receive buffer, announced to peers, which keep less than half of it
     /// waiting there.
     pub rx_buffer_bytes: u64,
@@ -240,6 +242,7 @@ impl Default for Config {
             gather: true,
             gather_min: 256,
             ecn: false,
+            sctp: false,
             rx_buffer_bytes: 4 << 20,
             ack_delay_max: Duration::from_micros(50),
             ack_every_packets: 64,

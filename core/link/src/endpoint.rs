@@ -227,6 +227,11 @@ impl Endpoint {
         self.sessions.set_carrier(peer, Carrier::Link);
         let Some((a, mut cx)) = with_association!(self, peer, now) else { return };
         match a.state {
+            // (Its terms hold, and what has come of credit since.)
+            State::Up if cx.s.is_up() => {
+                a.set_piece_max(cx.s);
+                a.set_round_trip(cx.s);
+            }
             State::Up => a.take_over(&mut cx, events),
             State::Idle if cx.s.has_open() => self.open(now, peer),
             State::Down(reason) => cx.s.end(cx.common, reason, events),

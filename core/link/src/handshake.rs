@@ -72,6 +72,7 @@ impl Endpoint {
             peer_timeout_ms: cfg.peer_timeout.as_millis() as u32,
             bulk_connections: if cfg.bulk.on { weir_bulk::VERSION } else { 0 },
             ecn: cfg.ecn,
+            sctp: if cfg.sctp { weir_wire::sctp::VERSION } else { 0 },
             addresses,
         }
     }
@@ -583,6 +584,7 @@ impl Association {
                 && p.bulk_connections == weir_bulk::VERSION
                 && self.level() == Level::Integrity,
             ecn: p.ecn,
+            sctp: cx.cfg.sctp && p.sctp == weir_wire::sctp::VERSION && self.level() == Level::Integrity,
             connects: cx.endpoint_id < self.endpoint_id,
             terms: Terms { credit_msgs: u64::from(p.initial_credit_msgs), credit_bytes: p.initial_credit_bytes },
         };

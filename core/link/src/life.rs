@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use rand_core::RngCore;
-use weir_session::Session;
+use weir_session::{Carrier, Session};
 
 use crate::association::{Association, Cx, State, carries};
 use crate::config::PATHS_MAX;
@@ -171,7 +171,9 @@ impl Association {
     /// A closing endpoint with nothing unacknowledged and nothing to tell of its bulk connection
     /// says goodbye.
     pub(crate) fn check_drained(&mut self, s: &Session) {
-        let is_done = |a: &Association| a.state == State::Up && !(carries(s) && s.has_open()) && a.bulk_due().is_none();
+        // (SCTP has a farewell of its own, which comes first: spec/sctp.md 6.1.)
+        let is_open = carries(s) && s.has_open() || s.carrier() == Carrier::Sctp;
+        let is_done = |a: &Association| a.state == State::Up && !is_open && a.bulk_due().is_none();
         if self.closing.is_some() && self.close_pending.is_none() && is_done(self) {
             self.close_pending = Some(0);
         }

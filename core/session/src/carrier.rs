@@ -14,11 +14,13 @@ pub enum Carrier {
     Shm,
     /// None: the peer is this endpoint itself, and the arriving side of the same session takes it.
     Loopback,
+    /// SCTP between the two endpoints of an association (spec/sctp.md).
+    Sctp,
 }
 
 impl Carrier {
     /// How many there are.
-    pub(crate) const COUNT: usize = 3;
+    pub(crate) const COUNT: usize = 4;
 
     /// Its place in a table, and in a set of flags.
     pub(crate) fn index(self) -> usize {

@@ -420,6 +420,17 @@ impl Session {
         }
     }
 
+    /// A part of it was taken, and more of it may go now.
+    #[must_use]
+    pub fn is_begun(&self, flow: Flow) -> bool {
+        match flow {
+            Flow::Message(mseq) => self.out.matched.get(mseq).is_some_and(|m| m.sent > 0 && m.sent < m.len),
+            Flow::Rndv(slot, generation) => {
+                self.rndvs_out.current(slot, generation).is_some_and(|b| b.sent > 0 && b.sent < b.granted)
+            }
+        }
+    }
+
     /// Rendezvous data that has not arrived completely, if it is still that of this place.
     #[must_use]
     #[inline]

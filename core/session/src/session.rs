@@ -158,7 +158,7 @@ impl Session {
     /// Something that holds the sender back by itself carries what is long: its grants take nothing
     /// from the others.
     fn is_ample(&self) -> bool {
-        self.carrier == Carrier::Shm || self.bulk.is_up()
+        matches!(self.carrier, Carrier::Shm | Carrier::Sctp) || self.bulk.is_up()
     }
 
     /// The peer's terms are known, and it is not over.

@@ -223,7 +223,8 @@ impl Sessions {
     /// delivered is told by [`Session::lost`].
     pub fn set_carrier(&mut self, peer: PeerId, carrier: Carrier) {
         if let Some(s) = self.list.get_mut(peer.0 as usize) {
-            if s.carrier() == Carrier::Shm && carrier != Carrier::Shm {
+            let held_back = |c| matches!(c, Carrier::Shm | Carrier::Sctp);
+            if held_back(s.carrier()) && !held_back(carrier) {
                 self.common.grants.bulk_over(peer);
             }
             s.set_carrier(carrier);

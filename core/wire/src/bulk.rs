@@ -35,7 +35,7 @@ impl BulkKey {
         BulkKey(key)
     }
 
-    fn mac(&self, bytes: &[u8]) -> [u8; GREETING_LEN - SIGNED_LEN] {
+    pub(crate) fn mac(&self, bytes: &[u8]) -> [u8; GREETING_LEN - SIGNED_LEN] {
         part(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.0), bytes).as_ref(), 0)
     }
 }

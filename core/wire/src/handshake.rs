@@ -68,6 +68,8 @@ pub struct Params {
     pub bulk_connections: u8,
     /// What it sends is ECN-capable, and it takes MARKED frames (spec 6.7).
     pub ecn: bool,
+    /// Version of the SCTP carrier taken (spec/sctp.md 2), 0 for none.
+    pub sctp: u8,
     /// All addresses, in order of preference.
     pub addresses: AddrList,
 }
@@ -354,7 +356,8 @@ impl Params {
         out.extend_from_slice(&self.ack_delay_max_us.to_le_bytes());
         out.extend_from_slice(&self.peer_timeout_ms.to_le_bytes());
         #[expect(clippy::cast_possible_truncation, reason = "at most 8")]
-        out.extend_from_slice(&[self.addresses.len() as u8, self.bulk_connections, if self.ecn { ECN } else { 0 }, 0]);
+        let count = self.addresses.len() as u8;
+        out.extend_from_slice(&[count, self.bulk_connections, if self.ecn { ECN } else { 0 }, self.sctp]);
         for a in &self.addresses {
             addr::write(a, out);
         }
@@ -368,7 +371,7 @@ impl Params {
         let rx_buffer_bytes = need(r.u64())?;
         let ack_delay_max_us = need(r.u32())?;
         let peer_timeout_ms = need(r.u32())?;
-        let [count, bulk_connections, ecn, _] = need(r.array::<4>())?;
+        let [count, bulk_connections, ecn, sctp] = need(r.array::<4>())?;
         if max_datagram < MIN_DATAGRAM_LEN {
             return Err(PacketError::Field("max_datagram"));
         }
@@ -386,6 +389,7 @@ impl Params {
             peer_timeout_ms,
             bulk_connections,
             ecn: ecn == ECN,
+            sctp,
             addresses,
         })
     }

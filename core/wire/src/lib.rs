@@ -24,6 +24,7 @@ pub mod handshake;
 pub mod name;
 pub mod number;
 pub mod packet;
+pub mod sctp;
 pub mod seal;
 
 pub use addr::{AddrList, MAX_ADDRESSES};

@@ -238,6 +238,7 @@ fn params() -> impl Strategy<Value = Params> {
             peer_timeout_ms: timeout,
             bulk_connections: (timeout % 3) as u8,
             ecn: timeout % 2 == 1,
+            sctp: (delay % 3) as u8,
             addresses: list.into_iter().collect(),
         },
     )

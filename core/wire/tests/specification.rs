@@ -228,11 +228,13 @@ fn params(e: &mut Example) -> Params {
         peer_timeout_ms: e.number("peer_timeout_ms"),
         bulk_connections: 0,
         ecn: false,
+        sctp: 0,
         addresses: AddrList::new(),
     };
     let count: usize = e.number("address count");
     params.bulk_connections = e.number("bulk_connections");
     params.ecn = e.number::<u8>("ecn") == 1;
+    params.sctp = e.number("sctp, version");
     for _ in 0..count {
         let port = e.number("port");
         params.addresses.push(SocketAddr::new(ip(&e.field("address").label), port));

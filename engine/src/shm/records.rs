@@ -3,38 +3,17 @@
 
 use super::SharedMemory;
 use crate::memory::{Gather, places_of, slices_of};
+use crate::records::{
+    self, CONTROL_LEN, Head, MESSAGE_LEN, SHORT, WHOLE_LEN, control_head, kind, piece_head, read_head, two_words,
+    whole_head,
+};
 use crate::state::State;
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use weir_link::{DataKey, PeerId, Time};
 use weir_message::{INLINE_BYTES, Memory, SendOp};
-use weir_session::{Flow, Fragment, FragmentIn, Line};
+use weir_session::{Flow, Fragment, Line};
 use weir_shm::{PeerIx, RemotePiece, SendError};
-
-/// Kinds of records (spec/shm.md 10).
-pub mod kind {
-    pub const HELLO: u16 = 1;
-    pub const WHOLE: u16 = 2;
-    pub const CONTROL: u16 = 3;
-    pub const MESSAGE: u16 = 4;
-    pub const RNDV: u16 = 5;
-    pub const MESSAGE_AT: u16 = 6;
-    pub const RNDV_AT: u16 = 7;
-    pub const CREDIT: u16 = 8;
-    pub const GRANT: u16 = 9;
-    pub const ABORT: u16 = 10;
-    pub const BYE: u16 = 11;
-
-    /// Whether the record says where its payload lies.
-    pub fn is_list(kind: u16) -> bool {
-        matches!(kind, MESSAGE_AT | RNDV_AT)
-    }
-
-    /// Whether the record bears payload itself, behind a head and perhaps an envelope.
-    pub fn is_payload(kind: u16) -> bool {
-        matches!(kind, WHOLE | MESSAGE | RNDV)
-    }
-}
 
 /// Messages with their envelope up to here go in one record; longer ones in several, or by where
 /// they lie. 4 KiB: two copies of that cost less than a system call.
@@ -56,11 +35,6 @@ const DIRECT_MIN: usize = 512;
 const HEAD_MAX: usize = MESSAGE_LEN + 48;
 /// Bytes of the heads of records.
 pub const HELLO_LEN: usize = 72;
-const WHOLE_LEN: usize = 12;
-const CONTROL_LEN: usize = 8;
-const MESSAGE_LEN: usize = 32;
-const RNDV_LEN: usize = 24;
-
 /// What a session gave to be carried, or nothing.
 pub enum Given {
     Nothing,
@@ -125,80 +99,20 @@ impl SharedMemory {
             return self.hello(st, now, ix, bytes);
         }
         let peer = known.ok_or("a record before the hello")?;
-        let u64_at = |at: usize| bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
-        const SHORT: &str = "a record whose head is none";
-        match kind {
-            kind::WHOLE if take_whole(st, peer, bytes) => Ok(()),
-            kind::WHOLE | kind::MESSAGE | kind::MESSAGE_AT | kind::RNDV | kind::RNDV_AT => {
-                let sessions = st.proto().sessions();
-                let number = |low| sessions.get(peer).map_or(0, |s| s.message_number(low));
-                let head = read_head(kind, bytes, bytes.len(), number).ok_or(SHORT)?;
-                self.payload(st, now, ix, peer, kind, head, bytes)
-            }
-            kind::CONTROL => {
-                let (low, rest) = bytes.split_first_chunk::<CONTROL_LEN>().ok_or(SHORT)?;
-                let [a, b, c, d, e, f, _, _] = *low;
-                let start = CONTROL_LEN + usize::from(u16::from_le_bytes([e, f]));
-                if start - CONTROL_LEN > rest.len() {
-                    return Err(SHORT);
-                }
-                st.messages.with_events(now, bytes, |proto, events| {
-                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
-                    let low = u32::from_le_bytes([a, b, c, d]);
-                    s.on_control(common, low, CONTROL_LEN..start, start..bytes.len(), events)
-                })
-            }
-            kind::CREDIT | kind::GRANT | kind::ABORT => {
-                let (a, b) = (u64_at(0).ok_or(SHORT)?, u64_at(8).ok_or(SHORT)?);
-                st.messages.with_events(now, &[], |proto, events| {
-                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
-                    match kind {
-                        kind::CREDIT => s.on_credit(common, a as u32, b),
-                        kind::GRANT => s.on_grant(common, a, b),
-                        _ => s.on_abort(common, a, b as u16, events),
-                    }
-                    proto.sessions_mut().touch(peer);
-                    Ok(())
-                })
-            }
-            _ => Err("a record of an unknown kind"),
+        if !kind::is_list(kind) {
+            return records::act(st, now, peer, kind, bytes);
         }
-    }
-
-    /// A record with payload, or that says where it lies.
-    #[expect(clippy::too_many_arguments, reason = "one place for all kinds of payload")]
-    fn payload(
-        &mut self,
-        st: &mut State,
-        now: Time,
-        ix: PeerIx,
-        peer: PeerId,
-        kind: u16,
-        head: Head,
-        bytes: &[u8],
-    ) -> Result<(), &'static str> {
-        match head {
+        let sessions = st.proto().sessions();
+        let number = |low| sessions.get(peer).map_or(0, |s| s.message_number(low));
+        match read_head(kind, bytes, bytes.len(), number).ok_or(SHORT)? {
             Head::Message { fragment, envelope, start } => {
-                let at = kind == kind::MESSAGE_AT;
                 st.messages.with_events(now, bytes, |proto, events| {
                     let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
-                    if at {
-                        return s.announce(common, &fragment, envelope..start, events);
-                    }
-                    s.on_message(common, &fragment, &(envelope..start), &(start..bytes.len()), events)
+                    s.announce(common, &fragment, envelope..start, events)
                 })?;
-                if !at {
-                    return Ok(());
-                }
                 let len = u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes"));
                 let part = (u64::from(fragment.offset), len, fragment.total_len);
                 self.pull_in(st, now, ix, peer, DataKey::Message(fragment.mseq), part, &bytes[start..])
-            }
-            Head::Rndv { handle, offset, start } if kind == kind::RNDV => {
-                st.messages.with_events(now, bytes, |proto, events| {
-                    let (s, common) = proto.sessions_mut().get_mut(peer).ok_or("no session")?;
-                    s.on_rndv(common, now, (handle, offset), &(start..bytes.len()), events).map(|_| ())
-                })
             }
             Head::Rndv { handle, offset, start } => {
                 let len = u32::from_le_bytes(bytes[16..20].try_into().expect("four bytes"));
@@ -331,10 +245,7 @@ impl SharedMemory {
             } else {
                 return self.give_message(st, ix, peer);
             };
-            let mut head = [0; 16];
-            head[..8].copy_from_slice(&a.to_le_bytes());
-            head[8..].copy_from_slice(&b.to_le_bytes());
-            return match self.put(ix, kind, &head, &[]) {
+            return match self.put(ix, kind, &two_words(a, b), &[]) {
                 Ok(end) => {
                     self.handed(ix, end, f, false);
                     Given::Record
@@ -359,8 +270,7 @@ impl SharedMemory {
             envelope[..env].copy_from_slice(m.envelope());
             let (token, len, patient) = (m.token, u64::from(m.len), m.patient || m.token == 0);
             let mut head = [0; CONTROL_LEN + 48];
-            head[..4].copy_from_slice(&(mseq as u32).to_le_bytes());
-            head[4..6].copy_from_slice(&(env as u16).to_le_bytes());
+            head[..CONTROL_LEN].copy_from_slice(&control_head(mseq, env));
             head[CONTROL_LEN..CONTROL_LEN + env].copy_from_slice(&envelope[..env]);
             self.put_payload(st, ix, kind::CONTROL, &head[..CONTROL_LEN + env], (token, 0, len)).map(|end| {
                 if let Some((s, _)) = st.proto_mut().sessions_mut().get_mut(peer) {
@@ -456,31 +366,7 @@ impl SharedMemory {
                 end = to.min(from + PIECE_MAX);
             }
         }
-        let mut head: SmallVec<[u8; 96]> = SmallVec::new();
-        let len = ((end - from) as u32).to_le_bytes();
-        let patient = match flow {
-            Flow::Message(mseq) => {
-                let Some(m) = s.message(mseq) else { return Err(Given::Nothing) };
-                head.extend_from_slice(&m.stream.to_le_bytes());
-                head.extend_from_slice(&(m.envelope().len() as u16).to_le_bytes());
-                head.extend_from_slice(&m.sseq.to_le_bytes());
-                head.extend_from_slice(&mseq.to_le_bytes());
-                head.extend_from_slice(&m.len.to_le_bytes());
-                head.extend_from_slice(&(from as u32).to_le_bytes());
-                head.extend_from_slice(&len);
-                head.extend_from_slice(&[0; 4]);
-                head.extend_from_slice(m.envelope());
-                m.patient
-            }
-            Flow::Rndv(slot, generation) => {
-                let Some(b) = s.rndv(slot, generation) else { return Err(Given::Nothing) };
-                head.extend_from_slice(&b.handle.to_le_bytes());
-                head.extend_from_slice(&from.to_le_bytes());
-                head.extend_from_slice(&len);
-                head.extend_from_slice(&[0; 4]);
-                false
-            }
-        };
+        let (head, patient) = piece_head(s, flow, from, end).ok_or(Given::Nothing)?;
         let message = matches!(flow, Flow::Message(_));
         let tail = if list.is_empty() {
             let kind = if message { kind::MESSAGE } else { kind::RNDV };
@@ -500,77 +386,6 @@ impl SharedMemory {
         self.handed(ix, tail, Fragment::of(flow, from, end), !patient);
         Ok(())
     }
-}
-
-/// What goes before envelope and payload of a message that is whole.
-#[inline]
-fn whole_head(stream: u16, envelope_len: usize, sseq: u32, mseq: u64) -> [u8; WHOLE_LEN] {
-    let mut head = [0; WHOLE_LEN];
-    head[..2].copy_from_slice(&stream.to_le_bytes());
-    head[2..4].copy_from_slice(&(envelope_len as u16).to_le_bytes());
-    head[4..8].copy_from_slice(&sseq.to_le_bytes());
-    head[8..].copy_from_slice(&(mseq as u32).to_le_bytes());
-    head
-}
-
-/// A message that is all there goes to the receive that waits for it. False: nothing was done.
-#[inline]
-fn take_whole(st: &mut State, peer: PeerId, bytes: &[u8]) -> bool {
-    let Some((head, rest)) = bytes.split_first_chunk::<WHOLE_LEN>() else { return false };
-    let [s0, s1, e0, e1, q0, q1, q2, q3, m0, m1, m2, m3] = *head;
-    let Some((envelope, payload)) = rest.split_at_checked(usize::from(u16::from_le_bytes([e0, e1]))) else {
-        return false;
-    };
-    let Some(session) = st.proto().sessions().get(peer) else { return false };
-    let fragment = FragmentIn {
-        stream: u16::from_le_bytes([s0, s1]),
-        mseq: session.message_number(u32::from_le_bytes([m0, m1, m2, m3])),
-        sseq: u32::from_le_bytes([q0, q1, q2, q3]),
-        // (A record is far shorter.)
-        total_len: payload.len() as u32,
-        offset: 0,
-    };
-    st.messages.whole(peer, &fragment, envelope, payload)
-}
-
-/// What is said at the head of a record that bears payload, and where that begins.
-enum Head {
-    Message { fragment: FragmentIn, envelope: usize, start: usize },
-    Rndv { handle: u64, offset: u64, start: usize },
-}
-
-/// Reads the head of a record of `len` bytes, of which `bytes` are the first. `number` expands the
-/// low half of a message's number.
-fn read_head(kind: u16, bytes: &[u8], len: usize, number: impl Fn(u32) -> u64) -> Option<Head> {
-    let u16_at = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_le_bytes(b.try_into().expect("two bytes")));
-    let u32_at = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
-    let u64_at = |at: usize| bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
-    let (head, start) = match kind {
-        kind::WHOLE => {
-            let start = WHOLE_LEN + usize::from(u16_at(2)?);
-            let total_len = u32::try_from(len.checked_sub(start)?).ok()?;
-            let (stream, sseq, mseq) = (u16_at(0)?, u32_at(4)?, number(u32_at(8)?));
-            let fragment = FragmentIn { stream, mseq, sseq, total_len, offset: 0 };
-            (Head::Message { fragment, envelope: WHOLE_LEN, start }, start)
-        }
-        kind::MESSAGE | kind::MESSAGE_AT => {
-            let start = MESSAGE_LEN + usize::from(u16_at(2)?);
-            let (stream, sseq, mseq) = (u16_at(0)?, u32_at(4)?, u64_at(8)?);
-            let (total_len, offset, part) = (u32_at(16)?, u32_at(20)?, u32_at(24)?);
-            if offset.checked_add(part)? > total_len
-                || (kind == kind::MESSAGE && len.checked_sub(start)? != part as usize)
-            {
-                return None;
-            }
-            let fragment = FragmentIn { stream, mseq, sseq, total_len, offset };
-            (Head::Message { fragment, envelope: MESSAGE_LEN, start }, start)
-        }
-        _ => {
-            let (handle, offset) = (u64_at(0)?, u64_at(8)?);
-            (Head::Rndv { handle, offset, start: RNDV_LEN }, RNDV_LEN)
-        }
-    };
-    (start <= bytes.len() && start <= len).then_some(head)
 }
 
 /// Copies the payload of a record from the ring to where it belongs.

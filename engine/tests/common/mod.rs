@@ -20,10 +20,16 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 /// All rights on registered memory.
 pub const RIGHTS: Access = Access { remote_read: true, remote_write: true };
 
-/// On loopback only; by packets, or with `WEIR_TEST_CARRIER=shm` by shared memory.
+/// On loopback only; by packets, or with `WEIR_TEST_CARRIER` by shared memory (`shm`) or SCTP
+/// (`sctp`, with a timer for a machine that loses nothing for long).
 pub fn config() -> EngineConfig {
-    let carrier = if over_shared_memory() { CarrierUse::Shm } else { CarrierUse::Network };
-    EngineConfig { addrs: vec!["127.0.0.1".parse().expect("address")], carrier, ..EngineConfig::default() }
+    let carrier = match std::env::var("WEIR_TEST_CARRIER").as_deref() {
+        Ok("shm") => CarrierUse::Shm,
+        Ok("sctp") => CarrierUse::Sctp,
+        _ => CarrierUse::Network,
+    };
+    let addrs = vec!["127.0.0.1".parse().expect("address")];
+    EngineConfig { addrs, carrier, sctp_rto_min_ms: 20, ..EngineConfig::default() }
 }
 
 /// On loopback only, by packets whatever the suite runs over: for tests that are about packets.
@@ -32,11 +38,11 @@ pub fn packets() -> EngineConfig {
 }
 
 /// Whether the test that calls this is to be left out, since it asks something of packets and the
-/// suite runs over shared memory. Says so: `cargo xtask test` counts the line as a test skipped,
+/// suite runs over another carrier. Says so: `cargo xtask test` counts the line as a test skipped,
 /// which the test program itself cannot.
 pub fn about_packets(why: &str) -> bool {
     use std::io::Write;
-    if !over_shared_memory() {
+    if config().carrier == CarrierUse::Network {
         return false;
     }
     let thread = std::thread::current();
@@ -48,7 +54,7 @@ pub fn about_packets(why: &str) -> bool {
 
 /// Whether these tests are to run over shared memory, as far as they are not about packets.
 pub fn over_shared_memory() -> bool {
-    std::env::var("WEIR_TEST_CARRIER").is_ok_and(|v| v == "shm")
+    config().carrier == CarrierUse::Shm
 }
 
 /// What endpoints have to say, on standard error, where tests of other processes look for it.

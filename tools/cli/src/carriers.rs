@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use weir_engine::{EngineConfig, XdpUse, shares_memory, takes_bulk, xdp};
+use weir_engine::{CarrierUse, EngineConfig, XdpUse, shares_memory, takes_bulk, xdp};
 use weir_job::Env;
 use weir_shm::{Config, Event, NoPull, Shm, Why};
 
@@ -27,6 +27,8 @@ pub struct Carriers {
     pub bulk_tcp: BulkTcp,
     /// Beside the UDP socket, for what is short.
     pub xdp: Xdp,
+    /// In the place of packets, where it is asked for.
+    pub sctp: Sctp,
 }
 
 /// What two processes of this user found when they tried to share memory.
@@ -68,6 +70,17 @@ pub struct Xdp {
     pub why: Option<String>,
 }
 
+/// SCTP by the library usrsctp.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sctp {
+    /// The settings ask for it.
+    pub wanted: bool,
+    /// The library is there.
+    pub usable: bool,
+    /// Why not.
+    pub why: Option<String>,
+}
+
 /// TCP connections for large messages.
 #[derive(Clone, Debug, Serialize)]
 pub struct BulkTcp {
@@ -85,7 +98,13 @@ pub fn find(env: &Env) -> Carriers {
     if !shares_memory(&config) {
         shared_memory.left_out = Some(without_memory(env, &config));
     }
-    Carriers { shared_memory, udp: try_udp(), bulk_tcp: bulk_tcp(env, &config), xdp: try_xdp(env, &config) }
+    Carriers {
+        shared_memory,
+        udp: try_udp(),
+        bulk_tcp: bulk_tcp(env, &config),
+        xdp: try_xdp(env, &config),
+        sctp: try_sctp(&config),
+    }
 }
 
 /// Whether the kernel takes the socket options for cutting and for joining UDP packets.
@@ -115,6 +134,13 @@ fn try_xdp(env: &Env, config: &EngineConfig) -> Xdp {
         Ok(place) => Xdp { wanted: true, place: Some(place), why: None },
         Err(why) => Xdp { wanted: true, place: None, why: Some(why) },
     }
+}
+
+/// Looks for the library.
+fn try_sctp(config: &EngineConfig) -> Sctp {
+    let found = weir_engine::sctp_available();
+    let wanted = config.carrier == CarrierUse::Sctp;
+    Sctp { wanted, usable: found.is_ok(), why: found.err().map(|why| why.to_string()) }
 }
 
 /// Which setting keeps endpoints from sharing memory.
@@ -178,6 +204,17 @@ impl Xdp {
             (Some(place), _) => format!("usable: {place}"),
             (None, Some(why)) if self.wanted => format!("not usable: {why}"),
             (None, why) => format!("not used: {}", why.as_deref().unwrap_or("for no known reason")),
+        }
+    }
+}
+
+impl Sctp {
+    /// One line for people.
+    pub fn describe(&self) -> String {
+        match (&self.why, self.wanted) {
+            (Some(why), _) => format!("not usable: {why}"),
+            (None, true) => "usable, and asked for by WEIR_CARRIER".into(),
+            (None, false) => "usable; not used unless WEIR_CARRIER=sctp asks for it".into(),
         }
     }
 }

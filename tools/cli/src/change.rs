@@ -10,13 +10,14 @@ use serde_json::{Map, Value};
 /// The parts of an endpoint that count, and in each what does not count but holds now. Names that
 /// end in `_peak` are the most there ever was, wherever they stand. The documents are made in
 /// `engine/src/stat.rs`.
-const COUNTING: [(&str, &[&str]); 7] = [
+const COUNTING: [(&str, &[&str]); 8] = [
     ("engine", &["unexpected_bytes", "copied_bytes"]),
     ("processor", &[]),
     ("queue_statistics", &["posted", "unexpected", "behind_gap"]),
     ("protocol", &[]),
     ("transport", &[]),
     ("shared_memory", &[]),
+    ("sctp", &[]),
     ("xdp", &["place"]),
 ];
 /// What is counted of a peer, beside its streams; all else, its paths too, is its state now.

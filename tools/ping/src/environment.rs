@@ -2,12 +2,14 @@
 
 /// Settings that a job's launcher would hand on, and that mean the same on every host; not the key,
 /// which would show in lists of processes.
-const HANDED_ON: [&str; 13] = [
+const HANDED_ON: [&str; 15] = [
     "WEIR_KEY_FILE",
     "WEIR_PORT",
     "WEIR_IFACE",
     "WEIR_LEVEL",
     "WEIR_CARRIER",
+    "WEIR_SCTP_CONTROL",
+    "WEIR_SCTP_RTO_MIN_MS",
     "WEIR_BULK",
     "WEIR_LANES",
     "WEIR_OFFLOAD",

@@ -120,7 +120,7 @@ fn control(origin: &Origin, depends: &str, kib: u64) -> String {
     let Origin { version, .. } = origin;
     format!(
         "Package: weir\nVersion: {version}-{REVISION}\nArchitecture: amd64\nMaintainer: {}\nInstalled-Size: {kib}\nDepends: {depends}\n\
-         Suggests: mpich (>= 4.1) | openmpi-bin, wireshark\nSection: net\nPriority: optional\n\
+         Suggests: mpich (>= 4.1) | openmpi-bin, wireshark, libusrsctp2\nSection: net\nPriority: optional\n\
          Description: fast and predictable messages for parallel programs\n \
          A libfabric provider that unmodified MPICH and Open MPI load through an\n \
          environment variable: messages go over ordinary Ethernet and cloud networks,\n \

@@ -47,6 +47,7 @@ pub fn params() -> Params {
         peer_timeout_ms: 5000,
         bulk_connections: 0,
         ecn: false,
+        sctp: 0,
         addresses,
     }
 }
