@@ -7,10 +7,10 @@
 
 use crate::bulk_connections::BulkConnections;
 use crate::clock;
+use crate::device::Device;
 use crate::memory::{Gather, slices_of};
 use crate::sctp::Sctp;
 use crate::shm::SharedMemory;
-use crate::socket::Device;
 use crate::state::State;
 use smallvec::SmallVec;
 use std::io::IoSlice;

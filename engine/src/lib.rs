@@ -15,6 +15,7 @@ mod clock;
 mod config;
 mod core;
 mod counters;
+mod device;
 mod diagnostics;
 mod event;
 mod files;

@@ -5,7 +5,7 @@
 //! peers; whose an association is, when it begins and when it ends the link says.
 
 use crate::config::SctpControl;
-use crate::socket::Device;
+use crate::device::Device;
 use crate::state::State;
 use records::Given;
 use smallvec::SmallVec;

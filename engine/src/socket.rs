@@ -3,13 +3,7 @@
 use crate::bulk_connections::BulkConnections;
 use crate::config::EngineConfig;
 use crate::{EngineError, policy};
-use weir_capture::Captured;
-use weir_net::Faulty;
 use weir_udp::{UdpConfig, UdpTransport};
-use weir_xdp::Pair;
-
-/// What moves datagrams.
-pub type Device = Faulty<Captured<Pair<UdpTransport>>>;
 
 /// The datagram socket, and the listener for bulk connections at the same port. Of a port that the
 /// system chooses, or of a range, the other half may be taken: then another is tried. Where a

@@ -1,7 +1,7 @@
 //! A way past the kernel's UDP beside the socket, where it is wanted and can be had (spec/xdp.md).
 
 use crate::config::{EngineConfig, XdpUse};
-use crate::socket::Device;
+use crate::device::Device;
 use std::os::fd::BorrowedFd;
 use weir_udp::UdpTransport;
 use weir_xdp::helper::NoHelp;

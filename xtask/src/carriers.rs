@@ -1,6 +1,6 @@
 //! MPI programs on each carrier: ranks of one host over shared memory, packets, bulk TCP
-//! connections, and SCTP; and ranks of which some share a host. The counters have to show that what was asked
-//! for is what carried.
+//! connections, and SCTP; and ranks of which some share a host. The counters have to show that what
+//! was asked for is what carried.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

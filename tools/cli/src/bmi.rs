@@ -99,8 +99,8 @@ fn meaning(name: &str, url: &str, key: Option<&weir_job::JobKey>) -> String {
     }
 }
 
-/// What a ping that succeeds has shown. `bmi_tcp` speaks the wire of OrangeFS, which has no question
-/// that every server answers: there it is a connection.
+/// What a ping that succeeds has shown. `bmi_tcp` speaks the wire of OrangeFS, which has no
+/// question that every server answers: there it is a connection.
 fn found_out(url: &str) -> &'static str {
     if url.starts_with("tcp://") {
         "takes connections; that a BMI server does so is not known by this"

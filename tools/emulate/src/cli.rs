@@ -378,8 +378,8 @@ fn exec(name: &str, host: &str, command: &[String]) -> anyhow::Result<u8> {
     if !dir.is_live() {
         bail!("no network named '{name}' is running; see: weir emulate list");
     }
-    // The agent, like ssh, gives its words to a shell: quote them. The shell is to become the command:
-    // who ends this process means that one.
+    // The agent, like ssh, gives its words to a shell: quote them. The shell is to become the
+    // command: who ends this process means that one.
     let quoted = command.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
     let mut agent = Command::new(dir.agent());
     let info = control::request(name, &["info".to_owned()])?;
