@@ -1,6 +1,6 @@
 //! The NAS kernels LU, BT, SP and MG of `tests/mpi/nas`, in Fortran: made with Debian's Open MPI
-//! 4.1, and over the C library of MPICH's wheel, which brings no Fortran. Between two emulated hosts
-//! they have to give the published values over Weir.
+//! 4.1, and over the C library of MPICH's wheel, which brings no Fortran. Between two emulated
+//! hosts they have to give the published values over Weir.
 
 use std::fs;
 use std::path::{Path, PathBuf};
