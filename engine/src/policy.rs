@@ -55,8 +55,10 @@ pub fn told(core: &Core, peer: u32) -> (&'static str, String) {
             ("shm", format!("a process of this host and user; {large}"))
         }
         Carrier::Sctp => ("sctp", core.sctp.as_ref().map_or_else(String::new, |sctp| sctp.told(&core.st, peer))),
-        Carrier::Link if let Some(sctp) = &core.sctp => ("udp", sctp.told(&core.st, peer)),
         Carrier::Link => {
+            if let Some(sctp) = &core.sctp {
+                return ("udp", sctp.told(&core.st, peer));
+            }
             let word = if proto.has_bulk(PeerId(peer)) { "udp+tcp" } else { "udp" };
             let why = match (shm, shm.and_then(|s| s.why(peer, proto.peer_endpoint_id(PeerId(peer))))) {
                 (_, Some(why)) => format!("no shared memory: {why}"),

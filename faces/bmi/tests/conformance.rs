@@ -25,14 +25,6 @@ fn over_packets_and_bulk_connections() {
 }
 
 #[test]
-fn over_sctp() {
-    match weir_engine::sctp_available() {
-        Ok(()) => cases("weir", &[("WEIR_CARRIER", "sctp")]),
-        Err(why) => eprintln!("IGNORED, not passed: over_sctp. {why}"),
-    }
-}
-
-#[test]
 fn over_the_tcp_wire_of_orangefs() {
     cases("tcp", &[]);
 }
