@@ -319,7 +319,7 @@ impl Core {
             if info.fresh {
                 now = clock::now();
             }
-            if sctp.as_mut().is_some_and(|sctp| sctp.datagram(st, now, datagram)) {
+            if sctp.as_mut().is_some_and(|sctp| sctp.datagram(st, now, info.remote, datagram)) {
                 return;
             }
             let meta = RxMeta { remote: info.remote, local: info.local, receiver_delay_ns, ecn: info.ecn };
@@ -368,7 +368,7 @@ impl Core {
         let most = usize::try_from(self.device.rx_buffer_bytes() / DATAGRAM_BYTES_MIN).unwrap_or(usize::MAX);
         while empty < EMPTY_LOOKS && read < most {
             let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
-                if sctp.as_mut().is_some_and(|sctp| sctp.datagram(st, clock::now(), datagram)) {
+                if sctp.as_mut().is_some_and(|sctp| sctp.datagram(st, clock::now(), info.remote, datagram)) {
                     return;
                 }
                 let meta =

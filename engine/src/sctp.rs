@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::state::State;
 use records::Given;
 use smallvec::SmallVec;
+use std::net::SocketAddr;
 use weir_link::{PeerId, Time};
 use weir_net::Datagrams;
 use weir_sctp::{Association, Config, PLACES, Received, packet_ports, port_of};
@@ -76,6 +77,26 @@ enum Phase {
     Up,
     /// It does no more, for this reason.
     Over(String),
+}
+
+impl Phase {
+    /// Whether SCTP is given a packet. Without a verification tag it takes an INIT only, which
+    /// anybody can write: usrsctp 0.9.5 gives an association that is up for one that is malformed.
+    fn takes(&self, packet: &[u8]) -> bool {
+        const INIT: u8 = 1;
+        // RFC 9260, 3.3.2: least receiver window of an endpoint.
+        const WINDOW_MIN: u32 = 1500;
+        let word = |at: usize| packet.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes);
+        match (word(4), self) {
+            (None, _) | (Some(0), Phase::Up | Phase::Over(_)) => false,
+            (Some(0), Phase::Opening(_)) => {
+                let streams = word(24).is_some_and(|w| w >> 16 != 0 && w & 0xffff != 0);
+                let tag = word(16).is_some_and(|tag| tag != 0);
+                packet.get(12) == Some(&INIT) && tag && streams && word(20).is_some_and(|w| w >= WINDOW_MIN)
+            }
+            _ => true,
+        }
+    }
 }
 
 /// What goes by one stream.
@@ -208,16 +229,22 @@ impl Sctp {
 
     /// A datagram whose first byte says that it is an SCTP packet. False: it is none.
     #[inline]
-    pub fn datagram(&mut self, st: &mut State, now: Time, datagram: &[u8]) -> bool {
+    pub fn datagram(&mut self, st: &mut State, now: Time, remote: SocketAddr, datagram: &[u8]) -> bool {
         let Some((from, place)) = packet_ports(datagram) else { return false };
-        self.packet(st, now, from, place, datagram);
+        self.packet(st, now, (remote, from, place), datagram);
         true
     }
 
-    fn packet(&mut self, st: &mut State, now: Time, from: u16, place: Option<u32>, datagram: &[u8]) {
+    fn packet(
+        &mut self,
+        st: &mut State,
+        now: Time,
+        (remote, from, place): (SocketAddr, u16, Option<u32>),
+        datagram: &[u8],
+    ) {
         let peer = place.map(PeerId).filter(|peer| {
             let ids = st.proto().sctp_ids(*peer);
-            ids.is_some_and(|[_, (_, there)]| port_of(there) == Some(from))
+            ids.is_some_and(|[_, (_, there)]| port_of(there) == Some(from)) && st.proto().is_path(*peer, remote)
         });
         let Some(peer) = peer else {
             self.counters.packets_dropped += 1;
@@ -225,7 +252,14 @@ impl Sctp {
         };
         self.open(st, now, peer);
         let Some(p) = self.there_mut(peer) else { return };
+        if !p.phase.takes(datagram) {
+            self.counters.packets_dropped += 1;
+            return;
+        }
         p.association.packet(datagram);
+        if p.full {
+            p.tell_at = p.tell_at.map(|at| at.min(now));
+        }
         (p.heard_at, p.full) = (now, false);
         self.counters.packets_received += 1;
         self.awake_until = now.plus_ns(AWAKE_NS);
@@ -436,7 +470,7 @@ impl Sctp {
         for i in 0..self.known.len() {
             let peer = self.known[i];
             if self.there(peer).is_some_and(|p| p.tell_at.is_some_and(|t| t <= now)) {
-                self.tell(peer);
+                self.tell(now, peer);
             }
         }
     }
@@ -581,6 +615,44 @@ mod tests {
     fn inside<T>(ep: &Endpoint, f: impl FnOnce(&mut Sctp, &mut State) -> T) -> T {
         let core = &mut *ep.shared.core.lock();
         f(core.sctp.as_mut().expect("it has SCTP"), &mut core.st)
+    }
+
+    /// Rules 2.6 and 2.9.
+    #[test]
+    fn an_init_that_anybody_can_write_is_no_end_of_what_is_up() {
+        // Ports, no verification tag, checksum; INIT, 20 bytes; tag, window, streams out and in, TSN.
+        let init = |tag: u32, window: u32, streams: u32| {
+            let head = [0xc000_c001, 0, 0, 0x0100_0014];
+            [&head[..], &[tag, window, streams, 1]].concat().into_iter().flat_map(u32::to_be_bytes).collect::<Vec<u8>>()
+        };
+        let good = init(7, 1500, 0x0001_0001);
+        let [opening, up, over] = [Phase::Opening(Time(1)), Phase::Up, Phase::Over("lost".into())];
+        assert!(opening.takes(&good) && !up.takes(&good) && !over.takes(&good));
+        for bad in [init(0, 1500, 0x0001_0001), init(7, 1499, 0x0001_0001), init(7, 1500, 1), init(7, 1500, 1 << 16)] {
+            assert!(!opening.takes(&bad), "{bad:?}");
+        }
+        assert!(!opening.takes(&good[..27]) && !opening.takes(&good[..7]) && !up.takes(&good[..7]));
+        let mut tagged = good.clone();
+        tagged[7] = 1;
+        assert!(opening.takes(&tagged) && up.takes(&tagged) && over.takes(&tagged));
+    }
+
+    /// Rules 2.6 and 2.9.
+    #[test]
+    fn a_packet_from_where_the_peer_is_not_does_not_reach_sctp() {
+        let Some([a, b]) = pair() else { return };
+        let dropped = counters(&a).packets_dropped;
+        inside(&a, |sctp, st| {
+            let [(_, _), (there, place)] = st.proto().sctp_ids(PeerId(0)).expect("it is up");
+            let from = port_of(place).expect("a port");
+            let mut packet = [0; 16];
+            packet[..2].copy_from_slice(&from.to_be_bytes());
+            packet[4..8].copy_from_slice(&(there as u32).to_be_bytes());
+            let stranger = "127.0.0.1:9".parse().expect("an address");
+            sctp.packet(st, crate::clock::now(), (stranger, from, Some(0)), &packet);
+        });
+        assert_eq!(counters(&a).packets_dropped, dropped + 1);
+        assert!(is_up(&a) && is_up(&b));
     }
 
     #[test]

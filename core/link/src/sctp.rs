@@ -24,6 +24,12 @@ impl Endpoint {
         Some([a.local_id, a.remote_id].map(|id| (id, place(id))))
     }
 
+    /// Whether an address is one of the peer's, on a path to it.
+    #[must_use]
+    pub fn is_path(&self, peer: PeerId, remote: SocketAddr) -> bool {
+        self.of_sctp(peer).is_some_and(|a| a.paths.iter().any(|p| p.remote == remote))
+    }
+
     /// The HELLO to be sent to a peer.
     #[must_use]
     pub fn sctp_hello(&self, peer: PeerId) -> Option<[u8; SCTP_HELLO_LEN]> {

@@ -1,7 +1,7 @@
 //! The user messages of SCTP (spec/sctp.md 4): what a session gave becomes one, and one that has
 //! come is acted on.
 
-use super::{Phase, Sctp};
+use super::{Phase, Sctp, TICK_NS};
 use crate::config::SctpControl;
 use crate::memory::slices_of;
 use crate::records::{SHORT, act, control_head, kind, piece_head, two_words, whole_head};
@@ -85,26 +85,28 @@ impl Sctp {
         bytes: &[u8],
     ) -> Result<(), &'static str> {
         let Some(p) = self.there_mut(peer).filter(|p| !matches!(p.phase, Phase::Over(_))) else { return Ok(()) };
-        if stream >= STREAMS_MAX || p.streams == 0 {
-            return Err("a stream number of SCTP that is too high");
-        }
-        let kind = ppid.checked_sub(PPID).and_then(|kind| u16::try_from(kind).ok()).ok_or(SHORT)?;
+        let kind = ppid.checked_sub(PPID).and_then(|kind| u16::try_from(kind).ok());
         let place = usize::from(stream);
-        if p.inn.len() <= place {
-            p.inn.resize_with(place + 1, Default::default);
-        }
         if !p.heard_hello {
-            let is_good = stream == 0 && kind == kind::HELLO && st.proto().is_sctp_hello(peer, bytes);
-            if !is_good {
+            let is_good = (stream, kind) == (0, Some(kind::HELLO)) && st.proto().is_sctp_hello(peer, bytes);
+            if !is_good || p.streams == 0 {
                 // Perhaps another's who has no key: the peer is not to blame for it.
                 self.counters.hellos_refused += 1;
                 self.fall_back(st, now, peer, "what came first was no HELLO of this peer");
                 return Ok(());
             }
             p.heard_hello = true;
+            p.inn.resize_with(p.inn.len().max(1), Default::default);
             p.inn[0].read += 1;
-            self.tell(peer);
+            self.tell(now, peer);
             return Ok(());
+        }
+        if stream >= STREAMS_MAX {
+            return Err("a stream number of SCTP that is too high");
+        }
+        let kind = kind.ok_or(SHORT)?;
+        if p.inn.len() <= place {
+            p.inn.resize_with(place + 1, Default::default);
         }
         let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>().ok_or(SHORT)?;
         let flags = head[FLAGS_AT];
@@ -182,7 +184,7 @@ impl Sctp {
     // What leaves.
 
     /// Tells the peer what was read of each stream, as far as it does not know.
-    pub(super) fn tell(&mut self, peer: PeerId) {
+    pub(super) fn tell(&mut self, now: Time, peer: PeerId) {
         let mut record = std::mem::take(&mut self.record);
         record.clear();
         record.resize(HEAD_LEN, 0);
@@ -196,8 +198,11 @@ impl Sctp {
             p.inn.iter_mut().for_each(|i| i.told = i.read);
             (p.tell_at, p.untold_bytes) = (None, 0);
             self.counters.acks_sent += u64::from(record.len() > HEAD_LEN);
+        } else if let Some(p) = self.there_mut(peer) {
+            // What had no room is told when a packet has made some, or in a while: a time that has
+            // passed would keep whoever sleeps awake.
+            p.tell_at = Some(now.plus_ns(TICK_NS));
         }
-        // (What had no room is told in a later pass: `tell_at` stays.)
         self.record = record;
     }
 

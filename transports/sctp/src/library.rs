@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -21,6 +21,12 @@ pub enum NoSctp {
     /// It lacks a function.
     #[error("no SCTP: {NAME} has no {0}: 0.9.5 or later is needed")]
     Function(&'static str),
+    /// The program uses it, or another of Weir's libraries in it does.
+    #[error("no SCTP: something else in this process uses usrsctp, which serves one user only")]
+    InUse,
+    /// By fork(2), of a process that had it.
+    #[error("no SCTP: this process was forked from one that uses usrsctp, whose locks it cannot have")]
+    Forked,
 }
 
 /// A socket of the library.
@@ -81,10 +87,25 @@ pub struct Functions {
     timers: unsafe extern "C" fn(u32),
 }
 
-/// The library, started; it stays for as long as the process.
+/// The library, started; it stays for as long as the process. A child made by fork(2) cannot have
+/// it: its locks may be held by a thread that is not there.
 pub fn functions() -> Result<&'static Functions, NoSctp> {
-    static FOUND: OnceLock<Result<Functions, NoSctp>> = OnceLock::new();
-    FOUND.get_or_init(|| find(NAME)).as_ref().map_err(Clone::clone)
+    static FOUND: OnceLock<(u32, Result<Functions, NoSctp>)> = OnceLock::new();
+    let (process, found) = FOUND.get_or_init(|| (std::process::id(), unused(NAME).and_then(|()| find(NAME))));
+    if *process != std::process::id() {
+        return Err(NoSctp::Forked);
+    }
+    found.as_ref().map_err(Clone::clone)
+}
+
+/// That nobody else in this process has the library: it has one callback for all packets, and one
+/// table of all addresses.
+fn unused(name: &str) -> Result<(), NoSctp> {
+    // SAFETY: loads nothing.
+    match unsafe { Library::open(Some(name), RTLD_NOW | libc::RTLD_NOLOAD) } {
+        Ok(_) => Err(NoSctp::InUse),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Whether there is SCTP here.
@@ -168,14 +189,18 @@ extern "C" fn output(id: *mut c_void, packet: *mut c_void, len: usize, _tos: u8,
 /// It is `now_ns`, on any clock that all callers of the process share: timers of all associations
 /// of the process that are due run. The clock of the library counts milliseconds.
 pub fn tick(now_ns: u64) {
-    static LAST_MS: AtomicU64 = AtomicU64::new(0);
-    let (now_ms, last) = (now_ns / 1_000_000, LAST_MS.load(Ordering::Relaxed));
-    if now_ms <= last || LAST_MS.compare_exchange(last, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+    static LAST_MS: Mutex<u64> = Mutex::new(0);
+    // Whoever finds another at it need not wait: that one runs all timers.
+    let Ok(mut last) = LAST_MS.try_lock() else { return };
+    let (now_ms, before) = (now_ns / 1_000_000, *last);
+    if now_ms <= before {
         return;
     }
-    if let (Ok(functions), true) = (functions(), last > 0) {
-        // SAFETY: the library is started, and locks what it touches.
-        unsafe { (functions.timers)(u32::try_from(now_ms - last).unwrap_or(u32::MAX)) };
+    *last = now_ms;
+    if let (Ok(functions), true) = (functions(), before > 0) {
+        // SAFETY: the library is started, and locks what it touches; it expects one such caller at
+        // a time, which the lock held here sees to.
+        unsafe { (functions.timers)(u32::try_from(now_ms - before).unwrap_or(u32::MAX)) };
     }
 }
 
