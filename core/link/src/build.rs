@@ -33,7 +33,7 @@ const SMALL_RUN_MAX: u32 = 16;
 /// Packets by which control messages may exceed the window: they must not stand behind data.
 const CONTROL_OVERDRAFT: u64 = 16;
 /// A flow of so many packets, sent after silence, makes no queue that is worth asking about.
-const PROBE_TRAIN: u64 = 16;
+const PROBE_TRAIN: u64 = 4;
 /// Entries of an acknowledgement where room is wanted for data.
 pub(crate) const ACK_ENTRIES_FEW: usize = 8;
 /// After this many packets the keys of a direction are spent (spec 2.1).

@@ -109,8 +109,13 @@ pub const PARAMS: &[Param] = &[
     param("rcvbuf", "Socket receive buffer wanted, bytes; the system may grant less (default: 8388608)"),
     param(
         "carrier",
-        "What may carry messages: auto, shm (shared memory also where packets are captured or lost on purpose), network (no shared memory), udp (packets only), tcp (packets, and TCP for large messages always) (default: auto)",
+        "What may carry messages: auto, shm (shared memory also where packets are captured or lost on purpose), network (no shared memory), udp (packets only), tcp (packets, and TCP for large messages always), sctp (SCTP with peers that are set to it too) (default: auto)",
     ),
+    param(
+        "sctp_control",
+        "Where answers stand in the streams of SCTP while a long message is under way: a, b or c, as in spec/sctp.md (default: c)",
+    ),
+    param("sctp_rto_min_ms", "SCTP's least retransmission timer, 10 to 60000 (default: 1000)"),
     param(
         "bulk",
         "When large payload goes by TCP: auto (where nothing is lost, the round trip is short and the link fast), always or off (default: auto)",
