@@ -620,7 +620,8 @@ mod tests {
     /// Rules 2.6 and 2.9.
     #[test]
     fn an_init_that_anybody_can_write_is_no_end_of_what_is_up() {
-        // Ports, no verification tag, checksum; INIT, 20 bytes; tag, window, streams out and in, TSN.
+        // Ports, no verification tag, checksum; INIT, 20 bytes; tag, window, streams out and in,
+        // TSN.
         let init = |tag: u32, window: u32, streams: u32| {
             let head = [0xc000_c001, 0, 0, 0x0100_0014];
             [&head[..], &[tag, window, streams, 1]].concat().into_iter().flat_map(u32::to_be_bytes).collect::<Vec<u8>>()

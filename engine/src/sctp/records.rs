@@ -201,7 +201,7 @@ impl Sctp {
         } else if let Some(p) = self.there_mut(peer) {
             // What had no room is told when a packet has made some, or in a while: a time that has
             // passed would keep whoever sleeps awake.
-            p.tell_at = Some(now.plus_ns(TICK_NS));
+            (p.tell_at, p.full) = (Some(now.plus_ns(TICK_NS)), true);
         }
         self.record = record;
     }
