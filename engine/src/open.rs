@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use weir_capture::Captured;
 use weir_message::Messages;
 use weir_net::{Datagrams, Faulty};
+use weir_sctp::NoSctp;
 use weir_session::Terms;
 use weir_shm::Shm;
 
@@ -53,7 +54,10 @@ impl Endpoint {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
-        let sctp = sctp(&cfg)?;
+        let (sctp, no_sctp) = sctp(&cfg)?;
+        if let Some(why) = &no_sctp {
+            diagnostics(&Diagnostic::Notice(&format!("WEIR_CARRIER=sctp, but packets carry everything: {why}")));
+        }
         let (udp, bulk_connections) = sockets(&cfg).map_err(|error| no_socket(&cfg, error))?;
         let (pair, no_xdp) = xdp::beside(udp, &cfg);
         if let Some(why) = &no_xdp {
@@ -80,6 +84,7 @@ impl Endpoint {
         let id = u64::from_le_bytes(id);
         let mut proto = proto_config(&cfg, device.rx_buffer_bytes(), device.max_datagram());
         proto.bulk.on = bulk_connections.is_some();
+        proto.sctp = sctp.is_some();
         let mut proto = weir_link::Endpoint::new(proto, job_key, id, device.local_addrs(), seed);
         proto.comes_in_parts();
         let name = proto.name().encode();
@@ -146,17 +151,22 @@ fn shared_memory(
     Ok(SharedMemory::new(shm, name, terms, cfg.stream_bits.features()))
 }
 
-/// SCTP, if it is wanted. It goes beside packets that have a checksum and no code.
-fn sctp(cfg: &EngineConfig) -> Result<Option<Sctp>, EngineError> {
+/// SCTP, if it is wanted; it goes beside packets that have a checksum and no code. Or why there is
+/// none in a child made by fork(2): it cannot have what it inherited, and goes on without
+/// (spec/sctp.md 1).
+fn sctp(cfg: &EngineConfig) -> Result<(Option<Sctp>, Option<NoSctp>), EngineError> {
     if cfg.carrier != CarrierUse::Sctp {
-        return Ok(None);
+        return Ok((None, None));
     }
     let config = |problem: String| EngineError::Config { variable: "WEIR_CARRIER".into(), problem };
     if cfg.level != Level::Integrity {
         return Err(config("sctp protects no better than WEIR_LEVEL=integrity; leave one of the two out".into()));
     }
-    weir_sctp::available().map_err(|why| config(why.to_string()))?;
-    Ok(Some(Sctp::new(cfg.streams, cfg.sctp_rto_min_ms, cfg.sctp_control)))
+    match weir_sctp::available() {
+        Ok(()) => Ok((Some(Sctp::new(cfg.streams, cfg.sctp_rto_min_ms, cfg.sctp_control)), None)),
+        Err(why @ NoSctp::Forked) => Ok((None, Some(why))),
+        Err(why) => Err(config(why.to_string())),
+    }
 }
 
 pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16) -> weir_link::Config {

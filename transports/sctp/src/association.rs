@@ -435,9 +435,10 @@ impl Association {
     }
 
     /// Ends it: the other end is told by an ABORT, which is among the packets that are to go.
+    /// In a child made by fork(2) nothing is done: it is its parent's.
     pub fn close(&mut self) {
         let socket = std::mem::replace(&mut self.socket, std::ptr::null_mut());
-        if !socket.is_null() {
+        if !socket.is_null() && functions().is_ok() {
             // SAFETY: it is open, and named nowhere any more.
             unsafe { (self.functions.0.close)(socket) };
         }
@@ -447,9 +448,11 @@ impl Association {
 impl Drop for Association {
     fn drop(&mut self) {
         self.close();
-        // SAFETY: it was registered, once.
-        unsafe { (self.functions.0.deregister)(self.id as *mut c_void) };
-        drop_outbox(self.id);
+        if functions().is_ok() {
+            // SAFETY: it was registered, once.
+            unsafe { (self.functions.0.deregister)(self.id as *mut c_void) };
+            drop_outbox(self.id);
+        }
     }
 }
 

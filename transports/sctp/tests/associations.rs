@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use weir_sctp::{Association, Config, Ended, MESSAGE_MAX, Received, SendError, available, port_of, tick};
+use weir_sctp::{Association, Config, Ended, MESSAGE_MAX, NoSctp, Received, SendError, available, port_of, tick};
 
 /// Nothing takes this long but what hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     ("messages_of_several_streams_come_whole_and_in_the_order_of_their_stream", all_come),
     ("they_do_where_packets_are_lost_doubled_and_reordered", all_come_through_a_bad_network),
     ("a_damaged_packet_changes_nothing", damaged),
@@ -21,6 +21,7 @@ const CASES: [Case; 7] = [
     ("a_loss_in_one_stream_does_not_hold_up_another", streams_are_apart),
     ("a_full_buffer_takes_no_more_until_the_other_end_has_read", full),
     ("an_end_that_closes_is_heard_of_and_one_that_is_gone_is_answered", over),
+    ("a_forked_child_has_no_sctp_and_lets_go_of_its_parents_untouched", forked),
 ];
 
 fn main() -> ExitCode {
@@ -254,4 +255,31 @@ fn over() {
     while pair.over[1].is_none() {
         pair.step(Network::default());
     }
+}
+
+fn forked() {
+    let mut pair = Pair::new();
+    pair.connect(Network::default());
+    // SAFETY: the child calls nothing that may wait for another thread of this process, allocates
+    // by a library that is ready for that, and leaves by _exit; one that hangs is killed.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: plain calls; the ends are not used again in this process.
+        unsafe {
+            libc::alarm(20);
+            let none = matches!(available(), Err(NoSctp::Forked));
+            let refused = Association::open(port_of(1).unwrap_or(0), port_of(2).unwrap_or(0), &config()).is_err();
+            std::ptr::drop_in_place(&raw mut pair.ends);
+            libc::_exit(i32::from(!(none && refused)));
+        }
+    }
+    let mut status = 0;
+    // SAFETY: the pointer is to `status`.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(status, 0, "the forked child hung, or could use SCTP");
+    pair.ends[0].send(1, 7, b"the parent goes on").expect("it is up");
+    while pair.got[1].is_empty() {
+        pair.step(Network::default());
+    }
+    assert_eq!(pair.got[1][0].2, b"the parent goes on");
 }
