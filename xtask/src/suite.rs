@@ -47,6 +47,8 @@ const ON_ANY_CARRIER: [&str; 9] =
 /// How a test begins that says it was left out.
 const LEFT_OUT: &str = "IGNORED, not passed";
 
+/// Test programs named as the slowest.
+const SLOWEST: usize = 8;
 /// The exit code of a check that lacks a program it needs.
 const NOTHING_TO_RUN_IT: i32 = 77;
 
@@ -104,6 +106,13 @@ impl Tally {
         }
     }
 
+    /// Takes over what another has counted.
+    const fn add(&mut self, other: &Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
     fn skip(&mut self, name: &str, why: &str) {
         self.skipped += 1;
         println!("skipped {name}: {why}");
@@ -148,38 +157,63 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
         must(paths.cargo().args(args), COMPILING)
     });
     core_without_std(paths, &mut tally);
-    if !quick {
-        oldest_compiler(paths, &mut tally);
-    }
     let built = Instant::now();
     let result = must(paths.cargo().args(["test", "--workspace", "--no-run", "--quiet"]), COMPILING);
     let builds = result.is_ok();
     println!("{}", disk::room(&paths.target, 0));
     tally.note("build the tests", &result, built.elapsed());
     let mut launched = false;
-    if builds {
-        // Launchers are tested against the real ones, which come with the MPIs. Why they cannot be
-        // had is told further down.
-        launched = mpi::set_up(paths).is_ok();
-        cargo_tests(paths, seeds(quick, long), &mut tally);
-    }
-    if builds {
-        over_another(paths, &mut tally, ("engine over shared memory", "shm"));
-        match weir_sctp::available() {
-            Ok(()) => over_another(paths, &mut tally, ("engine over SCTP", "sctp")),
-            Err(why) => tally.skip("engine over SCTP", &why.to_string()),
+    std::thread::scope(|scope| {
+        let beside = (!quick).then(|| scope.spawn(|| compiled_beside(paths)));
+        if builds {
+            // Launchers are tested against the real ones, which come with the MPIs. Why they cannot
+            // be had is told further down.
+            launched = mpi::set_up(paths).is_ok();
+            cargo_tests(paths, seeds(quick, long), &mut tally);
+            over_another(paths, &mut tally, ("engine over shared memory", "shm"));
+            match weir_sctp::available() {
+                Ok(()) => over_another(paths, &mut tally, ("engine over SCTP", "sctp")),
+                Err(why) => tally.skip("engine over SCTP", &why.to_string()),
+            }
         }
-    }
-    dissector(paths, &mut tally);
-    if !quick {
-        model_checked(paths, &mut tally);
-        fuzz_targets(paths, &mut tally);
-    }
+        dissector(paths, &mut tally);
+        match beside.map(std::thread::ScopedJoinHandle::join) {
+            Some(Ok(other)) => tally.add(&other),
+            Some(Err(_)) => tally.note("what is compiled beside the tests", &Err("panicked".into()), Duration::ZERO),
+            None => {}
+        }
+    });
     end_to_end(paths, (quick, launched), world.map(drop), &mut tally);
     println!("{}", disk::room(&paths.target, 0));
     println!("{:.0} s in all", begin.elapsed().as_secs_f64());
     println!("{tally}");
     Ok(tally.failed == 0)
+}
+
+/// What is compiled once more, in ways of its own, and what is run of it. It goes beside the tests,
+/// which leave the processors idle for a third of their time, and takes no time from them.
+fn compiled_beside(paths: &Paths) -> Tally {
+    let mut tally = Tally::default();
+    oldest_compiler(paths, &mut tally);
+    model_checked(paths, &mut tally);
+    fuzz_targets(paths, &mut tally);
+    tally
+}
+
+/// The same command, which gives way to whatever else wants a processor.
+fn giving_way(command: &Command) -> Command {
+    let mut low = Command::new("nice");
+    low.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        low.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => low.env(name, value),
+            None => low.env_remove(name),
+        };
+    }
+    low
 }
 
 fn check_layers(paths: &Paths) -> Result<(), String> {
@@ -254,7 +288,7 @@ fn oldest_compiler(paths: &Paths, tally: &mut Tally) {
     for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC"] {
         command.env_remove(name);
     }
-    tally.step(&title, || must(&mut command, COMPILING));
+    tally.step(&title, || must(&mut giving_way(&command), COMPILING));
     disk::done_with(&paths.target.join("oldest"));
 }
 
@@ -315,7 +349,7 @@ fn fuzz_targets(paths: &Paths, tally: &mut Tally) {
     let cargo = |args: &[&str]| {
         let mut command = paths.cargo();
         command.args(args).args(["--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
-        must(command.env("RUST_BACKTRACE", "0"), COMPILING)
+        must(&mut giving_way(command.env("RUST_BACKTRACE", "0")), COMPILING)
     };
     tally.step("fuzz targets on random inputs", || cargo(&["test", "--tests", "--no-default-features"]));
     let title = "fuzz targets compile";
@@ -333,15 +367,15 @@ fn model_checked(paths: &Paths, tally: &mut Tally) {
     let mut command = paths.cargo();
     command.args(["test", "--release", "--quiet", "-p", "weir-shm", "--test", "loom"]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", paths.target.join("loom"));
-    tally.step("shared memory's rings under the model checker", || must(&mut command, COMPILING));
+    tally.step("shared memory's rings under the model checker", || must(&mut giving_way(&command), COMPILING));
     disk::done_with(&paths.target.join("loom"));
 }
 
-/// Simulated networks of each profile: seconds, a minute, and a quarter of an hour on two cores.
+/// Simulated networks of each profile: seconds, half a minute, and a quarter of an hour on two cores.
 const fn seeds(quick: bool, long: bool) -> u32 {
     match (quick, long) {
         (true, _) => 60,
-        (false, false) => 2000,
+        (false, false) => 1000,
         (false, true) => 20_000,
     }
 }
@@ -363,6 +397,7 @@ fn cargo_tests(paths: &Paths, seeds: u32, tally: &mut Tally) {
     tally.skipped += ignored;
     let seconds = begin.elapsed().as_secs_f64();
     println!("cargo test: {passed} passed, {failed} failed, {ignored} skipped ({seconds:.1} s)");
+    println!("the slowest: {}", slowest(&outcome.stdout, &outcome.stderr).join(", "));
     for line in what_was_ignored(&outcome.stdout, &outcome.stderr) {
         println!("skipped {line}");
     }
@@ -422,6 +457,20 @@ fn what_was_ignored<'a>(stdout: &'a str, stderr: &'a str) -> Vec<&'a str> {
     let test = |line: &'a str| line.strip_prefix("test ").filter(|rest| rest.contains(" ... ignored"));
     let reasons = stderr.lines().filter(|line| line.starts_with("IGNORED"));
     stdout.lines().filter_map(test).chain(reasons).collect()
+}
+
+/// The test programs that took longest, with their times: where to look when all takes too long.
+fn slowest(stdout: &str, stderr: &str) -> Vec<String> {
+    let names = stderr.lines().filter_map(|line| match line.trim_start().split_once(' ')? {
+        ("Running", rest) => Some(rest.rsplit_once('/').map_or(rest, |(_, file)| file.trim_end_matches(')'))),
+        ("Doc-tests", name) => Some(name),
+        _ => None,
+    });
+    let times = stdout.lines().filter_map(|line| line.strip_prefix("test result:"));
+    let seconds = times.map(|line| line.rsplit_once("finished in ")?.1.trim_end_matches('s').parse::<f64>().ok());
+    let mut all: Vec<(f64, &str)> = seconds.map(|s| s.unwrap_or(0.0)).zip(names).collect();
+    all.sort_by(|a, b| b.0.total_cmp(&a.0));
+    all.iter().take(SLOWEST).map(|(seconds, name)| format!("{name} {seconds:.0} s")).collect()
 }
 
 /// Of the output of all test programs, the parts in which those that failed tell why.
@@ -660,6 +709,30 @@ mod tests {
         let stderr = "   Compiling x\nIGNORED, not passed: slow. There is no tc\n";
         let lines = what_was_ignored(stdout, stderr);
         assert_eq!(lines, ["slow ... ignored", "b ... ignored, too long", "IGNORED, not passed: slow. There is no tc"]);
+    }
+
+    #[test]
+    fn a_command_that_gives_way_is_the_same_command() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $GIVEN ${TAKEN-none} $(nice) $(pwd)"]).current_dir("/").env("GIVEN", "one two");
+        command.env_remove("TAKEN");
+        let outcome = run_limited(&mut giving_way(&command), SHORT).expect("sh");
+        assert_eq!(outcome.stdout.trim(), "one two none 19 /");
+    }
+
+    #[test]
+    fn what_another_counted_is_added() {
+        let mut tally = Tally { passed: 3, failed: 0, skipped: 1 };
+        tally.add(&Tally { passed: 2, failed: 1, skipped: 4 });
+        assert_eq!(tally.to_string(), "5 passed, 1 failed, 5 skipped");
+    }
+
+    #[test]
+    fn the_slowest_programs_are_named() {
+        let stderr = "   Compiling x\n     Running tests/a.rs (target/debug/deps/a-1)\n     Running unittests src/lib.rs (target/debug/deps/b-2)\n   Doc-tests c\n";
+        let stdout = "test result: ok. 1 passed; finished in 0.50s\ntest x ... ok\n\
+                      test result: ok. 1 passed; finished in 12.40s\ntest result: ok. 0 passed; finished in 3.00s\n";
+        assert_eq!(slowest(stdout, stderr), ["b-2 12 s", "c 3 s", "a-1 0 s"]);
     }
 
     #[test]
