@@ -384,15 +384,18 @@ impl Sctp {
             match p.association.receive(&mut message) {
                 Received::Nothing => break,
                 Received::Up { streams } => self.says_hello(st, now, peer, streams),
-                Received::Message { stream, ppid } => {
-                    if let Err(why) = self.arrived(st, now, peer, (stream, ppid), &message) {
-                        self.violated(st, now, peer, why);
-                    }
-                }
+                Received::Message { stream, ppid } => self.message(st, now, peer, (stream, ppid), &message),
                 Received::Over(why) => self.ends(st, now, peer, (&why.to_string(), why == Ended::Lost)),
             }
         }
         self.message = message;
+    }
+
+    /// A user message came.
+    pub fn message(&mut self, st: &mut State, now: Time, peer: PeerId, by: (u16, u32), bytes: &[u8]) {
+        if let Err(why) = self.arrived(st, now, peer, by, bytes) {
+            self.violated(st, now, peer, why);
+        }
     }
 
     /// Both have read the other's HELLO: SCTP carries what is sent from now on.
@@ -406,6 +409,20 @@ impl Sctp {
             if let Some((s, _)) = sessions.get_mut(peer) {
                 s.set_piece_max(records::PIECE_MAX as usize);
             }
+        }
+    }
+
+    /// Whether SCTP carries what goes to a peer.
+    #[cfg(any(test, feature = "bare"))]
+    pub fn is_up(&self, peer: PeerId) -> bool {
+        self.there(peer).is_some_and(|p| matches!(p.phase, Phase::Up))
+    }
+
+    /// It stands with a peer as before its HELLO came.
+    #[cfg(feature = "bare")]
+    pub fn unhear(&mut self, peer: PeerId) {
+        if let Some(p) = self.there_mut(peer) {
+            p.heard_hello = false;
         }
     }
 
@@ -623,7 +640,7 @@ mod tests {
 
     fn is_up(ep: &Endpoint) -> bool {
         let core = ep.shared.core.lock();
-        core.sctp.as_ref().and_then(|s| s.there(PeerId(0))).is_some_and(|p| matches!(p.phase, Phase::Up))
+        core.sctp.as_ref().is_some_and(|s| s.is_up(PeerId(0)))
     }
 
     /// Two endpoints between which SCTP is up; none where there is no library.

@@ -27,6 +27,7 @@ pub mod pattern;
 pub mod predict;
 pub mod record;
 mod row;
+pub mod sctp;
 pub mod shm;
 pub mod upper;
 pub mod xdp;

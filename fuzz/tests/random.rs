@@ -91,6 +91,17 @@ fn bmi_weir() {
     assert!(received > 60, "only {received} messages were received");
 }
 
+/// (`cargo xtask test` says where there is no library.)
+#[test]
+fn sctp() {
+    if let Err(why) = weir_engine::sctp_available() {
+        eprintln!("IGNORED, not passed: sctp. {why}");
+        return;
+    }
+    let told = each(60, 1500, weir_fuzz::sctp::run);
+    assert!(told > 60, "only {told} lies were told");
+}
+
 #[test]
 fn launch() {
     for seed in 0..20_000 {

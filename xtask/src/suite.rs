@@ -319,6 +319,9 @@ fn fuzz_targets(paths: &Paths, tally: &mut Tally) {
         must(command.env("RUST_BACKTRACE", "0"), COMPILING)
     };
     tally.step("fuzz targets on random inputs", || cargo(&["test", "--tests", "--no-default-features"]));
+    if let Err(why) = weir_sctp::available() {
+        tally.skip("fuzz target sctp on random inputs", &why.to_string());
+    }
     let title = "fuzz targets compile";
     // libFuzzer, which is linked into the targets, is in C++.
     if run_limited(Command::new("c++").arg("--version"), SHORT).is_ok_and(|outcome| outcome.ok()) {
