@@ -350,13 +350,12 @@ impl Sctp {
     /// The same; `by_peer`: the other side has ended it.
     fn ends(&mut self, st: &mut State, now: Time, peer: PeerId, (why, by_peer): (&str, bool)) {
         let Some(p) = self.there_mut(peer).filter(|p| !matches!(p.phase, Phase::Over(_))) else { return };
-        let is_up = matches!(p.phase, Phase::Up);
         p.phase = Phase::Over(why.to_owned());
         p.association.close();
         (p.tell_at, p.waits) = (None, false);
         let out = std::mem::take(&mut p.out);
         let given_back = out.iter().map(|o| o.handed.len() as u64).sum::<u64>();
-        if is_up && (by_peer || st.proto().is_closing(peer)) {
+        if by_peer || st.proto().is_closing(peer) {
             p.farewell = Some((now, given_back));
         } else {
             self.counters.over += 1;
@@ -385,7 +384,7 @@ impl Sctp {
                 Received::Nothing => break,
                 Received::Up { streams } => self.says_hello(st, now, peer, streams),
                 Received::Message { stream, ppid } => self.message(st, now, peer, (stream, ppid), &message),
-                Received::Over(why) => self.ends(st, now, peer, (&why.to_string(), why == Ended::Lost)),
+                Received::Over(why) => self.ends(st, now, peer, (&why.to_string(), why != Ended::TooLong)),
             }
         }
         self.message = message;
