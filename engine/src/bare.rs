@@ -1,7 +1,7 @@
 //! The engine's TCP connections without its sockets, clock and threads, for the fuzz target
 //! `engine_bulk`: the connections are TCP's, over loopback, and what each call to the system does
 //! is as the fuzzer says ([`rig`]). All else of the engine is in `weir_message`, which fuzz targets
-//! drive directly.
+//! drive directly. And for the target `sctp`: what a peer that lies can say to an endpoint by SCTP.
 
 use crate::bulk_connections::BulkConnections;
 use crate::config::{BulkUse, EngineConfig};
@@ -14,11 +14,13 @@ use weir_link::{Level, Time};
 use weir_message::Messages;
 
 mod rigged;
+mod sctp;
 
 pub use crate::memory::Gather;
 /// Where trace and news would go.
 pub use crate::telling::Telling as Told;
 pub use rigged::{Call, lose, open, rig};
+pub use sctp::{sctp_hello, sctp_is_up, sctp_says, sctp_unhear};
 
 /// A port may be taken by somebody else just when it has been found.
 const TRIES: usize = 100;

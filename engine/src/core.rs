@@ -345,7 +345,7 @@ impl Core {
             st.messages.timeouts(now);
         }
         if let Some(sctp) = &mut self.sctp {
-            sctp.progress(st, now, read > 0);
+            sctp.progress(st, now);
         }
         if let Some(bulk_connections) = &mut self.bulk_connections
             && bulk_connections.progress(st, now, read > 0) > 0

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::net::SocketAddr;
 use weir_link::{PeerId, Time};
 use weir_net::Datagrams;
-use weir_sctp::{Association, Config, PLACES, Received, packet_ports, port_of};
+use weir_sctp::{Association, Config, Ended, Received, packet_ports, port_of};
 use weir_session::{Carrier, Flow, Handed};
 
 mod records;
@@ -27,6 +27,9 @@ const AWAKE_NS: u64 = 50_000_000;
 const OPEN_NS: u64 = 10_000_000_000;
 /// So is an association by which nothing was acknowledged for so long.
 const UNTOLD_NS: u64 = 30_000_000_000;
+/// SCTP that the other side ended counts as over if the association is there still after this time:
+/// a peer that closes says so at once, behind SCTP's own end.
+const FAREWELL_NS: u64 = 100_000_000;
 /// After so long a silence the link is asked whether the path still carries packets, and again.
 const ASK_NS: u64 = 200_000_000;
 /// Longest packet, whatever the path takes, bytes.
@@ -38,7 +41,7 @@ const FLUSH_PACKETS: usize = 44;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SctpCounters {
     /// Those that were begun, that came up with the right HELLO, and that ended otherwise than with
-    /// the association that they belonged to.
+    /// the association that they belonged to, or because one of the two endpoints closed.
     pub opened: u64,
     /// The same.
     pub up: u64,
@@ -143,6 +146,8 @@ struct Peer {
     full: bool,
     /// SCTP has something that the peer's has not acknowledged, as of the last round.
     waits: bool,
+    /// The other side ended it then, with so many records given back, and it may count as over.
+    farewell: Option<(Time, u64)>,
     /// Long messages under way, with their streams: for options A and B.
     begun: SmallVec<[(Flow, u16); 2]>,
     packet_bytes: u16,
@@ -161,6 +166,10 @@ pub struct Sctp {
     table: Vec<Option<Box<Peer>>>,
     /// Those in the table.
     known: Vec<PeerId>,
+    /// Those with which nothing could be begun: the next round tries again.
+    refused: Vec<PeerId>,
+    /// Peers looked at for something to begin.
+    looks: u64,
     streams: u16,
     rto_min_ms: u32,
     control: SctpControl,
@@ -178,6 +187,8 @@ impl Sctp {
         Sctp {
             table: Vec::new(),
             known: Vec::new(),
+            refused: Vec::new(),
+            looks: 0,
             streams: streams + 1,
             rto_min_ms,
             control,
@@ -277,12 +288,14 @@ impl Sctp {
         let (Some((_, _, bytes)), Some(here), Some(there)) =
             (st.proto().way(peer), port_of(ids[0].1), port_of(ids[1].1))
         else {
-            return;
+            return self.asks_again(peer);
         };
         let packet_bytes = bytes.min(PACKET_MAX);
         let config = Config { streams: self.streams, rto_min_ms: self.rto_min_ms, packet_bytes };
-        // (What the library refuses, for want of memory, is asked for again in the next round.)
-        let Ok(association) = Association::open(here, there, &config) else { return };
+        let Ok(association) = Association::open(here, there, &config) else {
+            // For want of memory.
+            return self.asks_again(peer);
+        };
         let i = peer.0 as usize;
         if self.table.len() <= i {
             self.table.resize_with(i + 1, || None);
@@ -303,12 +316,20 @@ impl Sctp {
             asked_at: now,
             full: false,
             waits: true,
+            farewell: None,
             begun: SmallVec::new(),
             packet_bytes,
         }));
         self.known.push(peer);
         self.counters.opened += 1;
         st.proto_mut().sessions_mut().hold(peer);
+    }
+
+    /// The next round begins it, or fails once more.
+    fn asks_again(&mut self, peer: PeerId) {
+        if !self.refused.contains(&peer) {
+            self.refused.push(peer);
+        }
     }
 
     /// Lets go of a peer, and of SCTP with it.
@@ -323,13 +344,23 @@ impl Sctp {
     /// SCTP with a peer is over, its association is not: packets carry the session from now on, and
     /// what was handed over and not acknowledged.
     fn fall_back(&mut self, st: &mut State, now: Time, peer: PeerId, why: &str) {
+        self.ends(st, now, peer, (why, false));
+    }
+
+    /// The same; `by_peer`: the other side has ended it.
+    fn ends(&mut self, st: &mut State, now: Time, peer: PeerId, (why, by_peer): (&str, bool)) {
         let Some(p) = self.there_mut(peer).filter(|p| !matches!(p.phase, Phase::Over(_))) else { return };
         p.phase = Phase::Over(why.to_owned());
         p.association.close();
         (p.tell_at, p.waits) = (None, false);
         let out = std::mem::take(&mut p.out);
-        self.counters.over += 1;
-        self.counters.records_given_back += out.iter().map(|o| o.handed.len() as u64).sum::<u64>();
+        let given_back = out.iter().map(|o| o.handed.len() as u64).sum::<u64>();
+        if by_peer || st.proto().is_closing(peer) {
+            p.farewell = Some((now, given_back));
+        } else {
+            self.counters.over += 1;
+            self.counters.records_given_back += given_back;
+        }
         st.messages.with_events(now, &[], |proto, events| {
             proto.sessions_mut().let_go(peer);
             if let Some((s, _)) = proto.sessions_mut().get_mut(peer).filter(|(s, _)| s.carrier() == Carrier::Sctp) {
@@ -352,15 +383,18 @@ impl Sctp {
             match p.association.receive(&mut message) {
                 Received::Nothing => break,
                 Received::Up { streams } => self.says_hello(st, now, peer, streams),
-                Received::Message { stream, ppid } => {
-                    if let Err(why) = self.arrived(st, now, peer, (stream, ppid), &message) {
-                        self.violated(st, now, peer, why);
-                    }
-                }
-                Received::Over(why) => self.fall_back(st, now, peer, &why.to_string()),
+                Received::Message { stream, ppid } => self.message(st, now, peer, (stream, ppid), &message),
+                Received::Over(why) => self.ends(st, now, peer, (&why.to_string(), why != Ended::TooLong)),
             }
         }
         self.message = message;
+    }
+
+    /// A user message came.
+    pub fn message(&mut self, st: &mut State, now: Time, peer: PeerId, by: (u16, u32), bytes: &[u8]) {
+        if let Err(why) = self.arrived(st, now, peer, by, bytes) {
+            self.violated(st, now, peer, why);
+        }
     }
 
     /// Both have read the other's HELLO: SCTP carries what is sent from now on.
@@ -377,19 +411,36 @@ impl Sctp {
         }
     }
 
+    /// Whether SCTP carries what goes to a peer.
+    #[cfg(any(test, feature = "bare"))]
+    pub fn is_up(&self, peer: PeerId) -> bool {
+        self.there(peer).is_some_and(|p| matches!(p.phase, Phase::Up))
+    }
+
+    /// It stands with a peer as before its HELLO came.
+    #[cfg(feature = "bare")]
+    pub fn unhear(&mut self, peer: PeerId) {
+        if let Some(p) = self.there_mut(peer) {
+            p.heard_hello = false;
+        }
+    }
+
     // What is due.
 
-    /// Runs what is due, and begins associations; `heard`: something has come.
-    pub fn progress(&mut self, st: &mut State, now: Time, heard: bool) {
+    /// Runs what is due, and begins associations.
+    pub fn progress(&mut self, st: &mut State, now: Time) {
         weir_sctp::tick(now.0);
         let round = now >= self.round_at;
-        if (heard || round) && self.known.len() < st.proto().alive() {
-            for i in 0..st.proto().sessions().len().min(PLACES as usize) {
-                self.open(st, now, PeerId(i as u32));
-            }
+        while let Some(peer) = st.proto_mut().next_for_sctp() {
+            self.looks += 1;
+            self.open(st, now, peer);
         }
         if round {
             self.round_at = now.plus_ns(ROUND_NS);
+            for peer in std::mem::take(&mut self.refused) {
+                self.looks += 1;
+                self.open(st, now, peer);
+            }
             for peer in self.known.clone() {
                 self.look_after(st, now, peer);
             }
@@ -408,7 +459,17 @@ impl Sctp {
         p.waits = p.association.waiting() > 0;
         p.full = false;
         match p.phase {
-            Phase::Over(_) => return,
+            Phase::Over(_) => {
+                if let Some((since, given_back)) = p.farewell
+                    && now.since_ns(since) >= FAREWELL_NS
+                    && !st.proto().is_closing(peer)
+                {
+                    p.farewell = None;
+                    self.counters.over += 1;
+                    self.counters.records_given_back += given_back;
+                }
+                return;
+            }
             Phase::Opening(since) if now.since_ns(since) >= OPEN_NS => {
                 return self.fall_back(st, now, peer, "it did not come up");
             }
@@ -534,6 +595,7 @@ impl Sctp {
     pub fn close(&mut self) {
         self.table.clear();
         self.known.clear();
+        self.refused.clear();
     }
 }
 
@@ -577,7 +639,7 @@ mod tests {
 
     fn is_up(ep: &Endpoint) -> bool {
         let core = ep.shared.core.lock();
-        core.sctp.as_ref().and_then(|s| s.there(PeerId(0))).is_some_and(|p| matches!(p.phase, Phase::Up))
+        core.sctp.as_ref().is_some_and(|s| s.is_up(PeerId(0)))
     }
 
     /// Two endpoints between which SCTP is up; none where there is no library.
@@ -675,6 +737,159 @@ mod tests {
         assert!(!is_up(&b) && counters(&b).record_bytes_received < len as u64, "{:?}", counters(&b));
     }
 
+    /// A packet of SCTP with a good checksum.
+    fn packet_of(ports: [u16; 2], tag: u32, chunk: &[u8]) -> Vec<u8> {
+        let mut packet: Vec<u8> = ports.into_iter().flat_map(u16::to_be_bytes).collect();
+        packet.extend_from_slice(&tag.to_be_bytes());
+        packet.extend_from_slice(&[0; 4]);
+        packet.extend_from_slice(chunk);
+        let crc = weir_link::crc32c_append(0, &packet);
+        packet[8..12].copy_from_slice(&crc.to_le_bytes());
+        packet
+    }
+
+    /// One message from the first to the second, by SCTP.
+    fn message_by_sctp([a, b]: [&Endpoint; 2], len: usize) {
+        let before = counters(b).record_bytes_received;
+        let (mut data, mut buf, mut out) = (vec![0x3c; len], vec![0; len], Vec::new());
+        post(b, &mut buf);
+        send(a, 0, &mut data);
+        until(&[a, b], || b.poll(Queue::Recv, &mut out, 1) > 0);
+        until(&[a, b], || a.poll(Queue::Send, &mut out, 1) > 0);
+        assert!(buf == data && counters(b).record_bytes_received >= before + len as u64);
+    }
+
+    /// Rule 2.9 and what SCTP does itself: as if from the peer's own address, with its ports.
+    #[test]
+    fn forged_packets_with_a_wrong_tag_deliver_nothing_and_end_nothing() {
+        let Some([a, b]) = pair() else { return };
+        // The tag that is right, by which the same packets do what they say.
+        let genuine = inside(&b, |sctp, _| {
+            let p = sctp.there_mut(PeerId(0)).expect("the peer");
+            while p.association.next_packet().is_some() {}
+            let record = [&[0; 16][..], &[0; 16]].concat();
+            p.association.send(1, PPID | u32::from(kind::CREDIT), &record).expect("there is room");
+            p.out[1].sent += 1;
+            p.association.next_packet().expect("a packet")
+        });
+        let word = |at: usize| u32::from_be_bytes(genuine[at..at + 4].try_into().expect("four bytes"));
+        // (Behind a SACK, perhaps.)
+        let mut chunk = 12;
+        while word(chunk) >> 24 != 0 {
+            chunk += (word(chunk) as usize & 0xffff).next_multiple_of(4);
+        }
+        let (tag, tsn) = (word(4), word(chunk + 4));
+        assert_ne!(tag, 0);
+        let (ports, remote) = inside(&a, |_, st| {
+            let [(_, here), (_, there)] = st.proto().sctp_ids(PeerId(0)).expect("it is up");
+            let (remote, ..) = st.proto().way(PeerId(0)).expect("a way");
+            ([there, here].map(|place| port_of(place).expect("a port")), remote)
+        });
+        let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();
+        // CREDIT in one chunk, by stream 1, as the first and as the next that is to come.
+        let data =
+            |tsn: u32| [words(&[0x0003_0030, tsn, 0x0001_0000, PPID | u32::from(kind::CREDIT)]), vec![0; 32]].concat();
+        let init = words(&[0x0100_0014, 7, 1 << 16, 0x0009_0009, 1]);
+        let (abort, reflected) = (words(&[0x0600_0004]), words(&[0x0601_0004]));
+        let comes = |tag: u32, chunk: &[u8]| {
+            let before = counters(&a);
+            let packet = packet_of(ports, tag, chunk);
+            assert!(inside(&a, |sctp, st| sctp.datagram(st, crate::clock::now(), remote, &packet)));
+            let after = counters(&a);
+            (after.packets_dropped - before.packets_dropped, after.packets_received - before.packets_received)
+        };
+        let before = counters(&a);
+        for chunk in [&init, &data(tsn), &abort] {
+            assert_eq!(comes(0, chunk), (1, 0), "SCTP does not see it");
+        }
+        for wrong in [tag ^ 1, 1, u32::MAX] {
+            for chunk in [&init, &data(tsn), &data(tsn.wrapping_add(1)), &abort, &reflected] {
+                assert_eq!(comes(wrong, chunk), (0, 1), "SCTP drops it itself");
+            }
+        }
+        a.progress();
+        let after = counters(&a);
+        assert_eq!((after.records_received, after.over), (before.records_received, 0));
+        assert!(is_up(&a) && is_up(&b));
+        // What was genuine is taken still, once; and everything goes on.
+        inside(&a, |sctp, st| sctp.datagram(st, crate::clock::now(), remote, &genuine));
+        assert_eq!(counters(&a).records_received, before.records_received + 1);
+        message_by_sctp([&a, &b], 100_000);
+        message_by_sctp([&b, &a], 100_000);
+        assert!(is_up(&a) && is_up(&b));
+        assert_eq!(comes(tag, &abort), (0, 1));
+        assert!(!is_up(&a), "these packets do what they say, if the tag is right");
+    }
+
+    #[test]
+    fn a_full_buffer_keeps_no_sleeper_awake() {
+        let Some([a, _b]) = pair() else { return };
+        inside(&a, |sctp, st| {
+            let now = crate::clock::now();
+            let p = sctp.there_mut(PeerId(0)).expect("the peer");
+            // (The other end reads nothing of it.)
+            for len in [16 << 10, 1] {
+                while p.association.send(1, PPID, &[0; 16 << 10][..len]).is_ok() {}
+            }
+            // Something was read that the peer is to be told at once, and something is to go.
+            (p.tell_at, p.inn[0].read) = (Some(now), p.inn[0].read + 1);
+            assert!(sctp.next_timeout(st, now).is_some_and(|t| t <= now), "it is due");
+            sctp.offer(st, now);
+            let p = sctp.there(PeerId(0)).expect("the peer");
+            assert!(p.full && p.inn[0].told < p.inn[0].read, "there was no room");
+            let next = sctp.next_timeout(st, now).expect("SCTP's timers run");
+            assert!(next > now && next <= now.plus_ns(TICK_NS), "{next:?} at {now:?}");
+            // The same in every pass until then.
+            for i in 1..TICK_NS / ROUND_NS {
+                let now = now.plus_ns(i * ROUND_NS);
+                sctp.progress(st, now);
+                sctp.offer(st, now);
+                assert!(sctp.next_timeout(st, now).is_some_and(|t| t > now));
+            }
+        });
+    }
+
+    #[test]
+    fn passes_do_not_look_at_peers_again_and_again() {
+        let Some([a, b]) = pair() else { return };
+        assert_eq!(inside(&a, |sctp, _| sctp.looks), 1);
+        // One that takes no SCTP.
+        let addrs = vec!["127.0.0.1".parse().expect("address")];
+        let cfg = EngineConfig { addrs, carrier: CarrierUse::Network, watchdog_us: 0, ..EngineConfig::default() };
+        let other = Endpoint::open_with_key(cfg, [7; 32]).expect("open");
+        a.insert_peer(&other.name()).expect("name");
+        let (mut one, mut buf, mut out) = ([1], [0], Vec::new());
+        other.insert_peer(&a.name()).expect("name");
+        post(&other, &mut buf);
+        send(&a, 1, &mut one);
+        until(&[&a, &b, &other], || other.poll(Queue::Recv, &mut out, 1) > 0);
+        until(&[&a, &b, &other], || a.poll(Queue::Send, &mut out, 1) > 0);
+        let start = Instant::now();
+        let passes = |n: u32| (0..n).for_each(|_| [&a, &b, &other].iter().for_each(|ep| ep.progress()));
+        while start.elapsed() < Duration::from_millis(20) {
+            passes(100);
+        }
+        assert_eq!(inside(&a, |sctp, _| sctp.looks), 1, "neither in a pass nor in a round");
+        assert!(is_up(&a));
+    }
+
+    #[test]
+    fn who_closes_leaves_no_count_of_sctp_that_was_lost() {
+        let Some([a, b]) = pair() else { return };
+        message_by_sctp([&a, &b], 100_000);
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| a.close());
+            until(&[&b], || closing.is_finished());
+        });
+        let start = Instant::now();
+        until(&[&b], || start.elapsed() > Duration::from_nanos(2 * FAREWELL_NS));
+        for ep in [&a, &b] {
+            let counted = counters(ep);
+            assert_eq!((counted.up, counted.over, counted.records_given_back), (1, 0, 0));
+        }
+        assert!(!is_up(&b));
+    }
+
     #[test]
     fn who_says_a_wrong_hello_is_not_listened_to() {
         let Some([a, b]) = pair() else { return };
@@ -682,8 +897,16 @@ mod tests {
         let foreign = inside(&a, |_, st| st.proto().sctp_hello(PeerId(0))).expect("for the other direction");
         let mut damaged = hello;
         damaged[39] ^= 1;
-        for (stream, kind, bytes) in [(0, kind::HELLO, &foreign[..]), (0, kind::HELLO, &damaged), (0, kind::HELLO, b"")]
-        {
+        let wrong: [(u16, u16, &[u8]); 7] = [
+            (0, kind::HELLO, &foreign),
+            (0, kind::HELLO, &damaged),
+            (0, kind::HELLO, b""),
+            (7, kind::HELLO, &hello),
+            (90, kind::HELLO, &hello),
+            (0, 7, &hello),
+            (0, kind::CREDIT, &[0; 32]),
+        ];
+        for (stream, kind, bytes) in wrong {
             inside(&a, |sctp, st| {
                 let p = sctp.there_mut(PeerId(0)).expect("the peer");
                 (p.heard_hello, p.phase) = (false, Phase::Opening(crate::clock::now()));

@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
 use weir_bulk_driver::{Broken, Head, Limits, NotMade, ROUND_NS, Read, Surroundings};
-use weir_link::{Config, Counters, Endpoint, GREETING_LEN, BulkConfig, BulkNews, BulkRecord, Level, PeerId, Time};
+use weir_link::{BulkConfig, BulkNews, BulkRecord, Config, Counters, Endpoint, GREETING_LEN, Level, PeerId, Time};
 use weir_link::{RECORD_HEAD_LEN, RecordIn};
 use weir_wire::MAX_ENVELOPE_LEN;
-use weir_wire::frame::Credit;
 use weir_wire::bulk::RECORD_MAX;
+use weir_wire::frame::Credit;
 
 use crate::forge::{Lie, Snoop};
 use crate::input::{Few, Rest};
@@ -286,7 +286,11 @@ impl BulkConnections {
             reading: 0,
             moved: false,
         };
-        BulkConnections { drivers: [(); 2].map(|()| weir_bulk_driver::BulkConnections::new(LIMITS)), books, snoop: Snoop::new() }
+        BulkConnections {
+            drivers: [(); 2].map(|()| weir_bulk_driver::BulkConnections::new(LIMITS)),
+            books,
+            snoop: Snoop::new(),
+        }
     }
 
     /// Both sides know each other and the way between them.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use weir_message::{
-    AmoOp, Atomic, AtomicOp, AtomicType,
-    Access, Class, Completion, Config, Memory, MessageError, Messages, OpKind, RecvOp, RmaOp, SendMode, SendOp, Sink,
-};
 use weir_link::{Endpoint, EndpointName, PacketBuf, RxMeta, Time};
+use weir_message::{
+    Access, AmoOp, Atomic, AtomicOp, AtomicType, Class, Completion, Config, Memory, MessageError, Messages, OpKind,
+    RecvOp, RmaOp, SendMode, SendOp, Sink,
+};
 
 use crate::guarded::{Guarded, Pages};
 

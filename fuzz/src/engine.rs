@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use weir_message::{Access, Completion, Config, MessageError, Messages, OpError, OpKind, SendMode};
 use weir_link::{Level, Time};
+use weir_message::{Access, Completion, Config, MessageError, Messages, OpError, OpKind, SendMode};
 
 use crate::driver::{Driver, Ended, Host, How};
 use crate::guarded::Guarded;

@@ -13,8 +13,8 @@ use arbitrary::Arbitrary;
 use std::rc::Rc;
 use weir_engine::bare::{self, Connected, Gather, Told};
 use weir_engine::{EngineConfig, Iov};
-use weir_message::Messages;
 use weir_link::Time;
+use weir_message::Messages;
 
 use crate::driver::{Driver, Host};
 use crate::engine::{self, KEY, Net};

@@ -3,9 +3,9 @@
 
 use arbitrary::Arbitrary;
 use weir_link::{GREETING_LEN, RecordHead};
+use weir_wire::bulk::{Greeting, RecordKind};
 use weir_wire::frame::Credit;
 use weir_wire::handshake::{Handshake, Opening};
-use weir_wire::bulk::{Greeting, RecordKind};
 use weir_wire::seal::Role;
 use weir_wire::{HandshakeKey, MAX_ENVELOPE_LEN, SessionKeys};
 
@@ -108,7 +108,14 @@ impl Snoop {
     }
 
     /// A record for side `to` with a good head, and how long that is.
-    pub(crate) fn record(&self, net: &Net, to: usize, lie: &Lie, credit: Credit, read: u64) -> Option<(Vec<u8>, usize)> {
+    pub(crate) fn record(
+        &self,
+        net: &Net,
+        to: usize,
+        lie: &Lie,
+        credit: Credit,
+        read: u64,
+    ) -> Option<(Vec<u8>, usize)> {
         let (keys, opener, _) = self.known.as_ref()?;
         let handles: Vec<u64> = net.sides[to].open_handles().collect();
         let (kind, offset, len, envelope) = record_of(lie, &handles);

@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use arbitrary::Arbitrary;
-use weir_link::{DataKey, Config, Endpoint, BulkConfig, Level, PeerId, Time};
-use weir_wire::frame::{self, AckTimes, RndvAbort, Credit, Grant, MsgHead, ParityHead, Recovered};
+use weir_link::{BulkConfig, Config, DataKey, Endpoint, Level, PeerId, Time};
+use weir_wire::frame::{self, AckTimes, Credit, Grant, MsgHead, ParityHead, Recovered, RndvAbort};
 use weir_wire::handshake::{Accept, Confirm, Cookie, Opening, Refuse, Reset};
 use weir_wire::number::truncate;
 use weir_wire::seal::{MAC_LEN, Role};
@@ -27,6 +27,7 @@ const PEER: PeerId = PeerId(0);
 pub struct Input {
     /// The endpoint opens the association, not the liar.
     it_opens: bool,
+    takes_sctp: bool,
     level: u8,
     features: u16,
     params: LyingParams,
@@ -39,6 +40,8 @@ pub struct Input {
 pub struct LyingParams {
     pub numbers: Option<(u16, u16, u32, u64, u64, u32, u32)>,
     pub addresses: u8,
+    /// The version of SCTP that is offered: mostly none or the one that there is.
+    pub sctp: u8,
 }
 
 /// One frame that need not make sense.
@@ -233,6 +236,8 @@ struct Liar {
     lied_association: u64,
     /// How often we came again.
     incarnations: u64,
+    /// Both take SCTP.
+    may_sctp: bool,
 }
 
 fn addr(i: u8) -> SocketAddr {
@@ -256,7 +261,7 @@ fn lying_params(lie: LyingParams) -> Params {
         peer_timeout_ms: timeout,
         bulk_connections: 1,
         ecn: true,
-        sctp: 0,
+        sctp: if lie.sctp < 200 { lie.sctp % 2 } else { lie.sctp },
         addresses: (0..lie.addresses % 9).map(addr).collect::<AddrList>(),
     }
 }
@@ -265,7 +270,13 @@ fn lying_params(lie: LyingParams) -> Params {
 pub fn run(input: &Input) -> u64 {
     let level = [Level::Integrity, Level::Integrity, Level::Auth, Level::Encrypt][usize::from(input.level % 4)];
     // No bulk connection comes of it, but they are asked for and spoken of.
-    let config = Config { level, ecn: true, bulk: BulkConfig { on: true, min_rate: 0, ..BulkConfig::default() }, ..Config::default() };
+    let config = Config {
+        level,
+        ecn: true,
+        sctp: input.takes_sctp,
+        bulk: BulkConfig { on: true, min_rate: 0, ..BulkConfig::default() },
+        ..Config::default()
+    };
     let ep = Endpoint::new(config, KEY, ITS_ID, &[its_addr()], [3; 32]);
     let opening = Opening {
         level,
@@ -291,6 +302,7 @@ pub fn run(input: &Input) -> u64 {
         its_opening: None,
         lied_association: OUR_ASSOCIATION,
         incarnations: 0,
+        may_sctp: input.takes_sctp && lying_params(input.params).sctp == 1,
     };
     if input.it_opens {
         let mut name = EndpointName::new(4791, weir_wire::seal::fingerprint(&KEY), OUR_ID);
@@ -329,6 +341,14 @@ impl Liar {
             && let Some((bulk, _)) = self.it.ep.bulk_greeting(news.peer)
         {
             self.it.ep.bulk_over(self.now, news.peer, bulk);
+        }
+        while let Some(peer) = self.it.ep.next_for_sctp() {
+            let ids = self.it.ep.sctp_ids(peer);
+            assert!(
+                ids.is_none() || self.may_sctp && self.level == Level::Integrity,
+                "SCTP with a peer that does not take it, or at a level that it cannot keep"
+            );
+            assert!(ids.is_none_or(|[(ours, _), (its, _)]| self.it.ep.sctp_hello(peer).is_some() && ours != its));
         }
         for _ in 0..10 {
             let sent = self.it.transmit(self.now);

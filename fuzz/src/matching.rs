@@ -78,8 +78,12 @@ struct Sender {
 
 /// Runs matcher and model side by side.
 pub fn run(steps: &Steps) {
-    let mut pair =
-        Pair { matcher: Matcher::new(STREAM_BITS), model: Model::default(), senders: Default::default(), next_token: 0 };
+    let mut pair = Pair {
+        matcher: Matcher::new(STREAM_BITS),
+        model: Model::default(),
+        senders: Default::default(),
+        next_token: 0,
+    };
     for step in &steps.0 {
         pair.step(*step);
     }

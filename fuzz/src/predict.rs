@@ -144,7 +144,8 @@ impl Gene {
         let mode = [WaitMode::One, WaitMode::All, WaitMode::Any, WaitMode::Some][usize::from(self.how % 4)];
         let one = |id: u8| Request { id: RequestId(u32::from(id % 3)), index: self.bit(6).then(|| number(self.c)) };
         let list = if mode == WaitMode::One { vec![one(self.a)] } else { vec![one(self.a), one(self.b)] };
-        let binds = vec![(Bound::Flag, Slot(3)), (Bound::Index, Slot(4)), (Bound::Source, Slot(5)), (Bound::Outcount, Slot(2))];
+        let binds =
+            vec![(Bound::Flag, Slot(3)), (Bound::Index, Slot(4)), (Bound::Source, Slot(5)), (Bound::Outcount, Slot(2))];
         Requests { mode, list, binds }
     }
 

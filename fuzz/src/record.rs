@@ -32,7 +32,9 @@ fn made(rank: u64, data: &[u8]) -> Recording {
         let got = Got { source: peer, tag: 0, bytes };
         let call = match byte & 7 {
             0 => Call::Send { kind: 0, to: peer, tag: 0, bytes, comm: 0, request: None },
-            1 => Call::Recv { from: if bytes > 400 { -2 } else { peer }, tag: 0, comm: 0, request: None, got: Some(got) },
+            1 => {
+                Call::Recv { from: if bytes > 400 { -2 } else { peer }, tag: 0, comm: 0, request: None, got: Some(got) }
+            }
             2 | 3 => {
                 open += 1;
                 Call::Send { kind: 4, to: peer, tag: 0, bytes, comm: 0, request: Some(open - 1) }
@@ -41,8 +43,16 @@ fn made(rank: u64, data: &[u8]) -> Recording {
                 open -= 1;
                 Call::Wait { all: false, any: false, done: vec![(open, None)] }
             }
-            5 if open > 0 => Call::Wait { all: true, any: false, done: (0..std::mem::take(&mut open)).map(|r| (r, None)).collect() },
-            _ => Call::Collective { kind: byte & 15, bytes, root: if [1, 2, 3, 4, 5, 10].contains(&(byte & 15)) { 0 } else { -1 }, comm: 0, request: None },
+            5 if open > 0 => {
+                Call::Wait { all: true, any: false, done: (0..std::mem::take(&mut open)).map(|r| (r, None)).collect() }
+            }
+            _ => Call::Collective {
+                kind: byte & 15,
+                bytes,
+                root: if [1, 2, 3, 4, 5, 10].contains(&(byte & 15)) { 0 } else { -1 },
+                comm: 0,
+                request: None,
+            },
         };
         out.events.push(Event { site: 0, before_ns: 0, inside_ns: 0, call });
     }

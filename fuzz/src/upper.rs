@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use weir_link::{
-    DataKey, RndvOpened, Config, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError, Time,
-    RecordIn,
+    Config, DataKey, Endpoint, Event, Hole, Message, PacketBuf, Payloads, PeerId, RecordIn, RndvOpened, RxMeta,
+    SendError, Time,
 };
 
 /// Byte `i` of the payload of operation `token`.
@@ -369,7 +369,10 @@ impl Upper {
         let (announced, consumed) = (self.announced.get(&peer), self.consumed.get(&peer));
         let ((msgs, bytes), (msgs_done, bytes_done)) =
             (announced.copied().unwrap_or_default(), consumed.copied().unwrap_or_default());
-        assert!(msgs <= msgs_done + u64::from(cfg.session.initial_credit_msgs), "{msgs} messages, {msgs_done} consumed");
+        assert!(
+            msgs <= msgs_done + u64::from(cfg.session.initial_credit_msgs),
+            "{msgs} messages, {msgs_done} consumed"
+        );
         assert!(bytes <= bytes_done + cfg.session.initial_credit_bytes, "{bytes} message bytes, {bytes_done} consumed");
         let stats = self.ep.peer_stats(peer);
         assert!(stats.rndvs_in <= cfg.session.rndvs_max && stats.rndvs_open <= cfg.session.rndvs_max, "{stats:?}");

@@ -71,7 +71,10 @@ fn bsp() {
 fn bmi() {
     let messages = each(20_000, 400, weir_fuzz::bmi::stream);
     assert!(messages > 2000, "only {messages} messages were read");
-    let pieces = ["tcp://", "weir://", "bmi_", "tcp", "weir", "mock", ":", ",", "/", "[::1]", "10.0.0.1", "80", " ", ".so", "lib", "x"];
+    let pieces = [
+        "tcp://", "weir://", "bmi_", "tcp", "weir", "mock", ":", ",", "/", "[::1]", "10.0.0.1", "80", " ", ".so",
+        "lib", "x",
+    ];
     for seed in 0..20_000 {
         let text: String = random(seed, 12).iter().map(|b| pieces[usize::from(*b) % pieces.len()]).collect();
         weir_fuzz::bmi::text(text.as_bytes());
@@ -91,6 +94,17 @@ fn bmi_weir() {
     assert!(received > 60, "only {received} messages were received");
 }
 
+/// (`cargo xtask test` says where there is no library.)
+#[test]
+fn sctp() {
+    if let Err(why) = weir_engine::sctp_available() {
+        eprintln!("IGNORED, not passed: sctp. {why}");
+        return;
+    }
+    let told = each(60, 1500, weir_fuzz::sctp::run);
+    assert!(told > 60, "only {told} lies were told");
+}
+
 #[test]
 fn launch() {
     for seed in 0..20_000 {
@@ -108,7 +122,8 @@ fn bsp_files() {
             "{{\"superstep\":{step},\"pid\":{pid},\"place\":\"a.c:1\",\"begun_ns\":0,\"called_ns\":1,\"met_ns\":2,\"ended_ns\":3,\"out_bytes\":4,\"in_bytes\":4,\"out_partners\":1,\"in_partners\":1,\"letters\":0}}\n"
         )
     };
-    let good = ["{\"weir_bsp_ledger\":1,\"processes\":2}\n".to_owned(), line(0, 0), line(1, 0), line(0, 1), line(1, 1)].concat();
+    let good = ["{\"weir_bsp_ledger\":1,\"processes\":2}\n".to_owned(), line(0, 0), line(1, 0), line(0, 1), line(1, 1)]
+        .concat();
     assert!(weir_fuzz::bsp_files::run(good.as_bytes()));
     let mut read = 0;
     for seed in 0..20_000u64 {

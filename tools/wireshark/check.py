@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Checks weir.lua with tshark: packets written by hand from the specification, its own examples, and the bytes of bulk connections in TCP segments of all
-sizes must be recognised and decoded, other datagrams and connections left alone.
+"""Checks weir.lua with tshark: packets written by hand from the specification, its own examples, packets of SCTP, and the bytes of bulk connections in TCP
+segments of all sizes must be recognised and decoded, other datagrams and connections left alone.
 
 Usage: check.py            needs tshark in PATH; exits 1 on the first difference, 77 when there is no tshark.
 The bytes are those of the golden tests of core/wire and of spec/envelopes.md.
 """
 
+import itertools
 import os
 import re
 import shutil
@@ -77,6 +78,60 @@ PACKETS = [
     ("foreign: DNS", "1500 0100 0001 0000 0000 0000 0377 7777 0765 7861 6d70 6c65 0363 6f6d 0000 0100 01", None),
 ]
 
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def sctp_packet(chunks, ports=(0xC001, 0xC002)):
+    """A packet of SCTP with its checksum."""
+    head = struct.pack(">HHI", *ports, 0x01020304)
+    return head + struct.pack("<I", crc32c(head + bytes(4) + chunks)) + chunks
+
+
+TSNS = itertools.count(7)
+
+
+def sctp_data(kind, text, stream=3):
+    """One DATA chunk, a message that is whole."""
+    message = bytes.fromhex("".join(text.split()))
+    # (With a number of its own, or it would be taken for one that came again.)
+    chunk = struct.pack(">BBHIHHI", 0, 3, 16 + len(message), next(TSNS), stream, 0, 0x57450000 + kind) + message
+    return chunk + bytes(-len(chunk) % 4)
+
+
+SACK = struct.pack(">BBHIIHH", 3, 0, 16, 7, 65536, 0, 0)
+TOLD = "0901000000000000 0100000000000000 "
+EAGER = "01010000 0500000000000000"
+# (name, UDP payload, fields that tshark must show; None where it is not ours)
+SCTP = [
+    ("SCTP: INIT", sctp_packet(struct.pack(">BBHIIHHI", 1, 0, 20, 7, 65536, 9, 9, 1)), {"sctp.chunk_type": "1", "sctp.srcport": "49153", "sctp.dstport": "49154"}),
+    ("SCTP: HELLO", sctp_packet(sctp_data(1, f"{b'WEIRSCTP'.hex()} 01 {'00' * 7} 1817161514131211 {MAC}", 0)),
+     {"sctp.chunk_type": "0", "weirsctp.kind": "1", "weirsctp.version": "1", "weirsctp.association": "0x1112131415161718", "weirsctp.mac": MAC}),
+    ("SCTP: SACK and WHOLE", sctp_packet(SACK + sctp_data(2, TOLD + f"0200 0c00 03000000 04000000 {EAGER} f1f2f3")),
+     {"sctp.chunk_type": "3,0", "weirsctp.kind": "2", "weirsctp.read": "265", "weirsctp.tell": "1", "weirsctp.stream": "2", "weirsctp.sseq": "3", "weirsctp.mseq": "4",
+      "weir.envelope": "1", "weir.envelope.tag": "0x0000000000000005", "weirsctp.payload": "f1f2f3"}),
+    ("SCTP: CONTROL", sctp_packet(sctp_data(3, TOLD + f"04000000 1c00 0000 {RTS}")), {"weirsctp.kind": "3", "weirsctp.mseq": "4", "weir.envelope": "2"}),
+    ("SCTP: MESSAGE", sctp_packet(sctp_data(4, TOLD + f"0200 0c00 03000000 0400000000000000 00010000 10000000 02000000 00000000 {EAGER} f1f2")),
+     {"weirsctp.kind": "4", "weirsctp.total_len": "256", "weirsctp.offset": "16", "weir.envelope": "1", "weirsctp.payload": "f1f2"}),
+    ("SCTP: RNDV", sctp_packet(sctp_data(5, TOLD + "0201000000000000 0403000000000000 0200000000000000 f1f2")),
+     {"weirsctp.kind": "5", "weirsctp.handle": "0x0000000000000102", "weirsctp.offset": "772", "weirsctp.payload": "f1f2"}),
+    ("SCTP: CREDIT, GRANT", sctp_packet(sctp_data(8, TOLD + "0500000000000000 0600000000000000") + sctp_data(9, TOLD + "0700000000000000 0800000000000000")),
+     {"weirsctp.kind": "8,9", "weirsctp.msgs_limit": "5", "weirsctp.bytes_limit": "6", "weirsctp.handle": "0x0000000000000007", "weirsctp.limit": "8"}),
+    ("SCTP: ACK", sctp_packet(sctp_data(12, TOLD + "0300000000000000 0500000000000000 0400000000000000 0600000000000000", 0)),
+     {"weirsctp.kind": "12", "weirsctp.ack.stream": "3,4", "weirsctp.ack.read": "5,6"}),
+    ("SCTP: a reserved bit", sctp_packet(sctp_data(8, "0901000000000000 0102000000000000 0500000000000000 0600000000000000")), {"weirsctp.kind": "8", "weirsctp.malformed": ""}),
+    ("SCTP: a record that is cut", sctp_packet(sctp_data(9, TOLD + "0500000000000000 06000000")), {"weirsctp.kind": "9", "weirsctp.malformed": ""}),
+    ("SCTP: an envelope longer than its record", sctp_packet(sctp_data(2, TOLD + "0200 0c00 03000000 04000000 0101")), {"weirsctp.kind": "2", "weirsctp.malformed": ""}),
+    ("foreign: ports of others", sctp_packet(SACK, (5000, 0xC002)), None),
+    ("foreign: chunks that do not fill it", sctp_packet(SACK + bytes(4)), None),
+]
 
 
 def examples():
@@ -219,6 +274,19 @@ def check_packets():
     return failed
 
 
+def check_sctp():
+    """Whether any packet of SCTP is not decoded as it must be."""
+    fields = fields_of([want for *_, want in SCTP], "weirsctp.malformed")
+    failed = False
+    for (name, _, want), (_, got) in zip(SCTP, decoded([datagram(packet) for _, packet, _ in SCTP], fields)):
+        if want is None:
+            bad = {"sctp.chunk_type": got["sctp.chunk_type"]} if got["sctp.chunk_type"] else {}
+        else:
+            bad = differences(got, want, "weirsctp.malformed")
+        failed = told(name, bad) or failed
+    return failed
+
+
 def check_examples():
     """The specification's packets: each is one, and nothing of it is malformed."""
     packets = {name: data for name, data in EXAMPLES.items() if 0x10 <= data[0] <= 0x16 and name != "name"}
@@ -254,7 +322,7 @@ def main():
     if shutil.which("tshark") is None:
         print("skipped: no tshark here", file=sys.stderr)
         return 77
-    failed = [check_packets(), check_examples(), check_connections()]
+    failed = [check_packets(), check_examples(), check_connections(), check_sctp()]
     return 1 if any(failed) else 0
 
 

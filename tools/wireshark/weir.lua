@@ -1,4 +1,5 @@
--- Wireshark dissector for the Weir protocol, version 1 (spec/protocol.md section 2, spec/envelopes.md), and for bulk connections, version 2 (spec/bulk.md).
+-- Wireshark dissector for the Weir protocol, version 1 (spec/protocol.md section 2, spec/envelopes.md), for bulk connections, version 2 (spec/bulk.md),
+-- and for SCTP in Weir's datagrams with the records in it, version 1 (spec/sctp.md).
 --
 -- Use:   tshark -X lua_script:tools/wireshark/weir.lua -r trace.pcapng -V
 --        or copy this file into Wireshark's personal plugin folder (Help, About, Folders).
@@ -563,3 +564,154 @@ bulk:register_heuristic("tcp", function(buf, pinfo, root)
   return true
 end)
 DissectorTable.get("tcp.port"):add_for_decode_as(bulk)
+
+-- SCTP: its packets, which Wireshark knows, in Weir's datagrams; Weir's records in it by their payload protocol identifiers.
+
+local record = Proto("weirsctp", "Weir record by SCTP")
+
+local PORT_BASE, PPID_BASE, RECORD_KINDS = 0xc000, 0x57450000, {
+  "HELLO", "WHOLE", "CONTROL", "MESSAGE", "RNDV", [8] = "CREDIT", [9] = "GRANT", [10] = "ABORT", [12] = "ACK",
+}
+-- What stands behind the 16 bytes that all but HELLO begin with, at least.
+local RECORD_LEAST = { 24, 12, 8, 32, 24, [8] = 16, [9] = 16, [10] = 16, [12] = 0 }
+
+local r = {
+  kind = ProtoField.uint16("weirsctp.kind", "Kind", base.DEC, RECORD_KINDS),
+  read = ProtoField.uint64("weirsctp.read", "Messages read of this stream"),
+  tell = ProtoField.bool("weirsctp.tell", "Wants to know when read", 8, nil, 0x01),
+  version = ProtoField.uint8("weirsctp.version", "Version"),
+  association = ProtoField.uint64("weirsctp.association", "Receiver's association", base.HEX),
+  mac = ProtoField.bytes("weirsctp.mac", "MAC"),
+  stream = ProtoField.uint16("weirsctp.stream", "Stream"),
+  sseq = ProtoField.uint32("weirsctp.sseq", "Number in the stream"),
+  mseq = ProtoField.uint64("weirsctp.mseq", "Message"),
+  total_len = ProtoField.uint32("weirsctp.total_len", "Length of the message"),
+  handle = ProtoField.uint64("weirsctp.handle", "Rendezvous transfer handle", base.HEX),
+  offset = ProtoField.uint64("weirsctp.offset", "Offset"),
+  payload = ProtoField.bytes("weirsctp.payload", "Payload"),
+  msgs_limit = ProtoField.uint64("weirsctp.msgs_limit", "Messages, from the start"),
+  bytes_limit = ProtoField.uint64("weirsctp.bytes_limit", "Bytes, from the start"),
+  limit = ProtoField.uint64("weirsctp.limit", "Granted up to"),
+  code = ProtoField.uint64("weirsctp.code", "Code"),
+  of = ProtoField.uint16("weirsctp.ack.stream", "Of stream"),
+  of_read = ProtoField.uint64("weirsctp.ack.read", "Messages read of it"),
+}
+local record_fields = {}
+for _, field in pairs(r) do record_fields[#record_fields + 1] = field end
+record.fields = record_fields
+
+local bad_record = ProtoExpert.new("weirsctp.malformed", "Does not follow the layout", expert.group.MALFORMED, expert.severity.ERROR)
+record.experts = { bad_record }
+
+-- One function a kind: adds the fields of what stands at `at`, and returns whether its length is right.
+local dissect_record_of = {}
+
+local function envelope_and_payload(buf, at, envelope, tree)
+  local last = buf:len()
+  if envelope > last - at then return false end
+  if envelope > 0 then dissect_envelope(buf, at, envelope, tree) end
+  if at + envelope < last then tree:add(r.payload, buf(at + envelope, last - at - envelope)) end
+  return true
+end
+
+dissect_record_of[2] = function(buf, at, tree)
+  tree:add_le(r.stream, buf(at, 2))
+  tree:add_le(r.sseq, buf(at + 4, 4))
+  tree:add(r.mseq, buf(at + 8, 4), UInt64(buf(at + 8, 4):le_uint()))
+  return envelope_and_payload(buf, at + 12, buf(at + 2, 2):le_uint(), tree)
+end
+
+dissect_record_of[3] = function(buf, at, tree)
+  tree:add(r.mseq, buf(at, 4), UInt64(buf(at, 4):le_uint()))
+  return envelope_and_payload(buf, at + 8, buf(at + 4, 2):le_uint(), tree)
+end
+
+dissect_record_of[4] = function(buf, at, tree)
+  tree:add_le(r.stream, buf(at, 2))
+  tree:add_le(r.sseq, buf(at + 4, 4))
+  tree:add_le(r.mseq, buf(at + 8, 8))
+  tree:add_le(r.total_len, buf(at + 16, 4))
+  tree:add(r.offset, buf(at + 20, 4), UInt64(buf(at + 20, 4):le_uint()))
+  local envelope = buf(at + 2, 2):le_uint()
+  return at + 32 + envelope + buf(at + 24, 4):le_uint() == buf:len() and envelope_and_payload(buf, at + 32, envelope, tree)
+end
+
+dissect_record_of[5] = function(buf, at, tree)
+  tree:add_le(r.handle, buf(at, 8))
+  tree:add_le(r.offset, buf(at + 8, 8))
+  return envelope_and_payload(buf, at + 24, 0, tree)
+end
+
+local function two_words(first, second)
+  return function(buf, at, tree)
+    tree:add_le(first, buf(at, 8))
+    tree:add_le(second, buf(at + 8, 8))
+    return at + 16 == buf:len()
+  end
+end
+dissect_record_of[8] = two_words(r.msgs_limit, r.bytes_limit)
+dissect_record_of[9] = two_words(r.handle, r.limit)
+dissect_record_of[10] = two_words(r.handle, r.code)
+
+dissect_record_of[12] = function(buf, at, tree)
+  while at + 16 <= buf:len() do
+    tree:add_le(r.of, buf(at, 2))
+    tree:add_le(r.of_read, buf(at + 8, 8))
+    at = at + 16
+  end
+  return at == buf:len()
+end
+
+local function dissect_hello(buf, tree)
+  if buf:len() ~= 40 or buf(0, 8):string() ~= "WEIRSCTP" then return false end
+  tree:add(r.version, buf(8, 1))
+  tree:add_le(r.association, buf(16, 8))
+  tree:add(r.mac, buf(24, MAC_BYTES))
+  return true
+end
+
+local function dissect_sctp_record(kind, buf, pinfo, root)
+  local tree = root:add(record, buf())
+  tree:add(r.kind, kind):set_generated()
+  local good
+  if kind == 1 then
+    good = dissect_hello(buf, tree)
+  elseif buf:len() >= 16 + RECORD_LEAST[kind] then
+    tree:add_le(r.read, buf(0, 8))
+    tree:add(r.tell, buf(8, 1))
+    good = dissect_record_of[kind](buf, 16, tree) and buf(8, 1):uint() <= 1 and buf(9, 7):bytes() == ByteArray.new("00000000000000")
+  end
+  if not good then tree:add_proto_expert_info(bad_record) end
+  pinfo.cols.protocol = "Weir by SCTP"
+  pinfo.cols.info:append(" [" .. RECORD_KINDS[kind] .. "]")
+  tree:append_text(", " .. RECORD_KINDS[kind])
+  return buf:len()
+end
+
+function record.dissector() return 0 end
+for kind, name in pairs(RECORD_KINDS) do
+  local one = Proto("weirsctp_" .. name:lower(), "Weir record by SCTP: " .. name)
+  function one.dissector(buf, pinfo, root) return dissect_sctp_record(kind, buf, pinfo, root) end
+  DissectorTable.get("sctp.ppi"):add(PPID_BASE + kind, one)
+end
+
+-- Both ports as Weir chooses them, and chunks that fill the datagram: the checksum is for Wireshark's own dissector to look at.
+local function looks_like_sctp(buf)
+  local len = buf:len()
+  if len < 16 or buf(0, 2):uint() < PORT_BASE or buf(2, 2):uint() < PORT_BASE then return false end
+  local at = 12
+  while at < len do
+    if len - at < 4 then return false end
+    local n = buf(at + 2, 2):uint()
+    if n < 4 or at + n > len then return false end
+    at = at + math.ceil(n / 4) * 4
+  end
+  return at == len
+end
+
+local sctp = Dissector.get("sctp")
+record:register_heuristic("udp", function(buf, pinfo, root)
+  if not looks_like_sctp(buf) then return false end
+  sctp:call(buf, pinfo, root)
+  return true
+end)

@@ -235,6 +235,23 @@ fn by_process(documents: &[Value]) -> BTreeMap<u64, Vec<&Value>> {
     processes
 }
 
+/// Why an endpoint's counters do not show that SCTP carried what it sent, if they do not: it came
+/// up, did not end, and gave nothing back to packets. (With a peer that is met at the end it may be
+/// under way still.) An endpoint that knows nobody (Open MPI's second one) has nothing to show.
+fn not_by_sctp(endpoint: &Value) -> Option<String> {
+    let count = |pointer: &str| endpoint.pointer(pointer).and_then(Value::as_u64);
+    let of = |name: &str| count(&format!("/sctp/{name}"));
+    let (Some(opened), Some(up), Some(over), Some(sent), Some(given_back)) =
+        (of("opened"), of("up"), of("over"), of("records_sent"), of("records_given_back"))
+    else {
+        return Some("no counters of SCTP".to_owned());
+    };
+    let is_used = opened > 0 || count("/protocol/packets_sent") > Some(0);
+    let right = up > 0 && up <= opened && over == 0 && given_back == 0 && sent > 0;
+    let told = format!("{up} of {opened} up, {over} over, {sent} records, {given_back} given back to packets");
+    (is_used && !right).then_some(told)
+}
+
 /// One rank's counters, of all its endpoints, show that this carried its messages, and nothing
 /// else.
 fn carried(endpoints: &[&Value], by: Carried) -> Result<(), String> {
@@ -242,6 +259,11 @@ fn carried(endpoints: &[&Value], by: Carried) -> Result<(), String> {
     let records = all("/shared_memory/tx_records").into_iter().reduce(|a, b| a + b);
     let shared_with = all("/shared_memory/peers_up").into_iter().max();
     let by_sctp: u64 = all("/sctp/records_sent").into_iter().sum();
+    if by == Carried::Sctp
+        && let Some(why) = endpoints.iter().find_map(|endpoint| not_by_sctp(endpoint))
+    {
+        return Err(format!("an endpoint was to send by SCTP: {why}"));
+    }
     let packets = all("/protocol/packets_sent").into_iter().reduce(|a, b| a + b).ok_or("counters without packets")?;
     let right = match by {
         Carried::Shm => records > Some(0) && packets == 0,
@@ -289,8 +311,8 @@ mod tests {
         assert!(carried(&[&counters(0, 0, 0)], Carried::Shm).is_err() && carried(&[&udp], Carried::Shm).is_err());
         assert!(carried(&[&udp], Carried::Udp).is_ok() && carried(&[&udp], Carried::Tcp).is_ok());
         assert!(carried(&[&counters(5, 3, 9)], Carried::Udp).is_err());
-        let sctp = json!({"shared_memory": null, "sctp": {"records_sent": 3}, "protocol": {"packets_sent": 9}});
-        assert!(carried(&[&sctp], Carried::Sctp).is_ok() && carried(&[&sctp], Carried::Udp).is_err());
+        let by_sctp = sctp(&json!({}));
+        assert!(carried(&[&by_sctp], Carried::Sctp).is_ok() && carried(&[&by_sctp], Carried::Udp).is_err());
         assert!(carried(&[&udp], Carried::Sctp).is_err());
         assert!(carried(&[&counters(5, 1, 9)], Carried::Mixed(2)).is_ok());
         assert!(carried(&[&counters(5, 3, 9)], Carried::Mixed(2)).is_err(), "shared with ranks of another host");
@@ -299,6 +321,47 @@ mod tests {
         );
         assert!(connections(0, Carried::Udp, true).is_ok() && connections(1, Carried::Udp, true).is_err());
         assert!(connections(0, Carried::Tcp, true).is_err() && connections(0, Carried::Tcp, false).is_ok());
+    }
+
+    /// Counters of an endpoint whose SCTP is as it should be, but for these.
+    fn sctp(other: &Value) -> Value {
+        let mut counters = json!({"opened": 3, "up": 3, "over": 0, "records_sent": 5, "records_given_back": 0});
+        for (name, value) in other.as_object().into_iter().flatten() {
+            counters[name] = value.clone();
+        }
+        json!({"shared_memory": null, "sctp": counters, "protocol": {"packets_sent": 9}})
+    }
+
+    #[test]
+    fn sctp_has_to_carry_for_each_endpoint_in_use() {
+        let good = sctp(&json!({}));
+        let unused = json!({
+            "shared_memory": null,
+            "sctp": {"opened": 0, "up": 0, "over": 0, "records_sent": 0, "records_given_back": 0},
+            "protocol": {"packets_sent": 0},
+        });
+        let told = |endpoints: &[&Value]| carried(endpoints, Carried::Sctp);
+        assert!(told(&[&good]).is_ok() && told(&[&good, &good]).is_ok() && told(&[&good, &unused]).is_ok());
+        assert!(told(&[&sctp(&json!({"opened": 4}))]).is_ok(), "with one it was under way");
+        assert!(told(&[&unused]).is_err(), "nobody sent by SCTP");
+        let wrong = [
+            json!({"over": 1}),
+            json!({"records_given_back": 1}),
+            json!({"records_sent": 0}),
+            json!({"opened": 2}),
+            json!({"up": 0, "opened": 0}),
+            json!({"over": null}),
+        ];
+        for other in wrong {
+            let bad = sctp(&other);
+            // What another endpoint of the process did is no excuse.
+            for endpoints in [&[&bad][..], &[&good, &bad], &[&bad, &good]] {
+                assert!(told(endpoints).is_err_and(|why| why.contains("SCTP")), "{other}");
+            }
+        }
+        let mut without = good.clone();
+        without["sctp"] = Value::Null;
+        assert!(told(&[&good, &without]).is_err());
     }
 
     #[test]

@@ -588,6 +588,9 @@ impl Association {
             connects: cx.endpoint_id < self.endpoint_id,
             terms: Terms { credit_msgs: u64::from(p.initial_credit_msgs), credit_bytes: p.initial_credit_bytes },
         };
+        if self.peer.sctp {
+            cx.openings.for_sctp.push_back(self.id);
+        }
         self.heard = cx.now;
         self.last_ping = cx.now;
         let max = cx.cfg.max_datagram.min(p.max_datagram);

@@ -25,6 +25,8 @@ const TOOK_MAX_NS: u64 = 500_000_000;
 pub(crate) struct Openings {
     /// Associations that are up or being opened.
     pub(crate) alive: usize,
+    /// Came up and take SCTP, as long as nobody has asked.
+    pub(crate) for_sctp: VecDeque<PeerId>,
     /// Begun and not over, those that wait included.
     in_progress: u32,
     /// Of these, those that hold a place: a first answer may still come.

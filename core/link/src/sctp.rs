@@ -44,10 +44,11 @@ impl Endpoint {
         keys.is_some_and(|(id, key)| sctp::is_hello(bytes, id, key))
     }
 
-    /// How many associations there are, those that are being opened included.
-    #[must_use]
-    pub fn alive(&self) -> usize {
-        self.openings.alive
+    /// The next peer whose association has come up since it was asked last, and takes SCTP. (It may
+    /// have ended since.)
+    #[inline]
+    pub fn next_for_sctp(&mut self) -> Option<PeerId> {
+        self.openings.for_sctp.pop_front()
     }
 
     /// Whether the association with a peer is to end when all has arrived.

@@ -783,3 +783,24 @@ fn who_came_from_an_address_is_who_is_named_by_it() {
     let peer = n.nodes[0].ep.peer(&name).expect("usable");
     assert_eq!((peer, n.nodes[0].ep.peer_endpoint_id(peer)), (met[1], 51));
 }
+
+/// (The driver begins SCTP with whom it is told, and looks at nobody else.)
+#[test]
+fn a_peer_that_takes_sctp_is_told_of_once() {
+    for (here, there) in [(true, true), (true, false), (false, true)] {
+        let mut n = Net::new(2, 1, &Config { sctp: here, ..Config::default() }, 1);
+        n.nodes[1].ep = {
+            let mut other = Net::new(2, 1, &Config { sctp: there, ..Config::default() }, 1);
+            other.nodes.remove(1).ep
+        };
+        assert_eq!(n.nodes[0].ep.next_for_sctp(), None, "nobody is up");
+        n.send(0, 1, false, 3, 0, 0, 8).unwrap();
+        assert!(n.run(S, Net::quiet));
+        for node in &mut n.nodes {
+            let peer = node.ep.next_for_sctp();
+            assert_eq!(peer.is_some(), here && there);
+            assert!(peer.is_none_or(|peer| node.ep.sctp_ids(peer).is_some()));
+            assert_eq!(node.ep.next_for_sctp(), None);
+        }
+    }
+}
