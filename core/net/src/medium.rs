@@ -162,14 +162,7 @@ pub struct Medium<R, T> {
 
 impl<R, T> Default for Medium<R, T> {
     fn default() -> Self {
-        Medium {
-            stations: Vec::new(),
-            collisions: None,
-            sending: None,
-            settled_ns: None,
-            gone: Vec::new(),
-            turn: 0,
-        }
+        Medium { stations: Vec::new(), collisions: None, sending: None, settled_ns: None, gone: Vec::new(), turn: 0 }
     }
 }
 
