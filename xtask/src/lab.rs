@@ -43,6 +43,8 @@ pub struct Wire {
     /// All hosts share one half-duplex medium of the rate, on which a frame's preamble, checksum
     /// and gap take time too.
     pub bus: bool,
+    /// With `bus`: hosts collide and back off.
+    pub collisions: bool,
     /// Room of a switch port's queue, in packets; of each host's for the bus.
     pub queue_packets: Option<u32>,
     /// What waits there, in packets, when it marks ECN-capable ones.
@@ -108,7 +110,7 @@ impl Wire {
     pub fn describe(&self) -> String {
         let mut words = Vec::new();
         if self.bus {
-            words.push("a bus".to_owned());
+            words.push(if self.collisions { "a bus with collisions" } else { "a bus" }.to_owned());
         }
         match self.rate_mbit_per_s {
             Some(rate) => words.push(format!("{rate} Mbit/s, {} ms", f64::from(self.delay_us) / 1000.0)),
@@ -129,7 +131,8 @@ impl Wire {
     fn network(&self, name: &str, mtu_bytes: Option<u32>) -> String {
         let mtu = mtu_bytes.map_or_else(String::new, |bytes| format!("mtu = {bytes}\n"));
         let bus = if self.bus { "bus = true\n" } else { "" };
-        format!("[[network]]\nname = \"{name}\"\n{mtu}{bus}")
+        let collisions = if self.collisions { "collisions = true\n" } else { "" };
+        format!("[[network]]\nname = \"{name}\"\n{mtu}{bus}{collisions}")
     }
 
     fn spec(&self, hosts: usize) -> String {
@@ -395,7 +398,7 @@ impl Lab {
             counts.lost += link.nft_dropped.unwrap_or(0);
             for pipe in [&link.up, &link.down].into_iter().flatten() {
                 counts.lost += pipe.dropped_loss;
-                counts.queue_full += pipe.dropped_queue;
+                counts.queue_full += pipe.dropped_queue + pipe.dropped_collisions;
                 counts.cut += pipe.dropped_cut;
             }
         }
@@ -468,11 +471,13 @@ mod tests {
         let cables = Wire { two_cables: true, no_offload: true, ..Wire::default() };
         let bus = Wire { bus: true, ..Wire::shaped(10, 5, 0.0) };
         let stars = [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two, unequal, cables];
-        for wire in stars.into_iter().chain([bus]) {
+        let colliding = Wire { collisions: true, ..bus.clone() };
+        for wire in stars.into_iter().chain([bus, colliding]) {
             let text = wire.spec(4);
             let spec = Spec::from_toml(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             assert_eq!(spec.hosts.len(), 4);
             assert_eq!(spec.networks[0].bus, wire.bus, "{text}");
+            assert_eq!(spec.networks[0].collisions, wire.collisions, "{text}");
             assert_eq!(spec.networks.len(), if wire.two_networks || wire.two_cables { 2 } else { 1 });
             assert!(spec.control, "{text}");
         }

@@ -220,10 +220,13 @@ struct RunArgs {
     /// Time of flight, one way
     #[arg(long, default_value_t = 0)]
     delay_us: u32,
-    /// All hosts share one half-duplex medium of that rate, without collisions: one frame at a
+    /// All hosts share one half-duplex medium of that rate: one frame at a
     /// time, with its preamble, checksum and gap, the hosts in turn
     #[arg(long, requires = "rate_mbit")]
     bus: bool,
+    /// With --bus: they collide and back off instead, as on a half-duplex Ethernet (CSMA/CD)
+    #[arg(long, requires = "bus")]
+    collisions: bool,
     /// Queue of the switch's ports, packets; of each host with --bus
     #[arg(long)]
     queue: Option<u32>,
@@ -348,6 +351,7 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
         rate_mbit_per_s: run.rate_mbit,
         delay_us: run.delay_us,
         bus: run.bus,
+        collisions: run.collisions,
         queue_packets: run.queue,
         mark_packets: run.mark,
         no_offload: run.no_offload,

@@ -11,7 +11,8 @@
 //!   loss and other faults. It answers each packet at once with its whole fate, in O(1) amortised.
 //! * [`Switch`] is a row of pipes, its output queues, which may share one memory; O(log n) for a
 //!   packet where they do.
-//! * [`Medium`] is what several stations share, one packet at a time.
+//! * [`Medium`] is what several stations share, one packet at a time; they may collide
+//!   ([`Collisions`]).
 //! * [`Events`] is a queue of things to come, by time.
 //! * [`Datagrams`] is the device below an endpoint, whatever it is, and [`Faulty`] a bad network
 //!   before any of them.
@@ -32,7 +33,7 @@ pub use chance::{Chance, below};
 pub use datagrams::{Datagrams, Route, RxInfo, WAKE_SOURCES};
 pub use events::Events;
 pub use faulty::Faulty;
-pub use medium::{Medium, Passed};
+pub use medium::{Collisions, Medium, Passed};
 pub use pipe::{Counters, Harm, Offer, Pipe, Server, Why};
 pub use spec::{Burst, Loss, Mark, PipeSpec, QueueLimit, Reorder, serialise_ns};
 pub use switch::{Memory, Switch};

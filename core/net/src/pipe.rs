@@ -38,6 +38,8 @@ pub enum Why {
     Cut,
     /// It is longer than the pipe passes.
     TooBig,
+    /// It has collided too often ([`crate::Collisions`]).
+    Collisions,
 }
 
 /// A kind of damage.
@@ -90,6 +92,10 @@ pub struct Counters {
     pub dropped_cut: u64,
     /// Packets longer than the pipe passes.
     pub dropped_too_big: u64,
+    /// Packets dropped because they had collided too often; of a station of a [`crate::Medium`].
+    pub dropped_collisions: u64,
+    /// Attempts of a station that collided.
+    pub collisions: u64,
     /// Second copies made.
     pub duplicated: u64,
     /// Packets and copies held back so that others may overtake.
@@ -173,6 +179,10 @@ impl<R: Rng> Pipe<R> {
     /// The number of cuts so far, to be told to [`Pipe::arrive`] with a packet that is offered now.
     pub fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    pub(crate) fn rng(&mut self) -> &mut R {
+        &mut self.rng
     }
 
     /// What the pipe has done so far.

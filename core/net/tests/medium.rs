@@ -29,7 +29,7 @@ fn medium(stations: usize, spec: PipeSpec) -> Medium<Pcg64Mcg, u64> {
 }
 
 fn passed(medium: &mut Medium<Pcg64Mcg, u64>, until_ns: TimeNs) -> Vec<Passed<u64, Harm>> {
-    std::iter::from_fn(|| medium.pop(until_ns, |harm, _| harm)).collect()
+    std::iter::from_fn(|| medium.pop(until_ns, |harm, _, _| harm)).collect()
 }
 
 fn delivered_at(passed: &Passed<u64, Harm>) -> Option<TimeNs> {

@@ -17,6 +17,7 @@ pub(crate) enum Drop {
     SwitchFull,
     SocketFull,
     Nobody,
+    Collisions,
 }
 
 /// What happened to a packet.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rand_pcg::Pcg32;
-use weir_net::{Chance, Mark, Memory, Offer, Pipe, PipeSpec, QueueLimit, Switch, Why, below, serialise_ns};
+use weir_net::{Chance, Collisions, Mark, Memory, Offer, Pipe, PipeSpec, QueueLimit, Switch, Why, below, serialise_ns};
 
 use crate::log::{Drop, Log, Note};
 use crate::queue::{CE, NOT_ECT, Packet, PacketIx, Packets, Queue, Transit, What};
@@ -88,6 +88,10 @@ pub struct NetCounters {
     pub marked: u64,
     /// Dropped by a full socket buffer.
     pub socket_full: u64,
+    /// Given up on a medium after too many collisions.
+    pub given_up: u64,
+    /// Attempts on a medium that collided.
+    pub collisions: u64,
     /// Larger than the link passes.
     pub too_big: u64,
     /// For a host that is down or does not exist.
@@ -143,6 +147,8 @@ impl Net {
                 all.lost += c.dropped_loss;
                 all.cut += c.dropped_cut;
                 all.too_big += c.dropped_too_big;
+                all.given_up += c.dropped_collisions;
+                all.collisions += c.collisions;
                 all.duplicated += c.duplicated;
                 all.corrupted += c.corrupted;
                 if is_port {
@@ -230,9 +236,10 @@ impl Net {
         log: &mut Log,
     ) {
         let Network { up: Up::Shared(bus), ends, .. } = &mut self.networks[usize::from(net)] else { return };
-        while let Some(packet) = bus.medium.sending().copied() {
-            let len = packets.get(packet).data.len();
-            let Some(passed) = bus.medium.pop(now, |_, rng| Damage::draw(len, rng)) else { break };
+        loop {
+            let damage = |_, packet: &PacketIx, rng: &mut _| Damage::draw(packets.get(*packet).data.len(), rng);
+            let Some(passed) = bus.medium.pop(now, damage) else { break };
+            let packet = passed.item;
             let link = bus.medium.pipe_mut(passed.station);
             let p = packets.get_mut(packet);
             p.on = Transit { port: None, epoch: link.epoch() };
@@ -356,13 +363,16 @@ impl Network {
             (0..count).map(link).collect()
         };
         let up = match spec.topology {
-            Topology::Bus => Up::shared(links(hosts, &spec.up, output)),
+            Topology::Bus => Up::shared(links(hosts, &spec.up, output), None),
+            Topology::CollidingBus => Up::shared(links(hosts, &spec.up, output), Some(Collisions::default())),
             Topology::Star | Topology::Tree { .. } => Up::Own(links(hosts, &spec.up, interface)),
         };
         let mut switches = Vec::new();
         let mut ends = Ends { hosts_per_leaf: None, core: 0, hosts };
         match &spec.topology {
-            Topology::Star | Topology::Bus => switches.push(Switch::new(links(hosts, &spec.down, output), memory)),
+            Topology::Star | Topology::Bus | Topology::CollidingBus => {
+                switches.push(Switch::new(links(hosts, &spec.down, output), memory));
+            }
             Topology::Tree { hosts_per_leaf, trunk } => {
                 let per = (*hosts_per_leaf).max(1);
                 let leaves = hosts.div_ceil(per);
@@ -406,6 +416,7 @@ fn dropped(why: Why) -> Drop {
         Why::Loss => Drop::Chance,
         Why::Cut => Drop::Cut,
         Why::TooBig => Drop::TooBig,
+        Why::Collisions => Drop::Collisions,
     }
 }
 

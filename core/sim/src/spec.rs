@@ -162,6 +162,8 @@ pub enum Topology {
     /// All hosts on one medium that carries one packet at a time, the hosts in turn: `up` says how
     /// fast it is, and the limits of a port of the switch hold for each host's queue for it.
     Bus,
+    /// The same with collisions, back-off and no turns ([`weir_net::Collisions`]).
+    CollidingBus,
     /// Leaf switches of `hosts_per_leaf` hosts each, joined by one core switch over `trunk` links.
     Tree {
         /// Hosts on each leaf switch.

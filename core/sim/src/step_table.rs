@@ -83,13 +83,15 @@ pub fn star(name: &str, wire: Wire, hosts: u32, endpoint: &EndpointSpec, bsp: Bs
 
 /// A point of supersteps on a bus of 10 Mbit/s that all hosts share: one packet at a time, the
 /// hosts in turn. Each has a queue of so many packets for it, and what finds that full is lost.
+/// With `collisions` they have no turns, collide and back off.
 #[must_use]
-pub fn bus(name: &str, hosts: u32, queue_packets: u32, endpoint: &EndpointSpec, bsp: Bsp) -> Point {
+pub fn bus(name: &str, hosts: u32, queue_packets: u32, collisions: bool, endpoint: &EndpointSpec, bsp: Bsp) -> Point {
     let wire = Wire { rate_bits_per_s: 10_000_000, ..Wire::GIGABIT };
     let up = LinkSpec { rate_bits_per_s: wire.rate_bits_per_s, delay_ns: 0, ..LinkSpec::default() };
     let down = LinkSpec { rate_bits_per_s: 0, delay_ns: 5 * US, ..LinkSpec::default() };
     let switch = SwitchSpec { port_packets: queue_packets, ..SwitchSpec::default() };
-    let net = NetworkSpec { topology: Topology::Bus, up, down, switch, ..NetworkSpec::default() };
+    let topology = if collisions { Topology::CollidingBus } else { Topology::Bus };
+    let net = NetworkSpec { topology, up, down, switch, ..NetworkSpec::default() };
     let mut p = point(name.into(), wire, hosts, endpoint, Workload::Bsp(bsp));
     p.scenario.net = NetSpec::single(hosts, net);
     // All share it.
@@ -98,7 +100,7 @@ pub fn bus(name: &str, hosts: u32, queue_packets: u32, endpoint: &EndpointSpec, 
 }
 
 /// The points of `weir-sim table supersteps`: what the plan is worth on a star of 1 Gbit/s with
-/// queues of 64 packets, at no loss and 1 %, and on a bus of 10 Mbit/s, with slots and without.
+/// queues of 64 packets, at no loss and 1 %, and on a bus of 10 Mbit/s, without collisions and with, with slots and without.
 #[must_use]
 pub fn points(endpoint: &EndpointSpec, steps: u32) -> Vec<Point> {
     let bsp = |relation, uses| Bsp { steps, relation, compute_ns: 0, uses };
@@ -124,7 +126,14 @@ pub fn points(endpoint: &EndpointSpec, steps: u32) -> Vec<Point> {
         for slot_us in [0, 1250] {
             let uses = Uses { slot_ns: slot_us * US, ..Uses::ALL };
             let name = format!("bus, shift {p} x 100000   slot {slot_us:>4} us");
-            points.push(bus(&name, p, 64, endpoint, bsp(Relation::Shift(100_000), uses)));
+            points.push(bus(&name, p, 64, false, endpoint, bsp(Relation::Shift(100_000), uses)));
+        }
+    }
+    for p in [2, 4, 6, 8] {
+        for slot_us in [0, 1250, 1500] {
+            let uses = Uses { slot_ns: slot_us * US, ..Uses::ALL };
+            let name = format!("csma-cd, shift {p} x 100K slot {slot_us:>4} us");
+            points.push(bus(&name, p, 64, true, endpoint, bsp(Relation::Shift(100_000), uses)));
         }
     }
     points
@@ -164,10 +173,13 @@ pub fn table(points: &[Point], measured: &[(Report, f64)]) -> String {
             time(*l as Ns),
             steps.over_model(g, *l),
             time(spread),
-            r.net.switch_full + r.net.lost + r.net.socket_full,
+            r.net.switch_full + r.net.lost + r.net.socket_full + r.net.given_up,
             r.bytes_resent as f64 * 100.0 / r.bytes.max(1) as f64,
             r.probe_timeouts,
         );
+        if r.net.collisions > 0 {
+            let _ = write!(s, "  {} collisions, {} given up", r.net.collisions, r.net.given_up);
+        }
         if let Some(v) = &r.violation {
             let _ = write!(s, "  VIOLATION {}: {}", v.kind, v.detail);
         }

@@ -1,7 +1,7 @@
 //! What hosts send by: a cable each, or one medium that they share.
 
 use rand_pcg::Pcg32;
-use weir_net::{Medium, Pipe, Server};
+use weir_net::{Collisions, Medium, Pipe, Server};
 
 use crate::queue::PacketIx;
 use crate::spec::{HostId, Ns};
@@ -23,13 +23,13 @@ pub(crate) enum Up {
 pub(crate) struct Bus {
     pub(crate) medium: Medium<Pcg32, PacketIx>,
     interfaces: Vec<Server>,
-    /// When an event is to take from the medium what it has sent.
+    /// When an event is to take from the medium what it has sent, or dropped.
     asked: Option<Ns>,
 }
 
 impl Up {
-    pub(crate) fn shared(links: Vec<Link>) -> Self {
-        let mut medium = Medium::default();
+    pub(crate) fn shared(links: Vec<Link>, collisions: Option<Collisions>) -> Self {
+        let mut medium = collisions.map_or_else(Medium::default, Medium::with_collisions);
         let interfaces = links.into_iter().map(|link| _ = medium.add(link)).map(|()| Server::default()).collect();
         Up::Shared(Bus { medium, interfaces, asked: None })
     }
@@ -74,8 +74,7 @@ impl Bus {
         self.interfaces[host as usize].serve(now, takes_ns) - takes_ns
     }
 
-    /// When the medium has sent the packet that it sends now, if nobody has asked for that time
-    /// yet.
+    /// When something happens on the medium next, if nobody has asked for that time yet.
     pub(crate) fn ask(&mut self) -> Option<Ns> {
         let next = self.medium.next_ns();
         let is_new = next != self.asked;

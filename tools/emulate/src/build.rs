@@ -248,7 +248,11 @@ fn start_plane(spec: &Spec, switch: &Namespace, warnings: &mut Vec<String>) -> R
     let (mut addresses, mut most_bytes, mut names) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (network, spec_network) in spec.networks.iter().enumerate() {
         if spec_network.bus {
-            fabric.make_bus(network);
+            if spec_network.collisions {
+                fabric.make_colliding_bus(network);
+            } else {
+                fabric.make_bus(network);
+            }
         }
         for host in 0..spec.hosts.len() {
             let (up, down): (PipeSpec, PipeSpec) = spec.pipes(network, host)?;

@@ -72,9 +72,13 @@ pub struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// All hosts of a network share one half-duplex medium of the rate, as on a coaxial Ethernet
-    /// (no collisions): one frame at a time, the hosts in turn; --queue then is that of each host
+    /// (without --collisions): one frame at a time, the hosts in turn; --queue then is that of each host
     #[arg(long)]
     bus: bool,
+    /// With --bus (here, or in the file): hosts collide and back off as on a half-duplex Ethernet
+    /// (CSMA/CD), in no turns, and give a frame up after 16 attempts; needs --overhead 24
+    #[arg(long)]
+    collisions: bool,
     #[command(flatten)]
     link: LinkFlags,
     /// Largest IP packet in bytes
@@ -265,6 +269,7 @@ impl Args {
         for network in &mut spec.networks {
             network.mtu = self.mtu.unwrap_or(network.mtu);
             network.bus |= self.bus;
+            network.collisions |= self.collisions;
         }
         for word in &self.sysctl {
             let (key, value) = word.split_once('=').with_context(|| format!("--sysctl {word}: write KEY=VALUE"))?;

@@ -76,6 +76,9 @@ pub struct Spec {
     pub events: Vec<Event>,
 }
 
+/// What Ethernet adds to a frame with its header: preamble, checksum, gap.
+const ETHERNET_OVERHEAD_BYTES: u32 = 24;
+
 /// One star, or one bus.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -94,6 +97,9 @@ pub struct NetworkSpec {
     /// its own.
     #[serde(default)]
     pub bus: bool,
+    /// With `bus`: hosts collide and back off as on a half-duplex Ethernet.
+    #[serde(default)]
+    pub collisions: bool,
     /// Settings of all links of this network.
     #[serde(default)]
     pub link: LinkSettings,
@@ -110,6 +116,7 @@ impl NetworkSpec {
             mtu: mtu_default(),
             subnet: None,
             bus: false,
+            collisions: false,
             link: LinkSettings::default(),
             host: BTreeMap::new(),
         }
@@ -606,9 +613,19 @@ impl Spec {
     /// Every pipe can be made, and a bus has one rate.
     fn check_pipes(&self, network: usize) -> Result<()> {
         let (mut medium, of) = (None, &self.networks[network]);
+        if of.collisions && !of.bus {
+            return Err(Error::Spec(format!("network {}: only on a bus are there collisions", of.name)));
+        }
         for host in 0..self.hosts.len() {
             let (up, _) = self.pipes(network, host)?;
             let own = (up.rate_bytes_per_s, up.wire_overhead_bytes);
+            if of.collisions && up.wire_overhead_bytes < ETHERNET_OVERHEAD_BYTES {
+                return Err(Error::Spec(format!(
+                    "network {}: collisions need an overhead of {ETHERNET_OVERHEAD_BYTES} or more, which counts \
+                     preamble, checksum and gap",
+                    of.name
+                )));
+            }
             if of.bus && own.0 == 0 {
                 return Err(Error::Spec(format!("network {}: a bus needs a rate", of.name)));
             }

@@ -237,11 +237,20 @@ fn a_bus_has_one_rate() {
             "spec: network net1: all hosts of a bus have one rate and overhead",
         ),
         ("plain = true\n[[network]]\nbus = true\nlink = { rate = \"10m\" }", "spec: a plain network has no medium"),
+        (
+            "[[network]]\ncollisions = true\nlink = { rate = \"10m\", overhead = 24 }",
+            "spec: network net1: only on a bus are there collisions",
+        ),
+        (
+            "[[network]]\nbus = true\ncollisions = true\nlink = { rate = \"10m\" }",
+            "spec: network net1: collisions need an overhead of 24 or more",
+        ),
     ] {
         let error = with(text).expect_err(text);
         assert!(error.starts_with(told), "{error}");
     }
     assert_eq!(with("[[network]]\nbus = true\nlink = { rate = \"10m\" }"), Ok(()));
+    assert_eq!(with("[[network]]\nbus = true\ncollisions = true\nlink = { rate = \"10m\", overhead = 24 }"), Ok(()));
 }
 
 #[test]

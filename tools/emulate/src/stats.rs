@@ -1,6 +1,6 @@
 //! Counters as they are reported: as JSON, or as a table for people.
 
-use crate::model::Counters;
+use crate::model::{Collisions, Counters};
 use serde::Serialize;
 use std::fmt;
 
@@ -172,6 +172,18 @@ impl fmt::Display for Stats {
                     c.queue_peak_packets,
                     c.queue_peak_bytes / 1000,
                 )?;
+                if c.collisions > 0 {
+                    writeln!(
+                        f,
+                        "{:<12} {:<8} {:<4} {} attempts collided, {} packets given up after {}",
+                        "",
+                        "",
+                        "",
+                        c.collisions,
+                        c.dropped_collisions,
+                        Collisions::ATTEMPTS
+                    )?;
+                }
             }
             if link.up.is_none() {
                 writeln!(

@@ -24,12 +24,13 @@ type Test = fn() -> Outcome;
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 24] = [
+    let tests: [(&str, Test); 25] = [
         ("round trip takes twice the delay", rtt_is_twice_the_delay),
         ("a short delay is precise", short_delay_is_precise),
         ("udp gets the rate and loses nothing to backpressure", udp_gets_the_rate),
         ("tcp gets the rate", tcp_gets_the_rate),
         ("hosts of a bus share its rate in equal parts", bus_shares_its_rate),
+        ("hosts of a bus collide, and what is lost is counted", bus_collides),
         ("the rate of a bus stays while it runs", bus_keeps_its_rate),
         ("random loss is binomial and counted", random_loss),
         ("burst loss has mean and length", burst_loss),
@@ -210,6 +211,32 @@ fn bus_shares_its_rate() -> Outcome {
         bounded("kbit/s, however busy the machine", kbit_per_s, 0..20_100)?;
         Ok(if fairness > 0.9 { kbit_per_s } else { 0 })
     })
+}
+
+fn bus_collides() -> Outcome {
+    // 1200 frames of three who all have the next one: in turns nobody would wait.
+    let network = net("hosts = 3\n[link]\nrate = \"20m\"\noverhead = 24\n[[network]]\nbus = true\ncollisions = true")?;
+    let before = settle(&network)?;
+    let sinks = [0, 1, 2].map(|host| socket(&network, host, "net1"));
+    let sinks: Vec<_> = sinks.into_iter().collect::<Result<_, _>>()?;
+    std::thread::scope(|scope| {
+        let send = |host: usize| -> Outcome {
+            let to = sinks[(host + 1) % 3].local_addr()?;
+            Ok(send_all(&socket(&network, host, "net1")?, to, 400)?)
+        };
+        let senders: Vec<_> = (0..3).map(|host| scope.spawn(move || send(host))).collect();
+        senders.into_iter().try_for_each(|sender| sender.join().map_err(|_| "sender failed")?)
+    })?;
+    let stats = settle(&network)?;
+    let mut collisions = 0;
+    for host in ["host1", "host2", "host3"] {
+        let (up, before) = (up(&stats, host, "net1"), up(&before, host, "net1"));
+        let gone = up.forwarded_packets + up.dropped_collisions + up.dropped_queue;
+        bounded("packets that came or are counted as lost", gone, up.offered_packets..up.offered_packets + 1)?;
+        bounded("packets offered", up.offered_packets - before.offered_packets, 400..450)?;
+        collisions += up.collisions;
+    }
+    bounded("collisions", collisions, 50..20_000)
 }
 
 fn bus_keeps_its_rate() -> Outcome {

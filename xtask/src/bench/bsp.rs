@@ -32,8 +32,8 @@ use crate::stack::{Carrier, Stack};
 pub struct Options {
     /// Only these groups: host (ranks of one host), star (hosts around a switch with short queues),
     /// loss (the same with one packet in a hundred lost), slow (the star at a tenth of the rate),
-    /// bus (a cyclic shift of hosts that share one 10 Mbit/s medium); or only cells whose names
-    /// start so: host/2/puts
+    /// bus (a cyclic shift of hosts that share one 10 Mbit/s medium), csma-cd (the same where they
+    /// collide); or only cells whose names start so: host/2/puts
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Name of the report in docs/lab
@@ -137,6 +137,10 @@ fn cells() -> Vec<Cell> {
     let bus = Wire { bus: true, queue_packets, ..Wire::shaped(BUS_MBIT_PER_S, BUS_DELAY_US, 0.0) };
     for ranks in BUS_RANKS {
         add("bus", Operation::Shift, BUS_BYTES, ranks, Some(bus.clone()));
+    }
+    let bus = Wire { collisions: true, ..bus };
+    for ranks in BUS_RANKS {
+        add("csma-cd", Operation::Shift, BUS_BYTES, ranks, Some(bus.clone()));
     }
     cells
 }

@@ -264,6 +264,9 @@ struct Supersteps {
     /// A bus of 10 Mbit/s that all share, instead of a star of 1 Gbit/s.
     #[arg(long)]
     bus: bool,
+    /// With --bus: hosts collide and back off as on a half-duplex Ethernet (CSMA/CD).
+    #[arg(long, requires = "bus")]
+    collisions: bool,
     /// Destinations in the order 0, 1, 2 ...
     #[arg(long)]
     ascending: bool,
@@ -315,7 +318,7 @@ impl Supersteps {
             let bsp = Bsp { steps: self.steps, relation, compute_ns: 0, uses };
             let name = format!("{} x {} {}, slot {slot_us} us", self.relation, self.processes, table::size(self.len));
             let mut p = if self.bus {
-                step_table::bus(&name, self.processes, self.queue, &endpoint, bsp)
+                step_table::bus(&name, self.processes, self.queue, self.collisions, &endpoint, bsp)
             } else {
                 let wire = Wire {
                     rate_bits_per_s: self.rate_mbit * 1_000_000,

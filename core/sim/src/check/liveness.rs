@@ -27,7 +27,7 @@ const PTO_MAX_NS: Ns = 250 * MS;
 pub fn allowance_ns(net: &NetSpec, bytes: u64, messages: u64, chain: u64) -> Ns {
     let trunk = |n: &NetworkSpec| match &n.topology {
         Topology::Tree { trunk, .. } => Some(trunk.clone()),
-        Topology::Star | Topology::Bus => None,
+        Topology::Star | Topology::Bus | Topology::CollidingBus => None,
     };
     let ends = net.networks.iter().flat_map(|n| [n.up.clone(), n.down.clone()]);
     let links: Vec<LinkSpec> = ends.chain(net.networks.iter().filter_map(trunk)).collect();

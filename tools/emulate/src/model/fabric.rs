@@ -4,7 +4,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use weir_net::{Events, Harm, Medium, Offer, Passed, PipeSpec, Switch, TimeNs};
+use weir_net::{Collisions, Events, Harm, Medium, Offer, Passed, PipeSpec, Switch, TimeNs};
 
 /// One direction of one link, with its generator.
 pub type Pipe = weir_net::Pipe<Pcg64Mcg>;
@@ -122,6 +122,11 @@ impl Fabric {
     /// for it are those of their pipes up.
     pub fn make_bus(&mut self, network: usize) {
         self.buses.entry(network).or_default();
+    }
+
+    /// The same where the ports collide and back off.
+    pub fn make_colliding_bus(&mut self, network: usize) {
+        self.buses.entry(network).or_insert_with(|| Bus::with_collisions(Collisions::default()));
     }
 
     /// Adds a port to a network. `seed` is spread over the two pipes, and over ports by their
@@ -284,7 +289,9 @@ impl Fabric {
     /// A packet leaves the medium of a network.
     fn leave_bus<S: Sink>(&mut self, now_ns: TimeNs, network: usize, sink: &mut S) {
         let Some(bus) = self.buses.get_mut(&network) else { return };
-        let Some(Passed { item: (port, to, handle), bytes: len, offer, station }) = bus.pop(now_ns, Corruption::draw)
+        // Of a medium with collisions it may be a collision, which gives nothing yet.
+        let Some(Passed { item: (port, to, handle), bytes: len, offer, station }) =
+            bus.pop(now_ns, |harm, _, rng| Corruption::draw(harm, rng))
         else {
             return;
         };
@@ -444,9 +451,48 @@ mod tests {
         fabric
     }
 
+    /// Three ports of a star, a bus, or a bus with collisions.
+    fn of_kind(kind: u8, up: PipeSpec, down: PipeSpec, seed: u64) -> Fabric {
+        match kind {
+            0 => star(3, up, down, seed),
+            1 => bus(3, up, down),
+            _ => {
+                let mut fabric = Fabric::new();
+                fabric.make_colliding_bus(0);
+                (0..3).for_each(|_| _ = fabric.add_port(0, up, down, seed));
+                fabric
+            }
+        }
+    }
+
     fn ten_megabit(queue_packets: u32) -> PipeSpec {
         let queue = QueueLimit { packets: Some(queue_packets), ..Default::default() };
         PipeSpec { rate_bytes_per_s: 10_000_000 / 8, wire_overhead_bytes: 24, queue, ..Default::default() }
+    }
+
+    #[test]
+    fn hosts_of_a_bus_collide_and_every_packet_comes_or_is_counted() {
+        let mut fabric = Fabric::new();
+        fabric.make_colliding_bus(0);
+        for port in 0..8 {
+            fabric.add_port(0, ten_megabit(64), PipeSpec::default(), 5 + port);
+        }
+        let mut books = Books::default();
+        for number in 0..400 {
+            let handle = books.packet();
+            fabric.ingress(0, number % 8, Destination::Port((number + 1) % 8), 1514, handle, &mut books);
+        }
+        fabric.advance(5_000_000_000, &mut books);
+        let sum = |counter: fn(&weir_net::Counters) -> u64, fabric: &mut Fabric| -> u64 {
+            (0..8).map(|port| counter(fabric.up(port).counters())).sum()
+        };
+        assert!(sum(|c| c.collisions, &mut fabric) > 100);
+        let given_up = sum(|c| c.dropped_collisions, &mut fabric);
+        assert_eq!(books.sent.len() as u64 + given_up, 400);
+        assert!(books.references.iter().all(|count| *count == 0));
+        assert_eq!((fabric.in_flight(), fabric.next_ns()), (0, None));
+        let last_ns = fabric.now_ns;
+        assert!(last_ns > 0);
     }
 
     #[test]
@@ -548,8 +594,8 @@ mod tests {
             loss: Loss::independent(Chance::of(0.1)),
             ..Default::default()
         };
-        let run = |is_bus: bool, step_ns: u64| {
-            let mut fabric = if is_bus { bus(3, up, down) } else { star(3, up, down, 42) };
+        let run = |kind: u8, step_ns: u64| {
+            let mut fabric = of_kind(kind, up, down, 42);
             let mut books = Books::default();
             for i in 0..500u64 {
                 let handle = books.packet();
@@ -561,8 +607,9 @@ mod tests {
             fabric.advance(u64::MAX - 1, &mut books);
             books
         };
-        assert_eq!(run(false, 20_000), run(false, 2_000_000));
-        assert_eq!(run(true, 20_000), run(true, 2_000_000));
+        for kind in 0..3 {
+            assert_eq!(run(kind, 20_000), run(kind, 2_000_000));
+        }
     }
 
     #[test]
@@ -599,7 +646,7 @@ mod tests {
             rate in proptest::option::of(125u64..1_250_000_000),
             limit in proptest::option::of(0u32..50),
             offers in proptest::collection::vec((0u64..50_000, 0usize..3, 0usize..4, 14u32..1514, 0u8..20), 1..300),
-            is_bus: bool,
+            kind in 0u8..3,
         ) {
             let params = PipeSpec {
                 rate_bytes_per_s: rate.unwrap_or(0),
@@ -610,7 +657,7 @@ mod tests {
                 delay_ns: 10_000,
                 ..Default::default()
             };
-            let mut fabric = if is_bus { bus(3, params, params) } else { star(3, params, params, seed) };
+            let mut fabric = of_kind(kind, params, params, seed);
             let mut books = Books::default();
             let mut now_ns = 0;
             for (gap_ns, from, to, len, action) in offers {
@@ -632,7 +679,8 @@ mod tests {
             for port in 0..3 {
                 for pipe in [fabric.up(port).clone(), fabric.down(port).clone()] {
                     let c = pipe.counters();
-                    let gone = c.dropped_queue + c.dropped_loss + c.dropped_cut + c.forwarded_packets;
+                    let dropped = c.dropped_queue + c.dropped_loss + c.dropped_cut + c.dropped_collisions;
+                    let gone = dropped + c.forwarded_packets;
                     prop_assert_eq!(c.offered_packets + c.duplicated, gone);
                     prop_assert!(limit.is_none_or(|most| c.queue_peak_packets <= u64::from(most)));
                 }

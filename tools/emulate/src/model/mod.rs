@@ -12,4 +12,4 @@
 mod fabric;
 
 pub use fabric::{Corruption, Destination, Fabric, Handle, Pipe, PortId, Sink};
-pub use weir_net::{Burst, Chance, Counters, Events, Loss, Mark, PipeSpec, QueueLimit, Reorder, TimeNs};
+pub use weir_net::{Burst, Chance, Collisions, Counters, Events, Loss, Mark, PipeSpec, QueueLimit, Reorder, TimeNs};

@@ -65,7 +65,7 @@ pub fn send_all(socket: &UdpSocket, to: SocketAddr, count: u64) -> std::io::Resu
 
 /// Packets that a pipe has taken and not yet forwarded or counted as dropped.
 fn under_way(pipe: &Counters) -> u64 {
-    let dropped = pipe.dropped_queue + pipe.dropped_loss + pipe.dropped_cut;
+    let dropped = pipe.dropped_queue + pipe.dropped_loss + pipe.dropped_cut + pipe.dropped_collisions;
     (pipe.offered_packets + pipe.duplicated).saturating_sub(pipe.forwarded_packets + dropped)
 }
 
