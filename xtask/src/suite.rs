@@ -147,7 +147,10 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     let begin = Instant::now();
     let mut tally = Tally::default();
     println!("{}", disk::room_for_all(&paths.target));
-    tally.step("format", || must(paths.cargo().args(["fmt", "--all", "--check"]), SHORT));
+    tally.step("format", || {
+        must(paths.cargo().args(["fmt", "--all", "--check"]), SHORT)?;
+        must(paths.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]), SHORT)
+    });
     tally.step("layers", || check_layers(paths));
     tally.step("comments", || check_comments(paths));
     tally.step("readme", || check_readme(paths));
