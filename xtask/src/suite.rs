@@ -378,7 +378,8 @@ fn model_checked(paths: &Paths, tally: &mut Tally) {
     disk::done_with(&paths.target.join("loom"));
 }
 
-/// Simulated networks of each profile: seconds, half a minute, and a quarter of an hour on two cores.
+/// Simulated networks of each profile: seconds, half a minute, and a quarter of an hour on two
+/// cores.
 const fn seeds(quick: bool, long: bool) -> u32 {
     match (quick, long) {
         (true, _) => 60,

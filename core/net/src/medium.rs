@@ -140,7 +140,8 @@ pub struct Passed<T, D> {
 ///
 /// An ideal one by default: nobody sends while another does, and no time passes between two packets
 /// but what the pipes add to each. Of Ethernet's CSMA/CD that is the share that stations get in the
-/// long run, without its collisions, its waiting times after them, and its capture by who sent last.
+/// long run, without its collisions, its waiting times after them, and its capture by the last
+/// sender.
 /// [`Medium::with_collisions`] has these and no turns; all its pipes must have one rate, and the
 /// last [`Collisions::GAP_BITS`] of what they add to a packet are the gap behind it.
 ///

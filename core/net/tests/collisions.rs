@@ -105,7 +105,8 @@ fn who_has_not_heard_the_other_yet_collides_and_who_has_waits() {
 
 #[test]
 fn a_collision_takes_a_preamble_a_jam_and_the_way_and_then_a_number_of_slots() {
-    // Both begin at 0, hear each other at 20 us, jam until 23.2, and hear the other's end 20 us later.
+    // Both begin at 0, hear each other at 20 us, jam until 23.2, and hear the other's end 20 us
+    // later.
     let clear_ns = REACH_NS + Collisions::JAM_BITS * BIT_NS + REACH_NS + GAP_NS;
     let mut seen = BTreeMap::new();
     for seed in 0..200 {
@@ -199,7 +200,8 @@ fn a_cut_takes_what_waits_and_what_comes_after_it_does_not_wait_for_its_back_off
 
 proptest! {
     /// Whatever is offered when: each packet comes out once or is told as dropped, each station's
-    /// keep their order, one is sent at a time and nobody in the gap, and the same seed does it again.
+    /// keep their order, one is sent at a time and nobody in the gap, and the same seed does it
+    /// again.
     #[test]
     fn each_once_in_order_one_at_a_time(
         seed in 0u64..1000,

@@ -100,7 +100,8 @@ pub fn bus(name: &str, hosts: u32, queue_packets: u32, collisions: bool, endpoin
 }
 
 /// The points of `weir-sim table supersteps`: what the plan is worth on a star of 1 Gbit/s with
-/// queues of 64 packets, at no loss and 1 %, and on a bus of 10 Mbit/s, without collisions and with, with slots and without.
+/// queues of 64 packets, at no loss and 1 %, and on a bus of 10 Mbit/s, without collisions and
+/// with, with slots and without.
 #[must_use]
 pub fn points(endpoint: &EndpointSpec, steps: u32) -> Vec<Point> {
     let bsp = |relation, uses| Bsp { steps, relation, compute_ns: 0, uses };

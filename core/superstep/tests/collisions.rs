@@ -57,8 +57,8 @@ fn passes(rest_ns: u64) -> f64 {
 }
 
 /// While little is offered all of it is carried, by both. What the medium carries at most is the
-/// formula's peak; but who backs off keeps clear of the collapse beyond it, which is one of stations
-/// that go on trying at the same rate.
+/// formula's peak; but who backs off keeps clear of the collapse beyond it, which is one of
+/// stations that go on trying at the same rate.
 #[test]
 fn back_off_carries_what_the_formula_says_at_most_and_does_not_collapse() {
     let (_, most) = peak(a());

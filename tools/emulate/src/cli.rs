@@ -72,7 +72,8 @@ pub struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// All hosts of a network share one half-duplex medium of the rate, as on a coaxial Ethernet
-    /// (without --collisions): one frame at a time, the hosts in turn; --queue then is that of each host
+    /// (without --collisions): one frame at a time, the hosts in turn; --queue then is that of each
+    /// host
     #[arg(long)]
     bus: bool,
     /// With --bus (here, or in the file): hosts collide and back off as on a half-duplex Ethernet
