@@ -376,11 +376,14 @@ impl Association {
         }
         for i in 0..self.paths.len() {
             let p = &mut self.paths[i];
+            if p.pto_max > cx.cfg.pto_max.as_nanos() as u64 {
+                (p.pto_max, p.pto_max_at) = (cx.openings.pto_max_ns(cx.cfg), cx.now);
+            }
             let (sent, fired) =
                 (p.last_sent, p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now));
             if fired {
                 p.ptos += 1;
-                p.pto_max = cx.openings.pto_max_ns(cx.cfg);
+                (p.pto_max, p.pto_max_at) = (cx.openings.pto_max_ns(cx.cfg), cx.now);
                 cx.counters.probe_timeouts += 1;
                 p.cc.on_timeout(cx.now, p.ptos);
                 p.set_pace(cx.cfg);

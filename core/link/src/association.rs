@@ -367,7 +367,7 @@ impl Association {
                 for p in &self.paths {
                     at(p.held_until);
                     at(p.loss_time);
-                    at(p.pto_at(cfg, self.peer.ack_delay_max_ns));
+                    at(p.pto_due(cfg, self.peer.ack_delay_max_ns));
                     if p.state == PathState::Valid {
                         at(p.mtu.due());
                     }
@@ -401,7 +401,7 @@ impl Association {
             return None;
         }
         let due = ack_at.min(self.next_ping(cfg));
-        Some(p.pto_at(cfg, self.peer.ack_delay_max_ns).map_or(due, |at| due.min(at)))
+        Some(p.pto_due(cfg, self.peer.ack_delay_max_ns).map_or(due, |at| due.min(at)))
     }
 
     /// Nothing but what the session wants is to be sent or done: no question, no farewell, nothing

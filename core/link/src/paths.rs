@@ -70,8 +70,9 @@ pub(crate) struct Path {
     pub(crate) waiting_since: Time,
     /// Probe timeouts in a row.
     pub(crate) ptos: u32,
-    /// The longest of them, nanoseconds, as it was when the last one fired.
+    /// The longest of them, nanoseconds, as of then.
     pub(crate) pto_max: u64,
+    pub(crate) pto_max_at: Time,
     /// When something last came from there.
     pub(crate) heard: Time,
     /// PINGs it is to carry: a probe timeout fired while others were well.
@@ -149,6 +150,7 @@ impl Path {
             waiting_since: now,
             ptos: 0,
             pto_max: cfg.pto_max.as_nanos() as u64,
+            pto_max_at: Time::ZERO,
             heard: now,
             asks: 0,
             held_until: None,
@@ -237,6 +239,15 @@ impl Path {
     pub(crate) fn pto_at(&self, cfg: &Config, ack_delay_max: u64) -> Option<Time> {
         let drained = if self.is_shared { self.delivery.drained() } else { Time::ZERO };
         (self.in_flight_packets > 0).then(|| self.last_sent.max(drained).plus_ns(self.pto_ns(cfg, ack_delay_max)))
+    }
+
+    /// When the probe timeout fires, or it is to be seen whether it does: where it is longer than
+    /// usual, because many peers were silent, it is not when they are so no longer.
+    #[inline]
+    pub(crate) fn pto_due(&self, cfg: &Config, ack_delay_max: u64) -> Option<Time> {
+        let at = self.pto_at(cfg, ack_delay_max)?;
+        let usual = cfg.pto_max.as_nanos() as u64;
+        Some(if self.pto_max > usual { at.min(self.last_sent.max(self.pto_max_at).plus_ns(usual)) } else { at })
     }
 
     /// A packet goes into flight; returns its number on the path.
