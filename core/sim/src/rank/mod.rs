@@ -638,7 +638,8 @@ impl Node for Rank {
 
     fn next_wake(&self) -> Option<Ns> {
         let protocol = self.core.messages.next_timeout().map(|t| t.0);
-        let app = if self.done || self.core.parting.is_leaving() { None } else { self.app.next_wake() };
+        // Who had nothing left to do for a moment, as a server has, may be asked again.
+        let app = if self.core.parting.is_leaving() { None } else { self.app.next_wake() };
         let queued = (!self.core.outcomes.is_empty() || self.core.has_claims()).then_some(0);
         let leaving = self.core.parting.next_wake();
         [
