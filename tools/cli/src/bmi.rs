@@ -89,11 +89,14 @@ type Text = unsafe extern "C" fn(c_int) -> *const c_char;
 fn meaning(name: &str, url: &str, key: Option<&weir_job::JobKey>) -> String {
     match name {
         "BMI_ENOPROTOOPT" => "; a URL begins with weir:// or tcp://, as in weir://server:3334".into(),
+        "BMI_EINVAL" => "; a URL is weir://HOST:PORT or tcp://HOST:PORT, as in weir://server:3334".into(),
         "BMI_EHOSTNTFD" => "; there is no host of that name".into(),
         "BMI_ECONNREFUSED" => "; nobody listens there".into(),
         "BMI_ETIMEDOUT" if url.starts_with("weir:") => {
             let ours = key.map(|key| format!(" (here {} from {})", key.fingerprint(), key.source)).unwrap_or_default();
-            format!("; a server that has another job key does not answer{ours}, and UDP has to pass")
+            format!(
+                "; nobody listens there, or UDP does not pass, or the server has another job key and so does not answer{ours}"
+            )
         }
         _ => String::new(),
     }
@@ -182,6 +185,8 @@ mod tests {
         let of = |name: &str, url: &str| meaning(name, url, None);
         assert!(of("BMI_ENOPROTOOPT", "localhost:1").contains("weir://server:3334"));
         assert!(of("BMI_EHOSTNTFD", "weir://nohost:1").contains("no host"));
+        assert!(of("BMI_EINVAL", "weir://n1").contains("weir://HOST:PORT"));
+        assert!(of("BMI_ETIMEDOUT", "weir://n1:1").contains("nobody listens"));
         let env = Env::from_pairs([("WEIR_KEY", "7".repeat(64))]);
         let key = environment::key(&env).expect("a key");
         let told = meaning("BMI_ETIMEDOUT", "weir://n1:1", Some(&key));

@@ -14,6 +14,7 @@ pub use serve::{Policy, Server};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use nix::net::if_::InterfaceFlags;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,16 +69,31 @@ impl From<Mode> for weir_xdp::Mode {
     }
 }
 
+/// That each name is of an interface here, none comes twice, and none is the loopback, by which
+/// messages go in other ways (`spec/xdp.md`).
+fn interfaces(names: &[String]) -> Result<()> {
+    for (i, name) in names.iter().enumerate() {
+        let shown = name.escape_debug();
+        if nix::net::if_::if_nametoindex(name.as_str()).is_err() {
+            bail!("no interface is named {shown}");
+        }
+        if names[..i].contains(name) {
+            bail!("--interface {shown} is given twice");
+        }
+        let mut all = nix::ifaddrs::getifaddrs().context("cannot ask for interfaces")?;
+        if all.any(|a| a.interface_name == *name && a.flags.contains(InterfaceFlags::IFF_LOOPBACK)) {
+            bail!("{shown} is the loopback: ranks of one host speak by shared memory, and need no helper");
+        }
+    }
+    Ok(())
+}
+
 /// Serves until it is asked to end; started by systemd, until nobody has used it for a while.
 ///
 /// # Errors
 /// One line: no rights, no such interface or user, the socket in use.
 pub fn run(args: &XdpdArgs) -> Result<()> {
-    for name in &args.interface {
-        if nix::net::if_::if_nametoindex(name.as_str()).is_err() {
-            bail!("no interface is named {}", name.escape_debug());
-        }
-    }
+    interfaces(&args.interface)?;
     // Else every rank would be refused, and nobody told who started it.
     let lacking = rights::lacking(args.mode).context("cannot tell what rights there are")?;
     if !lacking.is_empty() {
@@ -134,6 +150,26 @@ fn users(named: &[String]) -> Result<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interfaces_that_cannot_be_meant_are_refused_with_the_reason() {
+        for (names, why) in [
+            (&["lo"][..], "lo is the loopback"),
+            (&["no-such-interface"], "no interface is named no-such-interface"),
+            (&["lo", "no\nsuch"], "loopback"),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let e = interfaces(&names).expect_err("refused");
+            assert!(e.to_string().contains(why), "{e}");
+        }
+        // Another than the loopback is needed for this; a machine without one has nothing to serve.
+        let other = std::fs::read_dir("/sys/class/net").ok().into_iter().flatten().flatten();
+        let mut other = other.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name != "lo");
+        if let Some(name) = other.find(|name| interfaces(std::slice::from_ref(name)).is_ok()) {
+            let e = interfaces(&[name.clone(), name]).expect_err("twice");
+            assert!(e.to_string().contains("twice"), "{e}");
+        }
+    }
 
     #[test]
     fn users_are_found_by_name_and_number_and_nobody_else() {
