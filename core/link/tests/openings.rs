@@ -236,7 +236,7 @@ fn where_answers_take_seconds_several_are_waited_for() {
     assert!(slower > 30 * S && slower < 75 * S, "{slower:?}");
 }
 
-// spec: P-4.16
+// spec: P-4.16, P-4.27
 #[test]
 fn probes_of_many_silent_peers_are_bounded_together() {
     let sent_to = |peers: usize| {
