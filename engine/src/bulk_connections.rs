@@ -255,10 +255,13 @@ impl<C: Tcp> Surroundings for Lent<'_, C> {
         if room == rest {
             pieces.push(piece(stage));
         }
+        let offered: usize = pieces.iter().map(|p| p.iov_len).sum();
         // SAFETY: our own memory, of which nobody holds a reference, and that of a receive or
         // region, which its face declared writable until the completion, and this is before.
         match unsafe { io.read(&mut pieces) }.map_err(broken)? {
-            Arrived::Bytes(n) => Ok(Read::Bytes { payload: n.min(room), staged: n.saturating_sub(room) }),
+            Arrived::Bytes(n) => {
+                Ok(Read::Bytes { payload: n.min(room), staged: n.saturating_sub(room), more: n >= offered })
+            }
             Arrived::End => Ok(Read::End),
         }
     }

@@ -674,7 +674,7 @@ impl Surroundings for Lent<'_> {
             self.upper.check_payload(peer, record.key, record.offset + u64::from(done), there);
         }
         stage[..behind.len()].copy_from_slice(behind);
-        Ok(Read::Bytes { payload: there.len(), staged: behind.len() })
+        Ok(Read::Bytes { payload: there.len(), staged: behind.len(), more: n > 0 })
     }
 
     fn endpoint(&self) -> &Endpoint {

@@ -83,7 +83,7 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         /// Without the long tests
         #[arg(long)]
         quick: bool,
-        /// With ten times as many simulated networks
+        /// With twenty times as many simulated networks
         #[arg(long, conflicts_with = "quick")]
         long: bool,
     },

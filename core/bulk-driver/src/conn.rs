@@ -141,16 +141,13 @@ impl<S> Conn<S> {
             self.take_staged(on, now)?;
         }
         while total < most && !self.put_off {
-            let room = STAGE_BYTES - self.have;
-            let (payload, staged) = self.read_some(on)?;
-            if payload + staged == 0 {
+            let (came, more) = self.read_some(on)?;
+            if came == 0 {
                 break;
             }
-            total += (payload + staged) as u64;
+            total += came as u64;
             self.take_staged(on, now)?;
-            // The stage is filled last: there was no more. (What has come since, and the end of the
-            // stream, the next pass finds.)
-            if staged < room {
+            if !more {
                 break;
             }
         }
@@ -158,17 +155,18 @@ impl<S> Conn<S> {
     }
 
     /// One call to the system: into the place of the record's payload and, behind it, the stage.
-    /// Returns how much came into each, bytes.
-    fn read_some<E: Surroundings<Stream = S>>(&mut self, on: &mut E) -> Step<(usize, usize), E> {
+    /// Returns how much came, bytes, and whether another call may find more.
+    fn read_some<E: Surroundings<Stream = S>>(&mut self, on: &mut E) -> Step<(usize, bool), E> {
         let payload = self.record.as_ref().map(|(record, done)| (self.peer, record, *done));
-        let Read::Bytes { payload, staged } = on.read(&mut self.io, payload, &mut self.staged[self.have..])? else {
+        let Read::Bytes { payload, staged, more } = on.read(&mut self.io, payload, &mut self.staged[self.have..])?
+        else {
             return Err(Over::Failed);
         };
         if let Some((_, done)) = &mut self.record {
             *done += payload as u32;
         }
         self.have += staged;
-        Ok((payload, staged))
+        Ok((payload + staged, more))
     }
 
     /// Takes greetings, heads and payload out of the stage, and ends the record that is complete.

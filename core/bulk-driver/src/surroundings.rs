@@ -37,6 +37,9 @@ pub enum Read {
         payload: usize,
         /// In the stage: none before all of the payload.
         staged: usize,
+        /// Another call may find more, or the end. False where what was offered was not filled, and
+        /// what comes later, the end too, is told as new: a call is spared.
+        more: bool,
     },
     /// The peer will write nothing more.
     End,

@@ -23,6 +23,8 @@ struct World {
     read_first: Vec<u32>,
     over: Vec<u32>,
     no_room: bool,
+    /// Another read may find more.
+    more: bool,
 }
 
 impl World {
@@ -34,6 +36,7 @@ impl World {
             read_first: Vec::new(),
             over: Vec::new(),
             no_room: true,
+            more: true,
         }
     }
 }
@@ -77,7 +80,7 @@ impl Surroundings for World {
         self.read_first.push(*io);
         let bytes = core::mem::take(self.open.get_mut(io).ok_or(Broken)?);
         stage[..bytes.len()].copy_from_slice(&bytes);
-        Ok(Read::Bytes { payload: 0, staged: bytes.len() })
+        Ok(Read::Bytes { payload: 0, staged: bytes.len(), more: self.more && !bytes.is_empty() })
     }
 
     fn endpoint(&self) -> &Endpoint {
@@ -166,6 +169,24 @@ fn who_is_silent_is_dropped_in_time_and_what_came_late_is_read_first() {
     bulk_connections.progress(&mut world, due, true);
     assert!(bulk_connections.is_empty() && world.open.is_empty());
     assert_eq!(world.endpoint.counters().bulk.greetings_refused, 1);
+}
+
+#[test]
+fn a_read_that_was_not_filled_is_the_last_and_another_may_find_more() {
+    for (more, reads) in [(true, 2), (false, 1)] {
+        let (mut world, mut bulk_connections, at) = with_strangers(1);
+        world.more = more;
+        world.open.insert(0, alloc::vec![b'W'; GREETING_LEN - 1]);
+        world.read_first.clear();
+        // (Not every pass reads.)
+        for _ in 0..8 {
+            bulk_connections.progress(&mut world, at, true);
+            if !world.read_first.is_empty() {
+                break;
+            }
+        }
+        assert_eq!((world.read_first.len(), bulk_connections.len()), (reads, 1), "{more}");
+    }
 }
 
 #[test]

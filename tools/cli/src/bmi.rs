@@ -112,6 +112,14 @@ fn found_out(url: &str) -> &'static str {
     }
 }
 
+/// Whether a BMI server lives there, if that is known.
+fn lives(url: &str, found: c_int) -> Option<bool> {
+    match found {
+        0 if url.starts_with("tcp://") => None,
+        found => Some(found == 0),
+    }
+}
+
 fn ping(env: &Env, args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
     let text = CString::new(url).context("a URL holds no zero byte")?;
     // SAFETY: loading runs the initialisers of our own library.
@@ -154,7 +162,10 @@ fn ping(env: &Env, args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
     unsafe { finalize() };
     if args.json {
         let why = (found < 0).then(|| said(found));
-        print_json(&json!({"url": url, "lives": found == 0, "us": took_us as u64, "error": why}))?;
+        let shown = (found == 0).then(|| found_out(url));
+        print_json(
+            &json!({"url": url, "lives": lives(url, found), "shown": shown, "us": took_us as u64, "error": why}),
+        )?;
     } else if found == 0 {
         print_all(format!("{url} {} ({took_us} us)\n", found_out(url)).as_bytes())?;
     } else {
@@ -178,6 +189,8 @@ mod tests {
     fn a_connection_is_not_called_an_answer() {
         assert_eq!(found_out("weir://n1:3334"), "answers");
         assert!(found_out("tcp://n1:3334").contains("connections"));
+        assert_eq!((lives("weir://n1:1", 0), lives("tcp://n1:1", 0)), (Some(true), None));
+        assert_eq!((lives("weir://n1:1", -1), lives("tcp://n1:1", -1)), (Some(false), Some(false)));
     }
 
     #[test]

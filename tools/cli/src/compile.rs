@@ -116,9 +116,13 @@ fn added(installed: &Installed, words: &[OsString]) -> Vec<OsString> {
 }
 
 /// The module, in front of the user's words: it is compiled before the programs that use it. Not
-/// where only a part is compiled, into a file that may be named, nor where the user names it.
+/// where only a part is compiled, into a file that may be named, nor where the user names it, or what
+/// he made of it.
 fn module<'a>(installed: &'a Installed, words: &[OsString]) -> Option<&'a Path> {
-    let is_named = words.iter().any(|word| Path::new(word).file_name().is_some_and(|name| name == MODULE));
+    let is_named = words.iter().map(Path::new).any(|word| {
+        let is_object = word.extension().is_some_and(|e| e == "o") && word.file_stem() == Path::new(MODULE).file_stem();
+        is_object || word.file_name().is_some_and(|name| name == MODULE)
+    });
     installed.module.as_deref().filter(|_| language(words) == Language::Fortran && links(words) && !is_named)
 }
 
@@ -178,7 +182,7 @@ mod tests {
         let installed = Installed { include: "/p/include".into(), lib: "/p/lib".into(), module: Some(file.into()) };
         let of = |line: &str| module(&installed, &words(line));
         assert_eq!(of("-O2 a.f90 -o a"), Some(file));
-        for line in ["-c a.f90", "own/bsp.f90 a.f90 -o a", "a.c -o a", "a.o -o a"] {
+        for line in ["-c a.f90", "own/bsp.f90 a.f90 -o a", "a.f90 own/bsp.o -o a", "a.c -o a", "a.o -o a"] {
             assert_eq!(of(line), None, "{line}");
         }
     }

@@ -192,7 +192,8 @@ impl Surroundings for Lent<'_, '_> {
             }
         }
         stage[..behind.len()].copy_from_slice(behind);
-        Ok(Read::Bytes { payload: there.len(), staged: behind.len() })
+        // (A host is woken once for what comes: what lies behind it has to be found now.)
+        Ok(Read::Bytes { payload: there.len(), staged: behind.len(), more: n > 0 })
     }
 
     fn endpoint(&self) -> &Endpoint {
