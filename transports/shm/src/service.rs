@@ -65,7 +65,7 @@ impl Shm {
             self.has_slept = false;
             self.peers.doze(self.config.awake, DOZE_LOOKS);
         }
-        let busy = !self.dialling.is_empty() || self.strangers.count > 0;
+        let busy = !self.dialling.is_empty() || self.strangers.len() > 0;
         let wait = if busy { HANDSHAKE_CHECK_NS.min(self.config.socket_check_ns) } else { self.config.socket_check_ns };
         self.service_at_ns = if more { 0 } else { now_ns.saturating_add(wait) };
     }
@@ -124,14 +124,14 @@ impl Shm {
     }
 
     fn add_stranger(&mut self, socket: OwnedFd, now_ns: u64) {
-        let full = self.strangers.count >= self.config.max_strangers;
+        let full = self.strangers.len() >= self.config.max_strangers;
         if let Some(at) = self.strangers.oldest().filter(|_| full) {
             self.drop_stranger(at);
             self.counters.strangers_expired += 1;
         }
         let deadline_ns = now_ns.saturating_add(self.config.handshake_ns);
         let at = self.strangers.put(Stranger { socket, handshake: None, deadline_ns });
-        let socket = self.strangers.all[at].as_ref().map(|stranger| &stranger.socket);
+        let socket = self.strangers.get(at).map(|stranger| &stranger.socket);
         if socket.is_none_or(|socket| sys::epoll_add(&self.wait, socket, TAG_STRANGER + at as u64).is_err()) {
             self.strangers.take(at);
         }
@@ -140,7 +140,7 @@ impl Shm {
     fn hear_stranger(&mut self, at: usize) {
         // One byte more than any message has, so that a longer one is found out.
         let mut bytes = [0; SIGNED_LEN + 1];
-        let Some(Some(stranger)) = self.strangers.all.get_mut(at) else { return };
+        let Some(stranger) = self.strangers.get(at) else { return };
         let (n, memory) = match sys::recv(&stranger.socket, &mut bytes) {
             Ok((n, memory)) if n > 0 => (n, memory),
             Err(e) if would_block(&e) => return,
@@ -150,11 +150,8 @@ impl Shm {
         let reason = match stranger.handshake.take() {
             None => match self.greet(&stranger.socket, &bytes[..n]) {
                 Ok(handshake) => {
-                    // Back where it was: its tag says so.
                     stranger.handshake = Some(handshake);
-                    self.strangers.all[at] = Some(stranger);
-                    self.strangers.count += 1;
-                    return;
+                    return self.strangers.put_back(at, stranger);
                 }
                 Err(reason) => (reason, 0),
             },
@@ -406,8 +403,8 @@ impl Shm {
                 self.redial(ix);
             }
         }
-        for at in 0..self.strangers.all.len() {
-            if self.strangers.all[at].as_ref().is_some_and(|stranger| now_ns >= stranger.deadline_ns) {
+        for at in 0..self.strangers.places() {
+            if self.strangers.get(at).is_some_and(|stranger| now_ns >= stranger.deadline_ns) {
                 self.drop_stranger(at);
                 self.counters.strangers_expired += 1;
             }

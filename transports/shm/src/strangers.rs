@@ -15,14 +15,36 @@ pub struct Stranger {
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Strangers {
-    pub all: Vec<Option<Stranger>>,
-    pub count: usize,
+    all: Vec<Option<Stranger>>,
+    count: usize,
 }
 
 impl Strangers {
     /// When the first of them has had its time.
     pub fn next_timeout_ns(&self) -> Option<u64> {
         self.all.iter().flatten().map(|stranger| stranger.deadline_ns).min()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Places, taken or not.
+    pub fn places(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The one at a place.
+    pub fn get(&self, at: usize) -> Option<&Stranger> {
+        self.all.get(at)?.as_ref()
+    }
+
+    /// Puts one back where it was taken from: its tag says so.
+    pub fn put_back(&mut self, at: usize, stranger: Stranger) {
+        if let Some(place) = self.all.get_mut(at) {
+            self.count += usize::from(place.replace(stranger).is_none());
+        }
     }
 
     /// Takes one out.
