@@ -116,8 +116,8 @@ fn added(installed: &Installed, words: &[OsString]) -> Vec<OsString> {
 }
 
 /// The module, in front of the user's words: it is compiled before the programs that use it. Not
-/// where only a part is compiled, into a file that may be named, nor where the user names it, or what
-/// he made of it.
+/// where only a part is compiled, into a file that may be named, nor where the user names it, or
+/// what he made of it.
 fn module<'a>(installed: &'a Installed, words: &[OsString]) -> Option<&'a Path> {
     let is_named = words.iter().map(Path::new).any(|word| {
         let is_object = word.extension().is_some_and(|e| e == "o") && word.file_stem() == Path::new(MODULE).file_stem();
