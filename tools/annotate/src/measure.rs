@@ -194,7 +194,9 @@ fn law(by_count: &BTreeMap<u32, f64>) -> Option<(String, Option<String>)> {
     } else {
         let time = emit::time(shared.0);
         let (value, unit) = time.split_once(' ').unwrap_or((&time, "ns"));
-        (format!("{value}/numprocs {unit}"), shared.1)
+        // (Of two whole numbers, as in C, a quotient is whole, and 3/4 nothing.)
+        let real = if value.contains('.') { "" } else { ".0" };
+        (format!("{value}{real}/numprocs {unit}"), shared.1)
     };
     let measured = by_count.iter().map(|(n, t)| format!("{} with {n}", emit::time(*t))).collect::<Vec<_>>().join(", ");
     let doubt = (off > CLOSE)
@@ -211,7 +213,7 @@ mod tests {
         let of = |all: &[(u32, f64)]| law(&all.iter().copied().collect());
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[(2, 1500.0), (4, 1600.0)]), Some(("1.55 us".into(), None)));
-        assert_eq!(of(&[(2, 1500.0), (4, 750.0), (8, 375.0)]), Some(("3/numprocs us".into(), None)));
+        assert_eq!(of(&[(2, 1500.0), (4, 750.0), (8, 375.0)]), Some(("3.0/numprocs us".into(), None)));
         let (time, doubt) = of(&[(4, 2e6)]).unwrap();
         assert!(time == "2 ms" && doubt.unwrap().contains("4 processes only"));
         assert!(of(&[(2, 100.0), (4, 1000.0)]).unwrap().1.is_some());

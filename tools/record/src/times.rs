@@ -102,9 +102,9 @@ fn fitted(by_count: &BTreeMap<i64, Moments>, shown: &dyn Fn(f64) -> String) -> (
     if same_off <= SAME || (same_off <= shared_off && same_off <= both_off) {
         (shown(same), same_off)
     } else if shared_off <= SAME || shared_off <= both_off {
-        (format!("{}/numprocs", shown(shared)), shared_off)
+        (format!("{}/numprocs", real(shown(shared))), shared_off)
     } else {
-        (format!("({} + {}/numprocs)", shown(a), shown(b)), both_off)
+        (format!("({} + {}/numprocs)", shown(a), real(shown(b))), both_off)
     }
 }
 
@@ -136,6 +136,11 @@ fn digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
+/// The same as a real number: of two whole ones, as in C, a quotient is whole, and 3/4 nothing.
+fn real(digits: String) -> String {
+    if digits.contains('.') { digits } else { digits + ".0" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,8 +159,8 @@ mod tests {
         assert_eq!(of(&[(4, &[1500.0, 1500.0])], true).unwrap(), "1.5 us");
         assert_eq!(of(&[(4, &[1500.0, 1500.0])], false).unwrap(), "1.5*pow(4.0/numprocs, split) us");
         assert_eq!(of(&[(2, &[1500.0]), (4, &[1510.0])], false).unwrap(), "1.505 us");
-        assert_eq!(of(&[(2, &[4e6]), (4, &[2e6])], false).unwrap(), "8/numprocs ms");
-        assert_eq!(of(&[(2, &[6e6]), (4, &[4e6]), (8, &[3e6])], false).unwrap(), "(2 + 8/numprocs) ms");
+        assert_eq!(of(&[(2, &[4e6]), (4, &[2e6])], false).unwrap(), "8.0/numprocs ms");
+        assert_eq!(of(&[(2, &[6e6]), (4, &[4e6]), (8, &[3e6])], false).unwrap(), "(2 + 8.0/numprocs) ms");
         // Mean 2, deviation sqrt 2: the median of the lognormal law with these.
         let sigma = 1.5f64.ln().sqrt();
         let text = of(&[(4, &[1e3, 3e3])], true).unwrap();
