@@ -220,8 +220,8 @@ struct RunArgs {
     /// Time of flight, one way
     #[arg(long, default_value_t = 0)]
     delay_us: u32,
-    /// All hosts share one half-duplex medium of that rate: one frame at a
-    /// time, with its preamble, checksum and gap, the hosts in turn
+    /// All hosts share one half-duplex medium of that rate: one frame at a time, with its preamble,
+    /// checksum and gap, the hosts in turn
     #[arg(long, requires = "rate_mbit")]
     bus: bool,
     /// With --bus: they collide and back off instead, as on a half-duplex Ethernet (CSMA/CD)

@@ -70,8 +70,9 @@ pub(crate) struct Path {
     pub(crate) waiting_since: Time,
     /// Probe timeouts in a row.
     pub(crate) ptos: u32,
-    /// The longest of them, nanoseconds, as of then.
+    /// The longest of them, nanoseconds.
     pub(crate) pto_max: u64,
+    /// When that was asked for last (P-4.27).
     pub(crate) pto_max_at: Time,
     /// When something last came from there.
     pub(crate) heard: Time,
