@@ -273,24 +273,27 @@ impl Distribution {
         // At the location itself densities are 0, finite or infinite; the least positive number
         // stands for it.
         let t = t.max(f64::MIN_POSITIVE);
-        let gamma = |shape: f64, scale: f64| (shape - 1.0) * (t / scale).ln() - t / scale;
+        // Far out the quotient overflows, close in it is 0, and two infinities that oppose each
+        // other leave no number.
+        let in_scales = |scale: f64| (t / scale).clamp(f64::MIN_POSITIVE, f64::MAX);
+        let gamma = |shape: f64, scale: f64| (shape - 1.0) * in_scales(scale).ln() - in_scales(scale);
         match *self {
             Self::Normal { .. } => f64::NEG_INFINITY, // answered above
             Self::Lognormal { mu, sigma, .. } => lognormal_kernel(t, mu, sigma),
             Self::Gamma { shape, scale, .. } => gamma(shape, scale),
             Self::Erlang { shape, scale, .. } => gamma(f64::from(shape), scale),
             Self::Weibull { shape, scale, .. } => {
-                let z = (t / scale).ln();
+                let z = in_scales(scale).ln();
                 (shape - 1.0) * z - (shape * z).exp()
             }
-            Self::Pearson5 { shape, scale, .. } => -(shape + 1.0) * (t / scale).ln() - scale / t,
+            Self::Pearson5 { shape, scale, .. } => -(shape + 1.0) * in_scales(scale).ln() - scale / t,
             Self::Exponential { scale, .. } => -t / scale,
             Self::GeneralisedGamma { mu, sigma, lambda, .. } if lambda.abs() < LAMBDA_ZERO => {
                 lognormal_kernel(t, mu, sigma)
             }
             Self::GeneralisedGamma { mu, sigma, lambda, .. } => {
                 let ln_t = t.ln();
-                let lw = lambda * (ln_t - mu) / sigma;
+                let lw = (lambda * (ln_t - mu) / sigma).clamp(f64::MIN, f64::MAX);
                 (lw - lw.exp_m1()) / (lambda * lambda) - ln_t
             }
         }

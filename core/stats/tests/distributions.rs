@@ -153,6 +153,21 @@ fn a_distribution_is_made_from_its_name_and_parameters_and_refuses_bad_ones() {
     assert_eq!(Family::from_name("cauchy"), None);
 }
 
+#[test]
+fn densities_vanish_far_out() {
+    for family in Family::ALL {
+        for shape in [0.5, 1.0, 1e5] {
+            for scale in [1e-9, 1.0, 1e9] {
+                let parameters = [0.0, shape, scale, -1.0];
+                let Ok(d) = Distribution::new(family, &parameters[..family.parameter_names().len()]) else { continue };
+                for x in [1e305, f64::MAX, f64::INFINITY] {
+                    assert!(d.pdf(x) < 1e-50, "{d:?} at {x}: {}", d.pdf(x));
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn no_argument_makes_a_function_panic_or_leave_its_range(
