@@ -150,7 +150,7 @@ impl Association {
 
     /// Forgets what was settled, and what is lost so long that nobody acknowledges it any more.
     fn trim(&mut self, cx: &Cx<'_>) {
-        let pto = |p: &Path| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
+        let pto = |p: &Path| p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.ack_delay_max());
         let keep = 2 * self.paths.iter().map(pto).max().unwrap_or(0);
         self.rec.trim(cx.now, keep);
     }
@@ -280,13 +280,14 @@ impl Association {
         path.decay_reorder(cx.cfg);
         path.set_pace(cx.cfg);
         count!(self, cx, marks_windows, cuts);
+        let ack_delay = self.ack_delay_max();
         let path = &mut self.paths[i];
         if i == usize::from(self.primary) {
             let min_rtt = cx.cfg.parity_min_rtt.as_nanos() as u64;
             self.parity
                 .set_active(cx.cfg.parity && path.loss_ppm > cx.cfg.parity_min_loss_ppm && path.rtt.base() > min_rtt);
         }
-        let settle = |path: &Path| 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
+        let settle = |path: &Path| 2 * path.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, ack_delay);
         if path.mtu.is_suspect() && path.mtu.test(cx.now, settle(path), cx.cfg) {
             cx.counters.mtu_black_holes += 1;
             path.cc.on_mtu(u64::from(path.mtu.size()));
@@ -374,13 +375,14 @@ impl Association {
         if self.paths.iter().any(|p| p.loss_time.is_some_and(|t| t <= cx.now)) {
             self.detect_loss(cx);
         }
+        let ack_delay = self.ack_delay_max();
         for i in 0..self.paths.len() {
             let p = &mut self.paths[i];
             if p.pto_max > cx.cfg.pto_max.as_nanos() as u64 {
                 (p.pto_max, p.pto_max_at) = (cx.openings.pto_max_ns(cx.cfg), cx.now);
             }
             let (sent, fired) =
-                (p.last_sent, p.pto_at(cx.cfg, self.peer.ack_delay_max_ns).is_some_and(|t| t <= cx.now));
+                (p.last_sent, p.pto_at(cx.cfg, ack_delay).is_some_and(|t| t <= cx.now));
             if fired {
                 p.ptos += 1;
                 (p.pto_max, p.pto_max_at) = (cx.openings.pto_max_ns(cx.cfg), cx.now);

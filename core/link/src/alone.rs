@@ -66,7 +66,7 @@ impl Association {
     #[inline]
     fn due_after_alone(&self, cfg: &Config) -> Time {
         let Some(p) = self.path() else { return Time::MAX };
-        let due = p.pto_due(cfg, self.peer.ack_delay_max_ns).unwrap_or(Time::MAX);
+        let due = p.pto_due(cfg, self.ack_delay_max()).unwrap_or(Time::MAX);
         let has_others = self.paths.len() > 1 && p.state == PathState::Valid;
         if has_others { due.min(p.waiting_since + cfg.path_suspect_after) } else { due }
     }

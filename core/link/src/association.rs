@@ -154,6 +154,9 @@ pub(crate) struct Association {
     pub(crate) closes_sent: u8,
     /// When it last used a slot of a medium that all share.
     pub(crate) slotted_at: Time,
+    /// How much longer acknowledgements wait because data goes in slots
+    /// (`spec/superstep.md` 7.7); 0: it goes in none. As of the last packet.
+    pub(crate) slots_ack_ns: u64,
 
     /// The caller forgot it: its place may be given to another peer.
     pub(crate) vacant: bool,
@@ -221,6 +224,7 @@ impl Association {
             ending: None,
             closes_sent: 0,
             slotted_at: Time::ZERO,
+            slots_ack_ns: 0,
             vacant: false,
             forgetting: false,
             ready: false,
@@ -229,6 +233,12 @@ impl Association {
             #[cfg(test)]
             acks_in_order: 0,
         }
+    }
+
+    /// The longest that the peer keeps an acknowledgement back.
+    #[inline]
+    pub(crate) fn ack_delay_max(&self) -> u64 {
+        self.peer.ack_delay_max_ns + self.slots_ack_ns
     }
 
     /// Becomes the association of another peer; what the endpoint's queues and timers know of its
@@ -367,7 +377,7 @@ impl Association {
                 for p in &self.paths {
                     at(p.held_until);
                     at(p.loss_time);
-                    at(p.pto_due(cfg, self.peer.ack_delay_max_ns));
+                    at(p.pto_due(cfg, self.ack_delay_max()));
                     if p.state == PathState::Valid {
                         at(p.mtu.due());
                     }
@@ -401,7 +411,7 @@ impl Association {
             return None;
         }
         let due = ack_at.min(self.next_ping(cfg));
-        Some(p.pto_due(cfg, self.peer.ack_delay_max_ns).map_or(due, |at| due.min(at)))
+        Some(p.pto_due(cfg, self.ack_delay_max()).map_or(due, |at| due.min(at)))
     }
 
     /// Nothing but what the session wants is to be sent or done: no question, no farewell, nothing

@@ -134,6 +134,7 @@ impl Association {
         if self.state != State::Up || self.ending.is_some() {
             return None;
         }
+        self.slots_ack_ns = cx.common.slots_ack_ns();
         for i in 0..self.paths.len() {
             let p = &self.paths[i];
             if (p.respond.is_some() || p.next_probe <= cx.now)
@@ -271,9 +272,10 @@ impl Association {
     }
 
     fn build_mtu_probe(&mut self, cx: &mut Cx<'_>, i: usize, out: &mut PacketBuf) -> Option<Transmit> {
+        let ack_delay = self.ack_delay_max();
         let p = &mut self.paths[i];
         // Three probe timeouts: the probe must not be repeated before its acknowledgement had time.
-        let again = 3 * p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, self.peer.ack_delay_max_ns);
+        let again = 3 * p.rtt.pto(cx.cfg.pto_var_min.as_nanos() as u64, ack_delay);
         let size = p.mtu.probe(cx.now, again)?;
         let mut pk = self.begin(i as u8, size, out);
         frame::write_ping(&mut out.head);
@@ -453,12 +455,14 @@ impl Association {
 
     /// Whether a packet of a flow is the last that somebody waits for, or the first of a train:
     /// that tells what queue was there before it, while those behind wait in the queue that the
-    /// train itself makes.
+    /// train itself makes. In slots each packet would be the first of a train
+    /// (`spec/superstep.md` 7.7).
     #[inline]
     fn ends_or_probes(&mut self, cx: &Cx<'_>, pk: &Packet) -> bool {
         let ends = !self.has_data(cx.s) && core::mem::take(&mut self.ack_wanted);
         let is_short = cx.s.flows_waiting() <= 1 && pk.flow_len <= PROBE_TRAIN * pk.limit as u64;
-        ends || self.paths.get_mut(usize::from(pk.path)).is_some_and(|p| p.take_rtt_probe(cx.now, is_short))
+        let probes = |p: &mut Path| p.take_rtt_probe(cx.now, is_short);
+        ends || cx.common.slot().is_none() && self.paths.get_mut(usize::from(pk.path)).is_some_and(probes)
     }
 
     /// Keeps the interleaving of small messages and flows.

@@ -137,7 +137,7 @@ impl Association {
     /// Asks, or judges: whoever lives answers one of three questions, and a lie has to be repeated
     /// for each.
     fn settle_doubt(&mut self, cx: &mut Cx<'_>, events: &mut Vec<Event>) {
-        let ack_delay = self.peer.ack_delay_max_ns;
+        let ack_delay = self.ack_delay_max();
         let Some(d) = self.doubt.as_mut().filter(|d| d.at <= cx.now) else { return };
         if d.hints >= VERDICT_HINTS {
             let reason = d.reason;

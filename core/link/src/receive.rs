@@ -130,6 +130,7 @@ impl Association {
         if frames.is_ack_eliciting() {
             let back = path.unwrap_or(self.primary);
             let delay = self.paths.get(usize::from(back)).map_or(0, |p| p.rtt.ack_delay(cx.cfg.ack_delay_max));
+            let delay = delay.max(cx.common.slots_ack_ns());
             let size = (datagram.len(), header.ack_now);
             self.rx.eliciting(cx.now, (header.path, back), missing, size, delay, cx.cfg);
         }

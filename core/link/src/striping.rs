@@ -21,6 +21,9 @@ const UNKNOWN_PACKETS: u64 = 8;
 const UNKNOWN_FROM: u64 = 16;
 /// Flows of which what may go now is counted.
 const FLOWS_MOST: usize = 8;
+/// Packets that a window takes at least where data goes in slots: twice as many as are sent until
+/// an acknowledgement is due (`spec/superstep.md` 7.7).
+const SLOTS_WINDOW_PACKETS: u64 = 16;
 /// Probe timeouts in a row after which what is short leaves the primary for one that is well: one
 /// may be the peer's lateness.
 const SILENT_PTOS: u32 = 2;
@@ -118,7 +121,11 @@ impl Association {
         let buffer = self.peer.rx_buffer;
         let others = self.paths.iter().enumerate().filter(|(k, p)| *k != i && p.in_flight > 0);
         let waits: u64 = others.map(|(_, p)| p.in_flight.saturating_sub(p.wire())).sum();
-        self.paths.get(i).map_or(0, |p| p.window(buffer.saturating_sub(2 * waits)))
+        let Some(p) = self.paths.get(i) else { return 0 };
+        let window = p.window(buffer.saturating_sub(2 * waits));
+        // Slots are the pace, and what they let out is acknowledged seldom.
+        let least = if self.slots_ack_ns > 0 { SLOTS_WINDOW_PACKETS * u64::from(p.mtu.size()) } else { 0 };
+        window.max(least.min(buffer))
     }
 
     /// Longest round trip, without queues, of the paths by which packets came of late.

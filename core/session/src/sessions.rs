@@ -69,6 +69,14 @@ impl Common {
         self.slots.as_ref().map(|s| Time(s.opens_ns()))
     }
 
+    /// How long acknowledgements wait for more to acknowledge, nanoseconds, if data goes in slots;
+    /// else 0 (`spec/superstep.md` 7.7).
+    #[must_use]
+    #[inline]
+    pub fn slots_ack_ns(&self) -> u64 {
+        self.slots.as_ref().map_or(0, |s| s.slots().ack_ns())
+    }
+
     /// A packet with data went. `chance` is uniform, and asked for only if data goes in slots.
     #[inline]
     pub fn slot_used(&mut self, now: Time, chance: impl FnOnce() -> u32) {

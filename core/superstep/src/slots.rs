@@ -2,6 +2,11 @@
 //! slots; in each cycle one packet goes, in a slot drawn at random. Random, because clocks that are
 //! not set alike could lock into a bad fixed order; and no clock need be set.
 
+/// Cycles that an acknowledgement waits: one comes for so many packets of a peer.
+const ACK_CYCLES: u64 = 8;
+/// The longest that it waits, as what is lost at the end is missed that much later.
+const ACK_MAX_NS: u64 = 100_000_000;
+
 /// The pace of a superstep.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Slots {
@@ -17,6 +22,13 @@ impl Slots {
     #[must_use]
     pub fn cycle_ns(&self) -> u64 {
         u64::from(self.slots.max(1)).saturating_mul(self.slot_ns)
+    }
+
+    /// How long an acknowledgement waits for more to acknowledge (`spec/superstep.md` 7.7).
+    #[must_use]
+    #[inline]
+    pub fn ack_ns(&self) -> u64 {
+        self.cycle_ns().saturating_mul(ACK_CYCLES).min(ACK_MAX_NS)
     }
 
     /// How long `bytes` take if each packet has `payload` of them (seed 3.3).
