@@ -345,6 +345,7 @@ fn about_mpi(machine: &MpiMachine, args: &Args) -> About {
             standard,
             abi: Some(abi_word(mpi.abi()).into()),
             launcher: launch.program.as_ref().and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned())),
+            launcher_command: typed::launcher(std::env::var(typed::LAUNCHER).ok().as_deref(), machine.size()),
         }),
         thread_level: Some(mpi.level().word().into()),
         environment: host::environment(std::env::vars()),

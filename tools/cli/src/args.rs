@@ -357,6 +357,29 @@ pub struct RunArgs {
     pub program: Vec<OsString>,
 }
 
+impl RunArgs {
+    /// The command up to the program, by whichever name it was called, as it can be typed again.
+    pub fn own_words(&self, name: Option<OsString>) -> Vec<OsString> {
+        let mut words = vec![name.unwrap_or_else(|| "weir".into()), "run".into()];
+        words.extend(["-n".into(), self.ranks.to_string().into()]);
+        if !self.hosts.is_empty() {
+            words.extend(["--hosts".into(), self.hosts.join(",").into()]);
+        }
+        if let Some(launcher) = &self.launcher {
+            words.extend(["--launcher".into(), launcher.into()]);
+        }
+        for argument in &self.launcher_arg {
+            let mut word = OsString::from("--launcher-arg=");
+            word.push(argument);
+            words.push(word);
+        }
+        for (given, flag) in [(self.no_shm, "--no-shm"), (self.local, "--local"), (self.tag_output, "--tag-output")] {
+            words.extend(given.then(|| flag.into()));
+        }
+        words
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub struct CcArgs {
     /// Show the command instead of running it
@@ -458,6 +481,26 @@ mod tests {
         assert_eq!((run.ranks, run.launcher_arg), (3, vec![OsString::from("-np")]));
         let run = run_of(&["-n", "3", "--", "-np"]).unwrap();
         assert_eq!(run.program, ["-np"]);
+    }
+
+    #[test]
+    fn a_run_can_be_typed_again() {
+        for (line, again) in [
+            ("./p -n 7", "-n 1"),
+            ("-np 2 --hosts a,b ./p", "-n 2 --hosts a,b"),
+            (
+                "--launcher srun --launcher-arg -np --launcher-arg=-n --no-shm --ranks=3 -- ./p",
+                "-n 3 --launcher srun --launcher-arg=-np --launcher-arg=-n --no-shm",
+            ),
+            ("--tag-output --local ./p", "-n 1 --local --tag-output"),
+        ] {
+            let run = run_of(&line.split(' ').collect::<Vec<_>>()).unwrap();
+            let words = run.own_words(Some("weir".into()));
+            let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+            assert_eq!(words.join(" "), format!("weir run {again}"));
+            let same = run_of(&[&words[2..], &["./p"]].concat()).unwrap();
+            assert_eq!(same.own_words(None), run.own_words(None));
+        }
     }
 
     #[test]
