@@ -77,7 +77,9 @@ fn say(report: &Report) {
 fn obey(orders: &Receiver<Result<Order>>) -> Result<()> {
     match orders.recv() {
         Ok(Ok(Order::Serve { stack, address, port })) => serve(orders, &stack, &address, port),
-        Ok(Ok(Order::Ask { stack, url, timeout_ms })) => client(orders, &stack, &url, timeout_ms),
+        Ok(Ok(Order::Ask { stack, url, timeout_ms })) => {
+            client(orders, &stack, &url, timeout_ms).map_err(|error| at(&url, error))
+        }
         Ok(Ok(_)) => Err(BenchError::machine("the first order", "neither to serve nor to ask")),
         Ok(Err(error)) => Err(error),
         Err(_) => Ok(()),
@@ -156,6 +158,12 @@ fn unanswered(error: BenchError, stack: &Stack, url: &str) -> BenchError {
         ),
         None => error,
     }
+}
+
+/// What went wrong with a server's answers, with where it is.
+fn at(url: &str, error: BenchError) -> BenchError {
+    let known = error.to_string().contains(url);
+    if known { error } else { BenchError::machine(format!("asking {url}"), error) }
 }
 
 fn client(orders: &Receiver<Result<Order>>, stack: &Stack, url: &str, timeout_ms: u64) -> Result<()> {
