@@ -30,7 +30,7 @@ pub enum Refused {
     #[error("the helper does not serve the interface of this address (weir xdpd --interface)")]
     Interface = 4,
     /// No right to any port.
-    #[error("the socket is none of the helper's network namespace")]
+    #[error("the helper runs in another network namespace; start a weir xdpd in this one")]
     Socket = 5,
     /// Held.
     #[error("another rank holds this address and port")]
