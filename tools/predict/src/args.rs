@@ -47,7 +47,7 @@ pub enum Without {
   A..B+S    each S more than the one before: 1..8+1 is 1, 2, 3, 4, 5, 6, 7, 8
 
 What if (--what-if, each evaluated besides, with the same seeds):
-  no-contention        messages do not meet, nodes have no limits, nothing is lost
+  no-contention        messages do not meet, nodes have no limits, nothing is lost; times scatter still
   infinite-bandwidth   bytes take no time
   balanced             each process computes as much as they do on average
   cpu=F                processors are F times as fast
