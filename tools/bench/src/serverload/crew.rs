@@ -342,6 +342,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_with_a_process_is_told_with_its_host_and_where_it_serves() {
+        let mut crew = Crew::new(&Asked::default());
+        crew.add(&shell(r#"read a; echo '{"Time":5}'; read b; exit 4"#), &first_order()).unwrap();
+        let another = |_, _| Err(BenchError::Usage("there is weir 0.0".into()));
+        let error = crew.hear([0], Duration::from_secs(5), another).unwrap_err();
+        assert!(matches!(error, BenchError::Usage(_)) && error.to_string() == "the server on x: there is weir 0.0");
+        crew.serves_at("tcp://x:4000");
+        crew.tell(0, &first_order()).unwrap();
+        let error = crew.hear([0], Duration::from_secs(5), |_, _| Ok(())).unwrap_err().to_string();
+        assert_eq!(error, "the server on x at tcp://x:4000: it ended (exit status: 4)");
+        let absent = Hosts { agent: vec!["/nonexistent".into()], ..shell("") };
+        let error = Crew::new(&Asked::default()).add(&absent, &first_order()).unwrap_err().to_string();
+        assert!(error.starts_with("the server on x: cannot start /nonexistent: "), "{error}");
+    }
+
+    #[test]
     fn a_clients_failure_is_explained_by_the_end_of_its_server() {
         let mut crew = Crew::new(&Asked::default());
         crew.add(&shell("read a; sleep 0.2; exit 3"), &first_order()).unwrap();

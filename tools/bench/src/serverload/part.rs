@@ -201,3 +201,19 @@ fn client(orders: &Receiver<Result<Order>>, stack: &Stack, url: &str, timeout_ms
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_wrong_with_answers_is_told_with_the_server() {
+        let late = BenchError::machine("waiting for answers", "1 request was not answered");
+        assert_eq!(
+            at("tcp://n1:4", late).to_string(),
+            "asking tcp://n1:4: waiting for answers: 1 request was not answered"
+        );
+        let named = || BenchError::machine("connecting to n1:4", "Connection refused");
+        assert_eq!(at("n1:4", named()).to_string(), named().to_string());
+    }
+}
