@@ -481,7 +481,7 @@ fn shared_memory(found: &SharedMemory) -> Finding {
         _ => Severity::Info,
     };
     let otherwise = if found.usable { "" } else { "; ranks of one host talk by packets" };
-    let text = format!("between ranks of one host and user {}{otherwise}", found.describe());
+    let text = format!("between ranks of one host and user: {}{otherwise}", found.describe());
     Finding { fix: found.fix.clone(), ..Finding::new("shared memory", severity, text) }
 }
 
@@ -491,7 +491,8 @@ fn xdp(xdp: &carriers::Xdp) -> Finding {
     match (&xdp.place, xdp.wanted) {
         (Some(_), _) => Finding::new("xdp", Severity::Ok, text),
         (None, false) => Finding::new("xdp", Severity::Info, text),
-        // A helper that refuses says itself what would change that, and so does what has no interface.
+        // A helper that refuses says itself what would change that, and where no interface is served
+        // none would help.
         (None, true) => Finding {
             fix: xdp.nobody.then(|| "sudo weir xdpd --interface NAME --allow USER (weir-xdpd(1))".to_owned()),
             ..Finding::new("xdp", Severity::Warning, text)
@@ -650,7 +651,7 @@ mod tests {
     fn how_to_start_a_helper_is_said_where_none_is_and_not_beside_what_one_says() {
         let told =
             |why: &str, nobody| xdp(&carriers::Xdp { wanted: true, place: None, why: Some(why.to_owned()), nobody });
-        let refused = told("the helper runs in another network namespace; start a weir xdpd in this one", false);
+        let refused = told("the helper does not serve the interface of this address (weir xdpd --interface)", false);
         assert_eq!((refused.severity, &refused.fix), (Severity::Warning, &None));
         assert_eq!(refused.cause.matches("xdpd").count(), 1, "{}", refused.cause);
         let fix = told("no helper (weir xdpd, which root starts) listens at /run/weir/xdpd.sock", true).fix;
