@@ -109,9 +109,10 @@ impl Drop for Library {
     }
 }
 
-/// The addresses at which a server listens: those of its URL that this host has (P11). One that it
-/// has not would not be refused by the system, as a server is reached at all addresses of its host.
-fn here(url: &Url<'_>) -> Result<Vec<SocketAddr>, Code> {
+/// The addresses at which a server listens: those of its URL that this host has (P11). If it has
+/// none, and `only` them were asked for, it is refused. Else it is reached at all addresses of its
+/// host, perhaps by one that a router translates: that is said, as it may be mistyped.
+fn here(url: &Url<'_>, only: bool) -> Result<Vec<SocketAddr>, Code> {
     let all =
         url.resolve().inspect_err(|_| tell(&format!("no address to listen at: {} resolves to none", url.host)))?;
     let ours: Vec<SocketAddr> = all.iter().copied().filter(|place| is_of_this_host(place.ip())).collect();
@@ -121,14 +122,14 @@ fn here(url: &Url<'_>) -> Result<Vec<SocketAddr>, Code> {
     let ips: Vec<String> = all.iter().map(|place| place.ip().to_string()).collect();
     let ips = ips.join(", ");
     let whose = if ips == url.host { String::new() } else { format!(" ({ips})") };
-    tell(&format!(
-        "listening at {}://{}{whose}: no interface of this host has this address; {}://0.0.0.0:{} stands for all that it has",
-        url.scheme,
-        url.place(),
-        url.scheme,
-        url.port
-    ));
-    Err(Code::EADDRNOTAVAIL)
+    let what =
+        format!("listening at {}://{}{whose}: no interface of this host has this address", url.scheme, url.place());
+    if only {
+        tell(&what);
+        return Err(Code::EADDRNOTAVAIL);
+    }
+    tell(&format!("{what}; clients reach this server at those that it has"));
+    Ok(all)
 }
 
 /// Whether this host has an address: the system is asked, which knows of addresses that no list of
@@ -212,7 +213,7 @@ impl Library {
             _ => None,
         });
         match found {
-            Some(url) => here(&url?),
+            Some(url) => here(&url?, self.flags & BIND_SPECIFIC != 0),
             None => {
                 tell(&format!("no address to listen at for bmi_{}", kind.scheme()));
                 Err(Code::EINVAL)

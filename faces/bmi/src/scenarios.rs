@@ -75,7 +75,7 @@ fn a_server_that_names_no_port_listens_at_a_free_one() {
 
 /// P11: an address of no host (RFC 5737), this host by name, and all that it has.
 #[test]
-fn a_server_listens_at_addresses_of_this_host_only() {
+fn a_server_told_to_listen_at_an_address_that_is_not_of_this_host_is_refused() {
     for scheme in ["tcp", "weir"] {
         for flags in [INIT_SERVER, INIT_SERVER | crate::codes::BIND_SPECIFIC] {
             let begin = |at: &str| {
@@ -83,7 +83,8 @@ fn a_server_listens_at_addresses_of_this_host_only() {
                 Library::with(settings(&[]), Some(&method), Some(&at), flags).map(drop)
             };
             for at in ["203.0.113.1:0", "203.0.113.1", "[2001:db8::1]:0"] {
-                assert_eq!(begin(at), Err(Code::EADDRNOTAVAIL), "{scheme} {at} {flags}");
+                let only = flags != INIT_SERVER;
+                assert_eq!(begin(at), if only { Err(Code::EADDRNOTAVAIL) } else { Ok(()) }, "{scheme} {at} {flags}");
             }
             for at in ["127.0.0.1:0", "127.9.8.7:0", "localhost:0", "0.0.0.0:0"] {
                 assert_eq!(begin(at), Ok(()), "{scheme} {at} {flags}");
