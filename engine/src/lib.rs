@@ -716,7 +716,8 @@ fn check_iov(iov: &[Iov]) -> Result<(), EngineError> {
 }
 
 fn explain_name(e: &weir_link::NameError, name: &EndpointName) -> String {
-    let at = name.addresses.iter().next().map_or_else(String::new, |a| format!(" (peer at {a})"));
+    let first = name.addresses.iter().next().map(|ip| std::net::SocketAddr::new(*ip, name.port));
+    let at = first.map_or_else(String::new, |at| format!(" (peer at {at})"));
     match e {
         weir_link::NameError::Key => {
             format!(

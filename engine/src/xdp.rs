@@ -14,11 +14,26 @@ pub fn beside(udp: UdpTransport, cfg: &EngineConfig) -> (Pair<UdpTransport>, Opt
         XdpUse::Off => None,
         XdpUse::Auto | XdpUse::On => add(&mut pair, cfg).err().filter(|_| cfg.xdp == XdpUse::On),
     };
-    (pair, why)
+    (pair, why.map(|why| why.text))
+}
+
+/// Why there is no XDP.
+#[derive(Clone, Debug)]
+pub struct WhyNot {
+    /// One line.
+    pub text: String,
+    /// No helper listens, and it is not to be had without.
+    pub nobody_listens: bool,
+}
+
+impl From<String> for WhyNot {
+    fn from(text: String) -> WhyNot {
+        WhyNot { text, nobody_listens: false }
+    }
 }
 
 /// Adds XDP on the first interface of those whose addresses are served at which it can be had.
-fn add(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig) -> Result<(), String> {
+fn add(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig) -> Result<(), WhyNot> {
     let udp = pair.device();
     let mut tried = Vec::new();
     let mut first_why = None;
@@ -27,7 +42,7 @@ fn add(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig) -> Result<(), String> 
         let interface = match interface_of(ip) {
             Ok(Some(interface)) => interface,
             Ok(None) => continue,
-            Err(e) => return Err(format!("the interface of {ip} cannot be asked for: {e}")),
+            Err(e) => return Err(format!("the interface of {ip} cannot be asked for: {e}").into()),
         };
         if tried.contains(&interface) {
             continue;
@@ -38,10 +53,10 @@ fn add(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig) -> Result<(), String> 
             Err(why) => first_why = first_why.or(Some(why)),
         }
     }
-    Err(first_why.unwrap_or_else(|| "only loopback is served".into()))
+    Err(first_why.unwrap_or_else(|| "only loopback is served".to_owned().into()))
 }
 
-fn add_on(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig, interface: u32) -> Result<(), String> {
+fn add_on(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig, interface: u32) -> Result<(), WhyNot> {
     let udp = pair.device();
     let port =
         Port { port: udp.local_addrs().first().map_or(0, std::net::SocketAddr::port), tells_local: udp.tells_local() };
@@ -53,12 +68,17 @@ fn add_on(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig, interface: u32) -> 
             // SAFETY: the first socket of a device that lives through this.
             let udp = unsafe { BorrowedFd::borrow_raw(socket) }.try_clone_to_owned().map_err(|e| e.to_string())?;
             let mut broker = Broker::new(Mode::Ring);
-            let (_, bound) = broker.grant(&udp, ask).map_err(|own| format!("{nobody}; without it: {own}"))?;
+            let (_, bound) = broker
+                .grant(&udp, ask)
+                .map_err(|own| WhyNot { text: format!("{nobody}; without it: {own}"), nobody_listens: true })?;
             (bound, Holder::Own(Box::new(broker)))
         }
-        Err(why) => return Err(why.to_string()),
+        Err(why) => {
+            let nobody_listens = matches!(why, NoHelp::Nobody { .. });
+            return Err(WhyNot { text: why.to_string(), nobody_listens });
+        }
     };
-    pair.add(bound, holder, port).map_err(|e| format!("the socket cannot be used: {e}"))
+    pair.add(bound, holder, port).map_err(|e| format!("the socket cannot be used: {e}").into())
 }
 
 /// Where XDP is, for people.
@@ -89,11 +109,11 @@ pub fn told(device: &Device) -> Option<(XdpCounters, Place)> {
 ///
 /// # Errors
 /// Why it would not.
-pub fn would_have(cfg: &EngineConfig) -> Result<String, String> {
+pub fn would_have(cfg: &EngineConfig) -> Result<String, WhyNot> {
     let udp = crate::socket::socket_alone(cfg).map_err(|e| e.to_string())?;
     let mut pair = Pair::alone(udp);
     add(&mut pair, cfg)?;
-    let (layout, link) = pair.place().ok_or("it went away at once")?;
+    let (layout, link) = pair.place().ok_or_else(|| "it went away at once".to_owned())?;
     Ok(format!("{} queue {}, {}", link.name, layout.queue, mode_of(&layout)))
 }
 

@@ -79,6 +79,13 @@ impl<'a> Url<'a> {
         Ok(Url { scheme, host, port })
     }
 
+    /// Host and port, as they are written.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let (host, port) = (self.host, self.port);
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
     /// The addresses of the host. Asks the system's resolver unless it is an address.
     ///
     /// # Errors

@@ -11,7 +11,8 @@ use crate::ops::{Limit, Op, OpKey};
 use crate::settings::Settings;
 use crate::tables::{Post, Posted, Tables};
 use std::ffi::{CString, c_int, c_void};
-use std::net::SocketAddr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::RawFd;
 use std::time::Instant;
 use weir_engine::Iov;
@@ -108,6 +109,35 @@ impl Drop for Library {
     }
 }
 
+/// The addresses at which a server listens: those of its URL that this host has (P11). If it has
+/// none, and `only` them were asked for, it is refused. Else it is reached at all addresses of its
+/// host, perhaps by one that a router translates: that is said, as it may be mistyped.
+fn here(url: &Url<'_>, only: bool) -> Result<Vec<SocketAddr>, Code> {
+    let all =
+        url.resolve().inspect_err(|_| tell(&format!("no address to listen at: {} resolves to none", url.host)))?;
+    let ours: Vec<SocketAddr> = all.iter().copied().filter(|place| is_of_this_host(place.ip())).collect();
+    if !ours.is_empty() {
+        return Ok(ours);
+    }
+    let ips: Vec<String> = all.iter().map(|place| place.ip().to_string()).collect();
+    let ips = ips.join(", ");
+    let whose = if ips == url.host { String::new() } else { format!(" ({ips})") };
+    let what =
+        format!("listening at {}://{}{whose}: no interface of this host has this address", url.scheme, url.place());
+    if only {
+        tell(&what);
+        return Err(Code::EADDRNOTAVAIL);
+    }
+    tell(&format!("{what}; clients reach this server at those that it has"));
+    Ok(all)
+}
+
+/// Whether this host has an address: the system is asked, which knows of addresses that no list of
+/// interfaces has. Any other reason not to bind is told where it is listened at.
+fn is_of_this_host(ip: IpAddr) -> bool {
+    !UdpSocket::bind((ip, 0)).is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
+}
+
 /// The words of a comma-separated list.
 fn words(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|word| !word.is_empty())
@@ -183,7 +213,7 @@ impl Library {
             _ => None,
         });
         match found {
-            Some(url) => url?.resolve(),
+            Some(url) => here(&url?, self.flags & BIND_SPECIFIC != 0),
             None => {
                 tell(&format!("no address to listen at for bmi_{}", kind.scheme()));
                 Err(Code::EINVAL)

@@ -2,7 +2,7 @@
 //! program in C sees.
 
 use crate::addresses::AddrKey;
-use crate::codes::INIT_SERVER;
+use crate::codes::{Code, INIT_SERVER};
 use crate::library::{Library, Lookup, Wanted};
 use crate::settings::Settings;
 use crate::tables::Posted;
@@ -70,6 +70,26 @@ fn a_server_that_names_no_port_listens_at_a_free_one() {
         let both = [begin(), begin()];
         let ports = both.each_ref().map(|library| library.get(None, crate::codes::option::TCP_GET_PORT));
         assert!(ports.iter().all(|port| port.is_ok_and(|port| port > 0)) && ports[0] != ports[1], "{ports:?}");
+    }
+}
+
+/// P11: an address of no host (RFC 5737), this host by name, and all that it has.
+#[test]
+fn a_server_told_to_listen_at_an_address_that_is_not_of_this_host_is_refused() {
+    for scheme in ["tcp", "weir"] {
+        for flags in [INIT_SERVER, INIT_SERVER | crate::codes::BIND_SPECIFIC] {
+            let begin = |at: &str| {
+                let (method, at) = (format!("bmi_{scheme}"), format!("{scheme}://{at}"));
+                Library::with(settings(&[]), Some(&method), Some(&at), flags).map(drop)
+            };
+            for at in ["203.0.113.1:0", "203.0.113.1", "[2001:db8::1]:0"] {
+                let only = flags != INIT_SERVER;
+                assert_eq!(begin(at), if only { Err(Code::EADDRNOTAVAIL) } else { Ok(()) }, "{scheme} {at} {flags}");
+            }
+            for at in ["127.0.0.1:0", "127.9.8.7:0", "localhost:0", "0.0.0.0:0"] {
+                assert_eq!(begin(at), Ok(()), "{scheme} {at} {flags}");
+            }
+        }
     }
 }
 

@@ -19,9 +19,9 @@ use crate::{Annotated, Error, Options, annotate};
   weir annotate plain.c --measure -n 2,4 -o model.c -- --iterations 100
                                               with the times of what is computed, from a run with 2 and one with 4 processes
 
-Directives go before the statements they are about; the C code stays as it is. What cannot be known from the text
-becomes a parameter, for weir predict -p NAME=VALUE (times in milliseconds), and is listed on standard error with its line and the reason; so is
-what the model leaves out: a switch with messages, calls by pointers, macros and other files that communicate. What is
+Directives go before the statements they are about; the C code stays as it is. What cannot be known from the text \
+becomes a parameter, for weir predict -p NAME=VALUE (times in milliseconds), and is listed on standard error with its line and the reason; so is \
+what the model leaves out: a switch with messages, calls by pointers, macros and other files that communicate. What is \
 followed, call by call: docs/annotate.md.
 
 Exit codes:

@@ -281,7 +281,8 @@ fn number(name: &str) -> Result<usize> {
 fn over_weir(settings: &Settings) -> Result<u8> {
     let Some(socket) = &settings.args.meet else { return start_ranks(settings) };
     let (rank, size) = (number(spawn::RANK)?, number(spawn::RANKS)?);
-    let machine = WeirMachine::join(socket, rank, size)?;
+    let named = |rank| spawn::named(&settings.args.hosts, rank);
+    let machine = WeirMachine::join(socket, rank, size).map_err(|error| BenchError::machine(named(rank), error))?;
     let about = About {
         backend: "weir".into(),
         mpi: None,
@@ -310,9 +311,11 @@ fn over_weir(settings: &Settings) -> Result<u8> {
                 // All know of it, and none waits for another.
                 machine.finish();
             }
-            match told && rank != 0 {
-                true => Ok(if usage { EXIT_USAGE } else { EXIT_FAILED }),
-                false => Err(error),
+            match error {
+                _ if told && rank != 0 => Ok(if usage { EXIT_USAGE } else { EXIT_FAILED }),
+                BenchError::Elsewhere { rank, cause } => Err(BenchError::machine(named(rank), cause)),
+                error if told => Err(error),
+                error => Err(BenchError::machine(named(rank), error)),
             }
         }
     }
@@ -345,6 +348,7 @@ fn about_mpi(machine: &MpiMachine, args: &Args) -> About {
             standard,
             abi: Some(abi_word(mpi.abi()).into()),
             launcher: launch.program.as_ref().and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned())),
+            launcher_command: typed::launcher(std::env::var(typed::LAUNCHER).ok().as_deref(), machine.size()),
         }),
         thread_level: Some(mpi.level().word().into()),
         environment: host::environment(std::env::vars()),

@@ -606,6 +606,9 @@ fn most_threads(settings: &Settings) -> usize {
 fn launcher(run: &Run) -> Launcher {
     match &run.mpi {
         None => Launcher::Own,
+        Some(mpi) if !mpi.launcher_command.is_empty() => {
+            Launcher::WeirRun { open_mpi: mpi.abi.as_deref() == Some("open-mpi") }
+        }
         Some(mpi) if mpi.abi.as_deref() == Some("open-mpi") => Launcher::OpenMpi,
         Some(_) => Launcher::Mpich,
     }

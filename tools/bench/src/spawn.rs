@@ -79,10 +79,23 @@ impl Agent {
         }
     }
 
+    /// A rank as people know it: with its host, else with what starts it elsewhere.
+    fn named(&self, rank: usize) -> String {
+        match self.hosts.is_empty() && !self.words.is_empty() {
+            true => format!("rank {rank}, started by {:?},", self.words_for(rank).collect::<Vec<_>>().join(" ")),
+            false => named(&self.hosts, rank),
+        }
+    }
+
+    /// The words before a rank's command.
+    fn words_for(&self, rank: usize) -> impl Iterator<Item = String> {
+        let host = host_of(&self.hosts, rank).unwrap_or_default();
+        self.words.iter().map(move |word| word.replace("%r", &rank.to_string()).replace("%h", host))
+    }
+
     /// The command of a rank, of these words.
     fn command(&self, rank: usize, words: impl Iterator<Item = OsString>) -> Option<Command> {
-        let host = rank.checked_rem(self.hosts.len()).map_or("", |at| self.hosts[at].as_str());
-        let mut agent = self.words.iter().map(|word| word.replace("%r", &rank.to_string()).replace("%h", host));
+        let mut agent = self.words_for(rank);
         let mut words = words;
         let mut command = match agent.next() {
             Some(program) => Command::new(program),
@@ -97,6 +110,17 @@ impl Agent {
         }
         Some(command)
     }
+}
+
+/// The host of a rank, of hosts that have them in turn.
+fn host_of(hosts: &[String], rank: usize) -> Option<&str> {
+    rank.checked_rem(hosts.len()).map(|at| hosts[at].as_str())
+}
+
+/// A rank as people know it, with its host if hosts are named.
+#[must_use]
+pub fn named(hosts: &[String], rank: usize) -> String {
+    host_of(hosts, rank).map_or_else(|| format!("rank {rank}"), |host| format!("rank {rank} on {host}"))
 }
 
 /// What is said of hosts that nothing leads to.
@@ -122,11 +146,11 @@ pub fn run(job: &Job, asked: &Asked) -> Result<u8> {
     // Hung up on after the ranks have ended: who wrote of a meeting that is over would say it once
     // for each.
     let mut met: Vec<UnixStream> = Vec::new();
-    let mut children = Children(Vec::new());
+    let mut children = Children { all: Vec::new(), agent: &job.agent };
     for rank in 0..job.ranks {
-        children.0.push(start(job, rank, &socket)?);
+        children.all.push(start(job, rank, &socket)?);
     }
-    if !introduce((&listener, &mut met), &mut children, job.ranks, &asked.stop)? {
+    if !introduce((&listener, &mut met), &mut children, &asked.stop)? {
         eprintln!("weir bench: interrupted while the ranks met: {} of {} had come", met.len(), job.ranks);
         return Ok(INTERRUPTED);
     }
@@ -152,19 +176,19 @@ fn start(job: &Job, rank: usize, socket: &Path) -> Result<Child> {
     if job.agent == Agent::default() && !chosen("WEIR_ADDR") && !chosen("WEIR_IFACE") {
         command.env("WEIR_ADDR", "127.0.0.1");
     }
-    let name = command.get_program().to_string_lossy().into_owned();
-    command.spawn().map_err(|error| BenchError::machine(format!("cannot start {name}"), error))
+    let (name, rank) = (command.get_program().to_string_lossy().into_owned(), named(&job.agent.hosts, rank));
+    command.spawn().map_err(|error| BenchError::machine(format!("{rank}: cannot start {name}"), error))
 }
 
 /// Takes every rank's name and gives each the names of all; false if that is not wanted any more.
 fn introduce(
     (listener, met): (&UnixListener, &mut Vec<UnixStream>),
-    children: &mut Children,
-    ranks: usize,
+    children: &mut Children<'_>,
     stop: &AtomicBool,
 ) -> Result<bool> {
     let failed = |error: std::io::Error| BenchError::machine("meeting of the ranks", error);
-    let mut names = vec![[0; NAME_BYTES]; ranks];
+    let ranks = children.all.len();
+    let mut names = vec![None; ranks];
     let deadline = Instant::now() + MEETING;
     while met.len() < ranks {
         if stop.load(Ordering::Relaxed) {
@@ -182,19 +206,30 @@ fn introduce(
                 }
                 let place = names.get_mut(u32::from_le_bytes(rank) as usize);
                 let place = place.ok_or_else(|| BenchError::machine("meeting of the ranks", "a stranger came"))?;
-                match stream.read_exact(place) {
+                let mut name = [0; NAME_BYTES];
+                match stream.read_exact(&mut name) {
                     Err(error) if error.kind() == ErrorKind::UnexpectedEof => continue,
                     other => other.map_err(failed)?,
                 }
+                *place = Some(name);
                 met.push(stream);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if let Some((rank, status)) = children.ended()? {
-                    let text = format!("rank {rank} ended with {status} before the others knew it");
+                    let rank = children.agent.named(rank);
+                    let text = format!("{rank} ended with {status} before the others knew it");
                     return Err(BenchError::machine("start", text));
                 }
                 if Instant::now() > deadline {
-                    let text = format!("{} of {ranks} ranks came", met.len());
+                    let absent = names.iter().zip(0..).filter(|(name, _)| name.is_none());
+                    let absent: Vec<String> = absent.map(|(_, rank)| children.agent.named(rank)).collect();
+                    let more = if absent.len() > 3 { ", ..." } else { "" };
+                    let text = format!(
+                        "{} of {ranks} ranks came within {} s; not {}{more}",
+                        met.len(),
+                        MEETING.as_secs(),
+                        absent[..absent.len().min(3)].join(" nor ")
+                    );
                     return Err(BenchError::machine("meeting of the ranks", text));
                 }
                 std::thread::sleep(LOOK);
@@ -202,18 +237,21 @@ fn introduce(
             Err(error) => return Err(failed(error)),
         }
     }
-    let all = names.concat();
+    let all: Vec<u8> = names.into_iter().flatten().flatten().collect();
     met.iter_mut().try_for_each(|stream| stream.write_all(&all)).map_err(failed)?;
     Ok(true)
 }
 
 /// The ranks' processes; those left are ended when this is dropped.
-struct Children(Vec<Child>);
+struct Children<'a> {
+    all: Vec<Child>,
+    agent: &'a Agent,
+}
 
-impl Children {
+impl Children<'_> {
     /// A rank that has ended, if any.
     fn ended(&mut self) -> Result<Option<(usize, std::process::ExitStatus)>> {
-        for (rank, child) in self.0.iter_mut().enumerate() {
+        for (rank, child) in self.all.iter_mut().enumerate() {
             if let Some(status) = child.try_wait().map_err(|error| BenchError::machine("waiting for ranks", error))? {
                 return Ok(Some((rank, status)));
             }
@@ -222,17 +260,18 @@ impl Children {
     }
 
     fn wait(&mut self, asked: &Asked) -> Result<u8> {
-        let mut codes: Vec<Option<u8>> = vec![None; self.0.len()];
+        let mut codes: Vec<Option<u8>> = vec![None; self.all.len()];
         let (mut deadline, mut urged) = (None::<Instant>, false);
         while codes.iter().any(Option::is_none) {
-            for (rank, child) in self.0.iter_mut().enumerate() {
+            for (rank, child) in self.all.iter_mut().enumerate() {
                 if codes[rank].is_some() {
                     continue;
                 }
                 let status = child.try_wait().map_err(|error| BenchError::machine("waiting for ranks", error))?;
                 let Some(status) = status else { continue };
                 if status.code().is_none() {
-                    eprintln!("weir bench: rank {rank} was killed ({status}); finished cells are kept");
+                    let rank = self.agent.named(rank);
+                    eprintln!("weir bench: {rank} was killed ({status}); finished cells are kept");
                 }
                 codes[rank] = Some(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
             }
@@ -240,7 +279,7 @@ impl Children {
             if !urged && codes[0].is_some() && asked.stop.load(Ordering::Relaxed) {
                 urged = true;
                 deadline = Some(Instant::now() + AFTER_RANK_0);
-                let left = self.0.iter().zip(&codes).filter(|(_, code)| code.is_none());
+                let left = self.all.iter().zip(&codes).filter(|(_, code)| code.is_none());
                 left.for_each(|(child, _)| crate::sys::process::interrupt(child));
             }
             let bad = codes.iter().flatten().any(|code| *code != 0);
@@ -248,7 +287,7 @@ impl Children {
                 deadline = Some(Instant::now() + GRACE);
                 // A terminal has told them already; another process that stops only this one has
                 // not.
-                let left = self.0.iter().zip(&codes).filter(|(_, code)| code.is_none());
+                let left = self.all.iter().zip(&codes).filter(|(_, code)| code.is_none());
                 left.for_each(|(child, _)| crate::sys::process::interrupt(child));
             }
             let urgent = asked.urgent.load(Ordering::Relaxed);
@@ -264,9 +303,9 @@ impl Children {
     }
 }
 
-impl Drop for Children {
+impl Drop for Children<'_> {
     fn drop(&mut self) {
-        for child in &mut self.0 {
+        for child in &mut self.all {
             if matches!(child.try_wait(), Ok(None)) {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -300,6 +339,29 @@ mod tests {
         let own = agent(&["h1", "h2", "h3"], Some("ip netns exec %h"), Some("/run/agent")).unwrap();
         assert_eq!(line(&own, 2), "ip|netns|exec|h3|weir|a b's");
         assert_eq!(line(&agent(&[], Some("on h%r"), None).unwrap(), 1), "on|h1|weir|a b's");
+    }
+
+    #[test]
+    fn a_rank_is_named_with_its_host_or_with_what_starts_it() {
+        let named = |hosts: &[&str], words| agent(hosts, words, Some("/run/agent")).unwrap().named(3);
+        assert_eq!(named(&[], None), "rank 3");
+        assert_eq!(named(&["h1", "h2"], None), "rank 3 on h2");
+        assert_eq!(named(&["h1", "h2"], Some("ip netns exec %h")), "rank 3 on h2");
+        assert_eq!(named(&[], Some("on h%r")), "rank 3, started by \"on h3\",");
+    }
+
+    #[test]
+    fn who_cannot_be_started_or_ends_at_once_is_told_with_its_host() {
+        let told = |words: &str| {
+            let agent = agent(&["h1", "h2"], Some(words), None).unwrap();
+            let job = Job { ranks: 2, agent, words: Vec::new() };
+            run(&job, &Asked::default()).unwrap_err().to_string()
+        };
+        let said = told("/nonexistent/agent %h");
+        assert!(said.starts_with("rank 0 on h1: cannot start /nonexistent/agent: No such file"), "{said}");
+        let said = told("test %h = h1 -a");
+        assert!(said.contains("rank ") && said.contains(" on h"), "{said}");
+        assert!(said.contains("ended with exit status: ") && said.contains("before the others knew it"), "{said}");
     }
 
     #[test]

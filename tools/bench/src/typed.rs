@@ -9,6 +9,19 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_e
 /// The option that hands it on.
 pub const OPTION: &str = "--typed";
 
+/// The variable by which `weir run` tells the ranks its own command line, in one such word and up
+/// to their program.
+pub const LAUNCHER: &str = "WEIR_RUN_COMMAND";
+
+/// The command of `weir run` that started this process as one of `ranks`; none if none did. One of
+/// another number of ranks started something that started these.
+#[must_use]
+pub fn launcher(told: Option<&str>, ranks: usize) -> Vec<String> {
+    let words = told.filter(|told| !told.is_empty()).map(|told| words(Some(told))).unwrap_or_default();
+    let number = words.iter().skip_while(|word| *word != "-n").nth(1).and_then(|number| number.parse().ok());
+    if number == Some(ranks) { words } else { Vec::new() }
+}
+
 /// This process's command line.
 #[must_use]
 pub fn own() -> Vec<OsString> {
@@ -50,6 +63,9 @@ mod tests {
         let one = one_word(&typed.map(OsString::from));
         assert!(one.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./%,".contains(&b)), "{one}");
         assert_eq!(words(Some(&one)), typed);
+        assert_eq!(launcher(Some("weir,run,-n,4,--no-shm"), 4), ["weir", "run", "-n", "4", "--no-shm"]);
+        assert_eq!(launcher(Some("weir,run,-n,1"), 4), [""; 0], "it started an mpiexec");
+        assert_eq!([launcher(None, 1), launcher(Some(""), 1)], [[""; 0]; 2]);
         let not_utf_8 = [OsString::from_vec(vec![b'a', 0xff])];
         assert_eq!(words(Some(&one_word(&not_utf_8))), ["a\u{fffd}"]);
         assert_eq!(words(Some("100%,%zz")), ["100%", "%zz"], "by hand, and nonsense");

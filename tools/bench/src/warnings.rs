@@ -25,6 +25,11 @@ pub enum Launcher {
     Mpich,
     /// Open MPI's.
     OpenMpi,
+    /// Either of them, by `weir run`.
+    WeirRun {
+        /// Open MPI's.
+        open_mpi: bool,
+    },
     /// `weir bench` itself.
     Own,
 }
@@ -34,10 +39,16 @@ impl Launcher {
     /// `--bind` does not do.
     fn pin(self, threads: usize) -> String {
         match (self, threads) {
-            (Launcher::Own, _) => "weir bench --bind".into(),
+            (Launcher::Own, _) | (Launcher::WeirRun { .. }, 0 | 1) => "weir bench --bind".into(),
             (Launcher::Mpich, 0 | 1) => "mpiexec -bind-to core ..., or weir bench --bind".into(),
             (Launcher::OpenMpi, 0 | 1) => "mpiexec --bind-to core ..., or weir bench --bind".into(),
             (Launcher::Mpich, _) => format!("mpiexec -bind-to core:{threads} ..."),
+            (Launcher::WeirRun { open_mpi: false }, _) => {
+                format!("weir run --launcher-arg=-bind-to --launcher-arg=core:{threads} ...")
+            }
+            (Launcher::WeirRun { open_mpi: true }, _) => format!(
+                "weir run --launcher-arg=--map-by --launcher-arg=slot:PE={threads} --launcher-arg=--bind-to --launcher-arg=core ..."
+            ),
             (Launcher::OpenMpi, _) => format!("mpiexec --map-by slot:PE={threads} --bind-to core ..."),
         }
     }
@@ -108,6 +119,7 @@ pub fn of_placement(facts: &[Facts], layout: &Layout, threads: usize, launcher: 
             let fewer = online.max(2);
             let advice = match launcher {
                 Launcher::Own => format!("weir bench --transport weir -n {fewer} ..."),
+                Launcher::WeirRun { .. } => format!("weir run -n {fewer} weir bench ..."),
                 Launcher::Mpich | Launcher::OpenMpi => format!("mpiexec -n {fewer} weir bench ..."),
             };
             warnings.push(warning("oversubscribed", text, &advice));
@@ -352,8 +364,16 @@ mod tests {
         // Threads go not with --bind, nor an mpiexec with ranks that are started without.
         assert_eq!(advice(4, Launcher::Mpich), "mpiexec -bind-to core:4 ...; their samples have flag 32");
         assert_eq!(advice(1, Launcher::Own), "weir bench --bind; their samples have flag 32");
-        let crowded = of_placement(&vec![facts(&[0, 1], 2, None); 4], &Layout { nodes: vec![0; 4] }, 1, Launcher::Own);
-        assert_eq!(crowded[0].advice.as_deref(), Some("weir bench --transport weir -n 2 ..."));
+        let run = |open_mpi| Launcher::WeirRun { open_mpi };
+        assert_eq!(advice(1, run(true)), "weir bench --bind; their samples have flag 32");
+        let threads = "weir run --launcher-arg=-bind-to --launcher-arg=core:4 ...";
+        assert!(advice(4, run(false)).starts_with(threads), "{}", advice(4, run(false)));
+        let crowded = |launcher| {
+            let mut told = of_placement(&vec![facts(&[0, 1], 2, None); 4], &Layout { nodes: vec![0; 4] }, 1, launcher);
+            told.remove(0).advice.unwrap_or_default()
+        };
+        assert_eq!(crowded(Launcher::Own), "weir bench --transport weir -n 2 ...");
+        assert_eq!(crowded(run(false)), "weir run -n 2 weir bench ...");
     }
 
     #[test]

@@ -54,12 +54,12 @@ pub enum Command {
   eval $(weir env --mpi openmpi); mpiexec -n 4 ./program
   weir env --json
 
-Where no key or no provider can be had it says so on standard error, and what it prints makes eval
-fail: eval $(weir env) && mpiexec ... starts nothing then. Without a key the variables are set all the
+Where no key or no provider can be had it says so on standard error, and what it prints makes eval \
+fail: eval $(weir env) && mpiexec ... starts nothing then. Without a key the variables are set all the \
 same, so that programs fail and say why, instead of running without Weir.")]
     Env(EnvArgs),
-    /// Run a program over Weir, with the launcher of the MPI it was built with; one that uses Weir
-    /// itself without an MPI's
+    /// Run a program over Weir: an MPI program by its MPI's launcher, a program of Weir's own
+    /// interfaces (BSPlib) without any MPI
     #[command(after_help = "Examples:
   weir run -n 4 ./program --its --arguments
   weir run -n 8 --hosts node1,node2 ./program
@@ -70,20 +70,21 @@ same, so that programs fail and say why, instead of running without Weir.")]
   weir run -n 4 --dry-run ./program                 only show the command
   weir run -n 4 --tag-output ./bsp_program          a program of Weir's own libraries: no MPI is needed
 
-Within an allocation of Slurm, or with --launcher srun, an MPI program is started by srun, which hands over its interface for that MPI (--mpi=pmi2 for
-MPICH and Intel MPI, pmix for Open MPI) and, unless WEIR_KEY or WEIR_KEY_FILE names a key, a key made for this run, in the environment of the ranks.
+Within an allocation of Slurm, or with --launcher srun, an MPI program is started by srun, which hands over its interface for that MPI (--mpi=pmi2 for \
+MPICH and Intel MPI, pmix for Open MPI) and, unless WEIR_KEY or WEIR_KEY_FILE names a key, a key made for this run, in the environment of the ranks. \
 Words for mpiexec (--launcher-arg), or a step that has the allocation already, leave it to the MPI's own launcher.
 
-A program that is linked with a library of Weir's own interfaces (libweir-bsp.so) and no MPI is started by srun within an allocation of Slurm, by
-whichever mpiexec is on PATH with --hosts, else by weir run itself, on this machine; --local does that with any program that finds its place by such
-a library. Rank 0 has the standard input. When a rank fails
-or aborts, all are ended, one line says why, and the exit code is its own; 128 plus the signal if it was killed. SIGINT, SIGTERM, SIGHUP and
-SIGQUIT go to all ranks, which have 10 s to end, SIGUSR1 and SIGUSR2 to all ranks too. Whichever process is killed, nothing is left behind.
-Each run has a job key of its own unless WEIR_KEY or WEIR_KEY_FILE names one. WEIR_LAUNCH_TIMEOUT is how many seconds ranks wait for each other
+A program that is linked with a library of Weir's own interfaces (libweir-bsp.so) and no MPI is started by srun within an allocation of Slurm, by \
+whichever mpiexec is on PATH with --hosts, else by weir run itself, on this machine; --local does that with any program that finds its place by such \
+a library. Rank 0 has the standard input.
+
+When a rank fails or aborts, all are ended, one line says why, and the exit code is its own; 128 plus the signal if it was killed. SIGINT, SIGTERM, SIGHUP and \
+SIGQUIT go to all ranks, which have 10 s to end, SIGUSR1 and SIGUSR2 to all ranks too. Whichever process is killed, nothing is left behind. \
+Each run has a job key of its own unless WEIR_KEY or WEIR_KEY_FILE names one. WEIR_LAUNCH_TIMEOUT is how many seconds ranks wait for each other \
 at the start (120).
 
-Inside weir emulate ranks on --hosts are started by the emulator's agent ($WEIR_LAUNCH_AGENT) instead of ssh, unless
---launcher-arg or the launcher's variables say how.
+Inside weir emulate ranks on --hosts are started by the emulator's agent ($WEIR_LAUNCH_AGENT) instead of ssh, unless \
+--launcher-arg or the launcher's variables say how. \
 Arguments after the program are the program's; options of weir run, -np as mpiexec has it too, come before it.
 The exit code is the launcher's; 1 if none was started, 2 if the command line is wrong.")]
     Run(RunArgs),
@@ -99,8 +100,8 @@ The exit code is the launcher's; 1 if none was started, 2 if the command line is
   weir cc --show                       the words that are added, for a makefile
   cc program.c $(pkg-config --cflags --libs weir-bsp)   the same without it
 
-All words are handed to the compiler as they are; what is added stands behind them: where the header is, where the library is (also when the
-program runs), and its name; in front of a Fortran program its module, share/weir/bsp.f90. Header and library are looked for beside this program, then in /usr/local and /usr; WEIR_PREFIX names another place, with
+All words are handed to the compiler as they are; what is added stands behind them: where the header is, where the library is (also when the \
+program runs), and its name; in front of a Fortran program its module, share/weir/bsp.f90. Header and library are looked for beside this program, then in /usr/local and /usr; WEIR_PREFIX names another place, with \
 include/bsp.h and lib/libweir-bsp.so. The exit code is the compiler's.")]
     Cc(CcArgs),
     /// Show the provider, the MPIs found, the job's key, the interfaces chosen and what can carry
@@ -109,8 +110,8 @@ include/bsp.h and lib/libweir-bsp.so. The exit code is the compiler's.")]
   weir info
   weir info --json
 
-What can carry messages on this machine is found by trying: two processes share memory, one reads the other's (then large messages are
-copied once, else twice); whether the kernel cuts and joins UDP packets; whether the settings permit TCP connections for large messages.
+What can carry messages on this machine is found by trying: two processes share memory, one reads the other's (then large messages are \
+copied once, else twice); whether the kernel cuts and joins UDP packets; whether the settings permit TCP connections for large messages. \
 Which of them a running program uses for each peer, and why, weir stat tells (carrier, carrier_why).")]
     Info(Output),
     /// Find what keeps programs from running over Weir, or from running well
@@ -120,7 +121,7 @@ Which of them a running program uses for each peer, and why, weir stat tells (ca
   weir doctor --hosts node1,node2,node3    also: whether messages pass between each two of them, as weir ping tries it
   weir doctor --json
 
-Each finding has a severity (ok, info, warning, error), a cause, and where there is one the command that repairs it.
+Each finding has a severity (ok, info, warning, error), a cause, and where there is one the command that repairs it. \
 Processes that use Weir now are asked for their counters: whether their large messages go by TCP, or TCP is not answered.
 Exit code 1 if there is an error, else 0.")]
     Doctor(DoctorArgs),
@@ -357,6 +358,29 @@ pub struct RunArgs {
     pub program: Vec<OsString>,
 }
 
+impl RunArgs {
+    /// The command up to the program, by whichever name it was called, as it can be typed again.
+    pub fn own_words(&self, name: Option<OsString>) -> Vec<OsString> {
+        let mut words = vec![name.unwrap_or_else(|| "weir".into()), "run".into()];
+        words.extend(["-n".into(), self.ranks.to_string().into()]);
+        if !self.hosts.is_empty() {
+            words.extend(["--hosts".into(), self.hosts.join(",").into()]);
+        }
+        if let Some(launcher) = &self.launcher {
+            words.extend(["--launcher".into(), launcher.into()]);
+        }
+        for argument in &self.launcher_arg {
+            let mut word = OsString::from("--launcher-arg=");
+            word.push(argument);
+            words.push(word);
+        }
+        for (given, flag) in [(self.no_shm, "--no-shm"), (self.local, "--local"), (self.tag_output, "--tag-output")] {
+            words.extend(given.then(|| flag.into()));
+        }
+        words
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub struct CcArgs {
     /// Show the command instead of running it
@@ -461,6 +485,26 @@ mod tests {
     }
 
     #[test]
+    fn a_run_can_be_typed_again() {
+        for (line, again) in [
+            ("./p -n 7", "-n 1"),
+            ("-np 2 --hosts a,b ./p", "-n 2 --hosts a,b"),
+            (
+                "--launcher srun --launcher-arg -np --launcher-arg=-n --no-shm --ranks=3 -- ./p",
+                "-n 3 --launcher srun --launcher-arg=-np --launcher-arg=-n --no-shm",
+            ),
+            ("--tag-output --local ./p", "-n 1 --local --tag-output"),
+        ] {
+            let run = run_of(&line.split(' ').collect::<Vec<_>>()).unwrap();
+            let words = run.own_words(Some("weir".into()));
+            let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+            assert_eq!(words.join(" "), format!("weir run {again}"));
+            let same = run_of(&[&words[2..], &["./p"]].concat()).unwrap();
+            assert_eq!(same.own_words(None), run.own_words(None));
+        }
+    }
+
+    #[test]
     fn an_unknown_option_is_no_program() {
         for (words, named) in [
             (&["--nosuch", "./p"][..], "--nosuch"),
@@ -474,6 +518,22 @@ mod tests {
             let error = run_of(words).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(named), "{error}");
+        }
+    }
+
+    /// A paragraph is one line, which is broken where the terminal ends.
+    #[test]
+    fn no_paragraph_of_help_is_broken_in_mid_sentence() {
+        let is_prose = |line: &str| line.starts_with(|c: char| c.is_ascii_alphabetic() || "(`-".contains(c));
+        let main = Args::command();
+        let mut all: Vec<&clap::Command> = vec![&main];
+        while let Some(command) = all.pop() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for (line, next) in help.lines().zip(help.lines().skip(1)) {
+                let ends = line.ends_with(['.', ':', ')']);
+                assert!(ends || !is_prose(line) || !is_prose(next), "{}: {line:?}, {next:?}", command.get_name());
+            }
+            all.extend(command.get_subcommands().filter(|c| !c.is_hide_set()));
         }
     }
 

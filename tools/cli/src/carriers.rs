@@ -68,6 +68,9 @@ pub struct Xdp {
     pub place: Option<String>,
     /// Why not.
     pub why: Option<String>,
+    /// No helper listens.
+    #[serde(skip)]
+    pub nobody: bool,
 }
 
 /// SCTP by the library usrsctp.
@@ -127,12 +130,12 @@ fn try_udp() -> Udp {
 fn try_xdp(env: &Env, config: &EngineConfig) -> Xdp {
     if config.xdp == XdpUse::Off {
         let name = settings::set_as(env, "WEIR_XDP");
-        let why = format!("{name} is off: short packets go by UDP too");
-        return Xdp { wanted: false, place: None, why: Some(why) };
+        let why = format!("{name} is off, so short packets go by UDP too");
+        return Xdp { wanted: false, place: None, why: Some(why), nobody: false };
     }
     match xdp::would_have(config) {
-        Ok(place) => Xdp { wanted: true, place: Some(place), why: None },
-        Err(why) => Xdp { wanted: true, place: None, why: Some(why) },
+        Ok(place) => Xdp { wanted: true, place: Some(place), why: None, nobody: false },
+        Err(why) => Xdp { wanted: true, place: None, nobody: why.nobody_listens, why: Some(why.text) },
     }
 }
 

@@ -481,7 +481,7 @@ fn shared_memory(found: &SharedMemory) -> Finding {
         _ => Severity::Info,
     };
     let otherwise = if found.usable { "" } else { "; ranks of one host talk by packets" };
-    let text = format!("between ranks of one host and user {}{otherwise}", found.describe());
+    let text = format!("between ranks of one host and user: {}{otherwise}", found.describe());
     Finding { fix: found.fix.clone(), ..Finding::new("shared memory", severity, text) }
 }
 
@@ -491,8 +491,12 @@ fn xdp(xdp: &carriers::Xdp) -> Finding {
     match (&xdp.place, xdp.wanted) {
         (Some(_), _) => Finding::new("xdp", Severity::Ok, text),
         (None, false) => Finding::new("xdp", Severity::Info, text),
-        (None, true) => Finding::new("xdp", Severity::Warning, text)
-            .fixed_by("sudo weir xdpd --interface NAME --allow USER (weir-xdpd(1))"),
+        // A helper that refuses says itself what would change that, and where no interface is served
+        // none would help.
+        (None, true) => Finding {
+            fix: xdp.nobody.then(|| "sudo weir xdpd --interface NAME --allow USER (weir-xdpd(1))".to_owned()),
+            ..Finding::new("xdp", Severity::Warning, text)
+        },
     }
 }
 
@@ -553,6 +557,8 @@ fn try_mpi(env: &Env, found: &mpi::Found, provider: &Path, key: &weir_job::JobKe
         command.args(["--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE"]);
     }
     command.args(["-n", "1"]).args(words).envs(variables).env(run::MARK_VARIABLE, mark.file());
+    // It was asked for above, and a helper need not say no twice.
+    command.env("FI_WEIR_XDP", "off");
     let which = found.library.as_ref().map_or_else(String::new, |library| format!(" ({})", library.display()));
     match mpi::ask(&mut command, TRY_LIMIT) {
         Err(error) => {
@@ -639,6 +645,17 @@ mod tests {
         let told = shared_memory(&left_out);
         assert_eq!(told.severity, Severity::Info);
         assert!(told.cause.ends_with("WEIR_CARRIER is set"), "{}", told.cause);
+    }
+
+    #[test]
+    fn how_to_start_a_helper_is_said_where_none_is_and_not_beside_what_one_says() {
+        let told =
+            |why: &str, nobody| xdp(&carriers::Xdp { wanted: true, place: None, why: Some(why.to_owned()), nobody });
+        let refused = told("the helper does not serve the interface of this address (weir xdpd --interface)", false);
+        assert_eq!((refused.severity, &refused.fix), (Severity::Warning, &None));
+        assert_eq!(refused.cause.matches("xdpd").count(), 1, "{}", refused.cause);
+        let fix = told("no helper (weir xdpd, which root starts) listens at /run/weir/xdpd.sock", true).fix;
+        assert!(fix.is_some_and(|fix| fix.starts_with("sudo weir xdpd --interface")));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The variables that make an MPI run over Weir.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use weir_job::{Env, JobKey, KeyError, KeySource};
+
+use weir_bench::typed;
 
 use crate::mpi::{self, Found, Kind};
 
@@ -18,7 +21,8 @@ fn refuses_list(found: &Found) -> bool {
 /// Launcher arguments by which Open MPI 4 hands our variables to other machines; nothing for other
 /// MPIs, which are told by a variable or hand over all.
 pub fn handed_over(found: &Found, variables: &[Variable]) -> Vec<String> {
-    let ours = |name: &&str| ["FI_PROVIDER_PATH", "FI_PROVIDER", "WEIR_KEY", "WEIR_KEY_FILE"].contains(name);
+    let ours =
+        |name: &&str| ["FI_PROVIDER_PATH", "FI_PROVIDER", "WEIR_KEY", "WEIR_KEY_FILE", typed::LAUNCHER].contains(name);
     let named = variables.iter().map(|(name, _)| name.as_str()).filter(ours);
     // A key in the environment is not among what we set.
     let key = (!variables.iter().any(|(name, _)| name == "WEIR_KEY_FILE")).then_some("WEIR_KEY");
@@ -26,6 +30,18 @@ pub fn handed_over(found: &Found, variables: &[Variable]) -> Vec<String> {
         return Vec::new();
     }
     named.chain(key).flat_map(|name| ["-x".to_owned(), name.to_owned()]).collect()
+}
+
+/// Open MPI 5's list of the variables that go to other machines.
+const LIST: &str = "OMPI_MCA_mca_base_env_list";
+
+/// Tells the ranks this command, on whichever machine they are.
+pub fn tell_command(variables: &mut Vec<Variable>, words: &[OsString]) {
+    variables
+        .iter_mut()
+        .filter(|(name, _)| name == LIST)
+        .for_each(|(_, list)| *list += &format!(";{}", typed::LAUNCHER));
+    variables.push((typed::LAUNCHER.to_owned(), typed::one_word(words)));
 }
 
 /// What to set so that programs of this MPI use the provider in `folder`.
@@ -72,7 +88,7 @@ pub fn variables(found: &Found, folder: &Path, key: &JobKey, env: &Env, no_shm: 
             set("OMPI_MCA_osc", "^ucx".into());
             // Its launcher hands only its own variables to other machines; this names the rest.
             if !refuses_list(found) {
-                set("OMPI_MCA_mca_base_env_list", format!("FI_PROVIDER_PATH;FI_PROVIDER;{key_variable}"));
+                set(LIST, format!("FI_PROVIDER_PATH;FI_PROVIDER;{key_variable}"));
             }
         }
     }
@@ -183,13 +199,21 @@ mod tests {
 
     #[test]
     fn open_mpi_4_is_told_by_its_arguments_what_5_is_told_by_a_variable() {
-        const LIST: &str = "OMPI_MCA_mca_base_env_list";
-        let told = |version: &str, source| {
+        let words = ["weir", "run", "-n", "2"].map(OsString::from);
+        let by = |version: &str, source, run: bool| {
             let found = Found { version: Some(version.into()), ..of(Kind::Openmpi) };
-            let all = variables(&found, Path::new("/w"), &key(source), &Env::default(), false);
+            let mut all = variables(&found, Path::new("/w"), &key(source), &Env::default(), false);
+            if run {
+                tell_command(&mut all, &words);
+            }
             (value(&all, LIST).map(str::to_owned), handed_over(&found, &all).join(" "))
         };
         let file = || KeySource::UserFile("/k".into());
+        let told = |version, source| by(version, source, false);
+        let run = |version| by(version, file(), true);
+        let more = "FI_PROVIDER_PATH;FI_PROVIDER;WEIR_KEY_FILE;WEIR_RUN_COMMAND".to_owned();
+        assert_eq!(run("5.0.11"), (Some(more), String::new()));
+        assert!(run("4.1.4").1.ends_with(" -x WEIR_KEY_FILE -x WEIR_RUN_COMMAND"), "{:?}", run("4.1.4"));
         let list = Some("FI_PROVIDER_PATH;FI_PROVIDER;WEIR_KEY_FILE".to_owned());
         assert_eq!(told("5.0.11", file()), (list, String::new()));
         assert_eq!(told("4.1.4", file()), (None, "-x FI_PROVIDER_PATH -x FI_PROVIDER -x WEIR_KEY_FILE".into()));

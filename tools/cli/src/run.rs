@@ -43,7 +43,11 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     // Every rank would say so; but a launcher whose ranks end at once may lose their words.
     settings::understood(env).map_err(anyhow::Error::msg)?;
     let folder = provider.parent().unwrap_or(Path::new("/"));
-    let variables = environment::variables(&found, folder, &key, env, args.no_shm);
+    let mut variables = environment::variables(&found, folder, &key, env, args.no_shm);
+    // Who types the shown command again starts the ranks by that one.
+    if !args.dry_run {
+        environment::tell_command(&mut variables, &args.own_words(std::env::args_os().next()));
+    }
 
     let mut command = Command::new(&launcher);
     match srun {

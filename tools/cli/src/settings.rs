@@ -1,7 +1,7 @@
 //! The provider's settings, as the provider itself reads them: what it would say of them, before a
 //! program runs.
 
-use weir_engine::{Endpoint, EngineConfig, SettingNames};
+use weir_engine::{Endpoint, EngineConfig, SettingNames, XdpUse};
 use weir_job::Env;
 
 /// Something to say of a setting.
@@ -77,7 +77,8 @@ pub fn value(env: &Env, name: &str) -> Option<String> {
 fn try_endpoint(env: &Env, mut config: EngineConfig) -> Result<(), String> {
     // Files of a run that may be going on.
     (config.stats, config.trace_file, config.capture, config.trace) = (None, None, None, 0);
-    // The key is looked at elsewhere, and no message is sent here.
+    // The key and the way past UDP are looked at elsewhere, and no message is sent here.
+    config.xdp = XdpUse::Off;
     let endpoint = Endpoint::open_with_key(config, [0; 32]).map_err(|error| as_set(env, &error.to_string()))?;
     endpoint.close();
     Ok(())

@@ -53,7 +53,7 @@ fn own_words() -> Result<(), Failed> {
     let output = emulated(&format!("{bench} --hosts host1,host7"))?;
     let told = said(&output);
     match output.status.code() {
-        Some(1) if told.contains("there is no host 'host7'") && told.contains("rank 1 ended") => Ok(()),
+        Some(1) if told.contains("there is no host 'host7'") && told.contains("rank 1 on host7 ended") => Ok(()),
         code => Err(format!("{code:?}: {told}").into()),
     }
 }

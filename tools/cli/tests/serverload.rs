@@ -217,7 +217,12 @@ fn a_server_that_dies_is_told_and_all_end() {
         let out = ended(child);
         let said = text(&out.stderr);
         assert_eq!(out.status.code(), Some(1), "{method}: {said}");
-        assert!(said.contains("weir bench: the server: it ended (signal: 9"), "{method}: {said}");
+        assert!(
+            said.contains("weir bench: the server at ")
+                && said.contains("127.0.0.1:")
+                && said.contains(": it ended (signal: 9"),
+            "{method}: {said}"
+        );
         assert!(begun.elapsed() < Duration::from_secs(20), "{method}: {:?}", begun.elapsed());
         gone(&all);
     }

@@ -45,8 +45,8 @@ Examples:
   As fast as the kernel's veth, with 1 % of the packets dropped by nftables:
       weir emulate --hosts 2 --plain --nft-loss 1% -- ./bench
 
-The command runs inside the first host and finds WEIR_HOSTS, WEIR_HOSTFILE,
-WEIR_LAUNCH_AGENT and WEIR_NETWORKS in its environment. Rates, delays and faults
+The command runs inside the first host and finds WEIR_HOSTS, WEIR_HOSTFILE, \
+WEIR_LAUNCH_AGENT and WEIR_NETWORKS in its environment. Rates, delays and faults \
 hold from host to host: an RTT is twice --delay, and --loss applies once each way.";
 
 /// Emulates a network of hosts and runs a command in it.

@@ -47,7 +47,7 @@ pub enum Without {
   A..B+S    each S more than the one before: 1..8+1 is 1, 2, 3, 4, 5, 6, 7, 8
 
 What if (--what-if, each evaluated besides, with the same seeds):
-  no-contention        messages do not meet, nodes have no limits, nothing is lost
+  no-contention        messages do not meet, nodes have no limits, nothing is lost; times scatter still
   infinite-bandwidth   bytes take no time
   balanced             each process computes as much as they do on average
   cpu=F                processors are F times as fast
@@ -58,15 +58,15 @@ Examples:
   weir predict farm.c --machine run1/ -n 2..64 --runs 100 --json
   weir predict jacobi.c --machine run1/ -n 16 --html jacobi.html --trace jacobi.json
 
-Where nothing varies, one run says all; else each process count is run --runs times, with seeds that follow from --seed.
-The median is that of the middle run (the lower of two), and its losses are those of that run: they sum to its time x processes.
+Where nothing varies, one run says all; else each process count is run --runs times, with seeds that follow from --seed. \
+The median is that of the middle run (the lower of two), and its losses are those of that run: they sum to its time x processes. \
 Between `low` and `high` lie 95 % of the runs. The same seed gives the same numbers on every machine.
 
-A count that has no prediction does not keep the others from theirs: table, page and JSON say why it has none. The exit code
+A count that has no prediction does not keep the others from theirs: table, page and JSON say why it has none. The exit code \
 is that of the first such count. --json prints one whole document, whatever happens once the command line was read (spec/prediction.md 12):
   {\"predictions\": [{\"numprocs\", \"median_s\", \"low_s\", \"high_s\", \"p95_s\", \"loss\": {cause: s}, \"notices\": [line]}, ...],
    \"notices\": [line]}
-with \"error\": {\"kind\", \"exit_code\", \"message\", \"diagnostics\"} in place of the numbers of a count that has no prediction, and at the
+with \"error\": {\"kind\", \"exit_code\", \"message\", \"diagnostics\"} in place of the numbers of a count that has no prediction, and at the \
 top where there is no count at all, or the page or the trace could not be written.
 
 Times in programs are in milliseconds unless they have a unit. What a program leaves open are parameters: -p n=1000,alpha=0.5.

@@ -7,6 +7,7 @@ use weir_predict::{ByCause, Cause};
 
 use crate::input::Text;
 use crate::sweep::{Prediction, Row};
+use crate::whatif::WhatIf;
 
 /// A cause gets a column if it takes at least this share at some count.
 const LEAST_SHARE: f64 = 0.0005;
@@ -85,8 +86,15 @@ pub fn as_text(rows: &[Row]) -> String {
     if let Some((numprocs, _)) = base.filter(|(n, _)| *n > 1) {
         let _ = writeln!(out, "\nSpeed-up is against what the {numprocs} processes compute together.");
     }
+    if shown.iter().any(|at| Cause::ALL[*at] == Cause::Contention) {
+        let asked = all.first().is_some_and(|p| p.changed.iter().any(|(change, _)| *change == WhatIf::NoContention));
+        let _ = writeln!(out, "\n{SCATTER}{}", if asked { " no-contention leaves the scatter." } else { "" });
+    }
     out
 }
+
+/// What contention is where nobody else is there: the account knows no cause of scatter.
+const SCATTER: &str = "Contention is what messages take longer than the fastest of their size alone: as others are under way, and as times scatter.";
 
 /// Rows with their columns under each other, to the right.
 fn aligned(rows: &[Vec<String>]) -> String {

@@ -875,3 +875,20 @@ fn links_can_be_shared_anew() {
         assert_eq!(json["predictions"][0]["median_s"].as_f64(), Some(ms / 1e3), "{}", ran.err);
     }
 }
+
+/// Two processes have nobody to meet, and the account has contention all the same: their messages'
+/// times scatter. That is said, and that the question leaves it.
+#[test]
+fn contention_of_two_processes_is_told_to_be_scatter() {
+    let jacobi = include_str!("../../../examples/predict/jacobi.c");
+    let told = |words: &[&str]| {
+        let (ran, _folder) = run(jacobi, &[&["-n", "2", "--runs", "3"], words].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out
+    };
+    let asked = told(&["--machine", "apac", "--what-if", "no-contention"]);
+    assert!(asked.contains("and as times scatter. no-contention leaves the scatter."), "{asked}");
+    let plain = told(&["--machine", "apac"]);
+    assert!(plain.contains("and as times scatter.\n") && !plain.contains("no-contention"), "{plain}");
+    assert!(!told(&["--what-if", "no-contention"]).contains("scatter"), "nothing scatters on this machine");
+}

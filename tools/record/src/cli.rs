@@ -25,9 +25,9 @@ use crate::{check, lines, model, runs};
   weir record --library librecorder.so              only the recorder, to be used by hand:
   mpiexec -n 64 env LD_PRELOAD=$PWD/librecorder.so WEIR_RECORD_DIR=$PWD/runs/64 ./jacobi
 
-The program is run once with each number of processes; it needs no change, but the shared library of its MPI. With the
-option -g of its compiler the model names lines of the source. Of the model is told whether it holds for other numbers
-of processes, and if not, which calls keep it from that. A model that does not repeat exactly what was recorded, call by
+The program is run once with each number of processes; it needs no change, but the shared library of its MPI. With the \
+option -g of its compiler the model names lines of the source. Of the model is told whether it holds for other numbers \
+of processes, and if not, which calls keep it from that. A model that does not repeat exactly what was recorded, call by \
 call, is not written. MPI calls from Fortran are seen only where that MPI's Fortran library calls its C functions.
 
 Exit codes:

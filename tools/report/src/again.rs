@@ -30,7 +30,7 @@ const LETTERS: [&str; 3] = ["-o", "-t", "-s"];
 const FLAGS: [&str; 2] = ["--append", "--json"];
 
 /// A command line as somebody typed it: the program, its words but for `bench`, and the launcher's
-/// command after `--`, if it was recorded.
+/// command after `--`, or the one that told its ranks, if there was one.
 struct Typed<'a> {
     program: &'a str,
     words: Vec<&'a str>,
@@ -44,7 +44,11 @@ impl<'a> Typed<'a> {
         let (_, rest) = rest.split_first().filter(|(word, _)| *word == "bench")?;
         let mut parts = rest.splitn(2, |word| word == "--");
         let mut part = || parts.next().unwrap_or_default().iter().map(String::as_str).collect();
-        Some(Self { program, words: part(), launcher: part() })
+        let (words, mut launcher): (_, Vec<&str>) = (part(), part());
+        if launcher.is_empty() {
+            launcher.extend(run.mpi.iter().flat_map(|mpi| &mpi.launcher_command).map(String::as_str));
+        }
+        Some(Self { program, words, launcher })
     }
 
     /// The benchmark of another kind, if it is one: its name.
@@ -58,6 +62,12 @@ impl<'a> Typed<'a> {
     fn launcher(&self, run: &Run, as_then: bool) -> Vec<String> {
         if as_then && !self.launcher.is_empty() {
             return self.launcher.iter().map(|word| (*word).to_owned()).collect();
+        }
+        // What `weir run` has besides goes with any number of ranks.
+        if let [program, "run", words @ ..] = self.launcher.as_slice() {
+            let begin = [*program, "run", "-n"].map(str::to_owned);
+            let rest = without(words.iter().copied(), &["--ranks", "--np", "-np"], &["-n"], &[]);
+            return begin.into_iter().chain([ranks(run).to_string()]).chain(rest.map(str::to_owned)).collect();
         }
         let mut words = vec!["mpiexec".to_owned(), "-n".to_owned(), ranks(run).to_string()];
         words.extend(places(run));
@@ -283,6 +293,31 @@ mod tests {
         let expected = "weir bench -o two-like-one --like one --time 2 --launches 2 --";
         assert_eq!(again(4), Some(format!("{expected} /opt/mpi/mpiexec -bind-to core -n 4")));
         assert_eq!(again(8), Some(format!("{expected} mpiexec -n 8")));
+    }
+
+    #[test]
+    fn ranks_that_weir_run_started_are_started_by_it_again() {
+        let mut run = Run::new("m");
+        run.command = ["weir", "bench", "-o", "r", "--time", "2"].map(str::to_owned).to_vec();
+        run.transport.backend = "mpi".into();
+        run.launches = vec![Launch { placement: vec![Placement::default(); 4], ..Launch::default() }];
+        let by = ["weir", "run", "-n", "4", "--hosts", "n1,n2", "--launcher-arg=-x y", "--no-shm"];
+        let launcher_command = by.map(str::to_owned).to_vec();
+        run.mpi = Some(weir_distribution::MpiInfo { launcher_command, ..Default::default() });
+        let begin = "weir bench -o r --time 2 --append --launches 4 --";
+        let words = "--hosts n1,n2 '--launcher-arg=-x y' --no-shm";
+        assert_eq!(more(Path::new("r"), &run, 4), Some(format!("{begin} weir run -n 4 {words}")));
+        let mut like = run.clone();
+        like.launches[0].placement.truncate(2);
+        let again = command(Path::new("one"), &like, Path::new("two"), &run);
+        assert_eq!(again, Some(format!("weir run -n 2 {words} weir bench -o two-like-one --like one --time 2")));
+        // Who typed a launcher knows best.
+        run.command.extend(["--", "mpiexec", "-n", "4"].map(str::to_owned));
+        assert_eq!(more(Path::new("r"), &run, 4), Some(format!("{begin} mpiexec -n 4")));
+        run.command.truncate(6);
+        run.command.extend(["--", "weir", "run", "-np=4", "--no-shm"].map(str::to_owned));
+        let again = command(Path::new("one"), &like, Path::new("two"), &run);
+        assert_eq!(again, Some("weir run -n 2 --no-shm weir bench -o two-like-one --like one --time 2".into()));
     }
 
     #[test]

@@ -39,12 +39,12 @@ pub enum Format {
   weir report run1 --format text -o run1.txt
   weir report run1 run2 --anyway            although nothing of one went by the provider that was set for it
 
-With one run: a table for each operation, and a page with all distributions. With two: for each cell that both
-measured the ratio of times with its interval, a test corrected for the number of cells, and a verdict; a
-difference that the clocks alone could explain is said to be none. One launch cannot tell a difference of the
+With one run: a table for each operation, and a page with all distributions. With two: for each cell that both \
+measured the ratio of times with its interval, a test corrected for the number of cells, and a verdict; a \
+difference that the clocks alone could explain is said to be none. One launch cannot tell a difference of the \
 machines from one between launches: nothing is decided then, and a warning names the command that adds launches.
 
-What carried the messages is what weir bench counted, not what FI_PROVIDER said: MPICH keeps messages within a node to
+What carried the messages is what weir bench counted, not what FI_PROVIDER said: MPICH keeps messages within a node to \
 itself. Where the two differ the report says so, and a run of which nothing went by its provider is not compared.
 
 Exit codes:
@@ -94,11 +94,11 @@ pub enum ExportFormat {
   weir export run1 --format classic -o old    five text files for each table, or six
   MPIBENCH_SUBSAMPLES=100 weir export run1 --format classic
 
-cells.csv has the span of collectives and the bandwidth of streams in its last columns; the classic files have them in ROOT.span
+cells.csv has the span of collectives and the bandwidth of streams in its last columns; the classic files have them in ROOT.span \
 and ROOT.bandwidth, a line for each launch.
 
-The classic files heed MPIBENCH_HIST_BIN, MPIBENCH_OUTLIER_PERCENTILE, MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER and
-MPIBENCH_SUBSAMPLES; without the two of outliers, they are those that weir bench found. Programs that read Parquet need no
+The classic files heed MPIBENCH_HIST_BIN, MPIBENCH_OUTLIER_PERCENTILE, MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER and \
+MPIBENCH_SUBSAMPLES; without the two of outliers, they are those that weir bench found. Programs that read Parquet need no \
 export: run1/samples holds the samples as they are.
 
 Exit codes:

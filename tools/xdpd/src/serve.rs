@@ -5,12 +5,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-use weir_xdp::{Answer, Ask, Broker, Changes, Grant, Mode, Netlink, NoSocket, Refused, helper};
+use weir_xdp::{Answer, Ask, Broker, Changes, Grant, Mode, Netlink, NoSocket, Refused, helper, may_be_steered};
 
 /// Ranks served at a time, and connections that have not asked yet.
 const RANKS_MAX: usize = 256;
 const STRANGERS_MAX: usize = 64;
 /// Who has not asked by then is let go.
+/// What a user is refused is said once in this time: each rank of a job asks.
+const SAID: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(helper::WAIT_S as u64);
 /// The longest sleep.
 const TURN: Duration = Duration::from_secs(1);
@@ -42,6 +44,7 @@ pub struct Server {
     ranks: Vec<Rank>,
     changes: Changes,
     netlink: Netlink,
+    told: Told,
     /// Since when some interface has a program and no rank.
     idle_since: Option<Instant>,
     last_used: Instant,
@@ -63,6 +66,7 @@ impl Server {
             ranks: Vec::new(),
             changes,
             netlink,
+            told: Told::default(),
             idle_since: None,
             last_used: Instant::now(),
         })
@@ -83,7 +87,11 @@ impl Server {
         let ready = self.sleep()?;
         let now = Instant::now();
         for (rank, ready) in self.ranks.iter_mut().zip(&ready.ranks) {
-            let keep = if *ready { read(rank, &self.policy, &mut self.broker, &mut self.netlink) } else { true };
+            let keep = if *ready {
+                read(rank, &self.policy, &mut self.broker, &mut self.netlink, &mut self.told)
+            } else {
+                true
+            };
             let late = rank.grant.is_none() && now.duration_since(rank.since) > WAIT;
             if !keep || late {
                 if let Some(grant) = rank.grant.take() {
@@ -168,7 +176,7 @@ struct Ready {
 }
 
 /// Reads what a rank says, and answers. False: it is gone, or is to go.
-fn read(rank: &mut Rank, policy: &Policy, broker: &mut Broker, netlink: &mut Netlink) -> bool {
+fn read(rank: &mut Rank, policy: &Policy, broker: &mut Broker, netlink: &mut Netlink, told: &mut Told) -> bool {
     let (message, with) = match helper::recv(&rank.connection) {
         Ok(got) => got,
         Err(e) => return matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted),
@@ -186,10 +194,28 @@ fn read(rank: &mut Rank, policy: &Policy, broker: &mut Broker, netlink: &mut Net
             helper::send(&rank.connection, &answer, &fds).is_ok()
         }
         Err(no) => {
-            eprintln!("weir xdpd: no socket for user {user}: {no}");
+            if told.is_news(user, no.why, Instant::now()) {
+                eprintln!("weir xdpd: no socket for user {user}: {no}");
+            }
             let _ = helper::send(&rank.connection, &Answer::Refuse(no.why).encode(), &[]);
             false
         }
+    }
+}
+
+/// What was said of whom, and when.
+#[derive(Default)]
+struct Told(Vec<(u32, Refused, Instant)>);
+
+impl Told {
+    /// It was not said lately; it is now.
+    fn is_news(&mut self, user: u32, why: Refused, now: Instant) -> bool {
+        self.0.retain(|(.., at)| now.duration_since(*at) < SAID);
+        let is_news = !self.0.iter().any(|(whose, what, _)| (*whose, *what) == (user, why));
+        if is_news {
+            self.0.push((user, why, now));
+        }
+        is_news
     }
 }
 
@@ -205,6 +231,9 @@ fn grant(
     if user != 0 && !policy.users.contains(&user) {
         return Err(Refused::User.into());
     }
+    let udp = with.first().ok_or(Refused::Socket)?;
+    // An interface's number means something within its namespace only.
+    may_be_steered(udp)?;
     let link = netlink.link(ask.interface).map_err(|_| Refused::Interface)?;
     if !policy.interfaces.contains(&link.name) {
         return Err(Refused::Interface.into());
@@ -212,5 +241,19 @@ fn grant(
     if broker.holders() >= RANKS_MAX {
         return Err(Refused::Full.into());
     }
-    broker.grant(with.first().ok_or(Refused::Socket)?, ask)
+    broker.grant(udp, ask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_said_once_in_a_while_to_each_user_and_for_each_reason() {
+        let (mut told, now) = (Told::default(), Instant::now());
+        assert!(told.is_news(7, Refused::Socket, now));
+        assert!(!told.is_news(7, Refused::Socket, now + SAID / 2));
+        assert!(told.is_news(8, Refused::Socket, now) && told.is_news(7, Refused::User, now));
+        assert!(told.is_news(7, Refused::Socket, now + SAID));
+    }
 }

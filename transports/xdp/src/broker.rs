@@ -247,13 +247,20 @@ impl Broker {
     }
 }
 
-/// The addresses and port that are the right of whoever holds this socket, on this interface.
-fn steered_by(udp: &OwnedFd, interface: u32) -> Result<Vec<SocketAddr>, NoSocket> {
+/// Whether packets of this socket can be steered at all: it is a UDP socket of this process's
+/// network namespace.
+///
+/// # Errors
+/// That it is not.
+pub fn may_be_steered(udp: &OwnedFd) -> Result<(), NoSocket> {
     let here = sys::netlink(0).and_then(|s| sys::namespace_of(&s)).map_err(no(Refused::System))?;
     let is_udp = sys::kind_of(udp).is_ok_and(|k| k == (libc::SOCK_DGRAM, libc::IPPROTO_UDP));
-    if !is_udp || sys::namespace_of(udp).ok() != Some(here) {
-        return Err(Refused::Socket.into());
-    }
+    if is_udp && sys::namespace_of(udp).ok() == Some(here) { Ok(()) } else { Err(Refused::Socket.into()) }
+}
+
+/// The addresses and port that are the right of whoever holds this socket, on this interface.
+fn steered_by(udp: &OwnedFd, interface: u32) -> Result<Vec<SocketAddr>, NoSocket> {
+    may_be_steered(udp)?;
     let bound = bound_to(udp).filter(|a| a.port() != 0).ok_or(Refused::Socket)?;
     let mut addresses = addresses_of(interface).map_err(no(Refused::Interface))?;
     if bound.ip().is_unspecified() {

@@ -65,7 +65,7 @@ pub fn wait_at_most(fd: &OwnedFd) -> io::Result<()> {
 #[derive(Debug, thiserror::Error)]
 pub enum NoHelp {
     /// Nobody listens.
-    #[error("no helper listens at {path}: start weir xdpd, as root")]
+    #[error("no helper (weir xdpd, which root starts) listens at {path}")]
     Nobody {
         /// Where it was looked for.
         path: String,

@@ -28,7 +28,7 @@ mod sys;
 mod words;
 mod xsk;
 
-pub use broker::{Broker, Grant, Mode, NoSocket, interface_of};
+pub use broker::{Broker, Grant, Mode, NoSocket, interface_of, may_be_steered};
 pub use buffer::Buffer;
 pub use counters::XdpCounters;
 pub use netlink::{Changes, Link, Netlink};

@@ -30,7 +30,9 @@ pub enum Refused {
     #[error("the helper does not serve the interface of this address (weir xdpd --interface)")]
     Interface = 4,
     /// No right to any port.
-    #[error("the socket is none of the helper's network namespace")]
+    #[error(
+        "the helper runs in another network namespace; one in this one takes a socket of its own (weir xdpd --socket, WEIR_XDP_SOCKET)"
+    )]
     Socket = 5,
     /// Held.
     #[error("another rank holds this address and port")]

@@ -162,6 +162,9 @@ static void beginnings(void)
     IS(INITIALIZE(method, "other://127.0.0.1:0", BMI_INIT_SERVER), -BMI_EINVAL);
     snprintf(bad, sizeof bad, "%s://no-such-host.invalid:1", scheme);
     IS(INITIALIZE(method, bad, BMI_INIT_SERVER), -BMI_EHOSTNTFD);
+    /* Of no host (RFC 5737). */
+    snprintf(bad, sizeof bad, "%s://203.0.113.1:0", scheme);
+    IS(INITIALIZE(method, bad, BMI_INIT_SERVER | BMI_TCP_BIND_SPECIFIC), -BMI_EADDRNOTAVAIL);
     /* Two processes at one port. */
     IS(INITIALIZE(method, server_url, BMI_INIT_SERVER), -BMI_EADDRINUSE);
     IS(INITIALIZE(method, port, BMI_INIT_SERVER), 0);

@@ -108,11 +108,11 @@ impl Crew {
         let mut command = hosts.command(rank)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let program = command.get_program().to_string_lossy().into_owned();
-        let cannot = |error: std::io::Error| BenchError::machine(format!("cannot start {program}"), error);
-        let mut child = command.spawn().map_err(cannot)?;
-        let (orders, out) = (child.stdin.take(), child.stdout.take());
         let role = if rank == 0 { "the server".to_owned() } else { format!("client {rank}") };
         let name = hosts.of(rank).map_or_else(|| role.clone(), |host| format!("{role} on {host}"));
+        let cannot = |error: std::io::Error| BenchError::machine(format!("{name}: cannot start {program}"), error);
+        let mut child = command.spawn().map_err(cannot)?;
+        let (orders, out) = (child.stdin.take(), child.stdout.take());
         self.members.push(Member { child: Some(child), orders, name });
         if let Some(out) = out {
             let to = self.to.clone();
@@ -125,6 +125,13 @@ impl Crew {
     pub fn add_others(&mut self, place: &Place) {
         let name = format!("the server at {}", place.with_port(place.port.unwrap_or(0)));
         self.members.push(Member { child: None, orders: None, name });
+    }
+
+    /// It is known where the server listens.
+    pub fn serves_at(&mut self, url: &str) {
+        if let Some(server) = self.members.first_mut().filter(|server| server.child.is_some()) {
+            server.name = format!("{} at {url}", server.name);
+        }
     }
 
     /// Gives an order.
@@ -145,8 +152,8 @@ impl Crew {
     /// Takes a report of each of some processes, as they come.
     ///
     /// # Errors
-    /// One fails, or is gone, or does not answer so long; or the leader is asked to stop
-    /// ([`STOPPED`]).
+    /// One fails, or is gone, or does not answer so long; or `each` is not content with it; or the
+    /// leader is asked to stop ([`STOPPED`]).
     pub fn hear(
         &mut self,
         ranks: impl IntoIterator<Item = usize>,
@@ -162,7 +169,9 @@ impl Crew {
             match self.heard.recv_timeout(LOOK) {
                 Ok((rank, Heard::Said(report))) => match *report {
                     Report::Failed(cause) => return Err(self.explained(rank, Some(cause))),
-                    report if missing.remove(&rank) => each(rank, report)?,
+                    report if missing.remove(&rank) => {
+                        each(rank, report).map_err(|error| of(&self.members[rank].name, error))?;
+                    }
                     _ => return Err(BenchError::machine(&self.members[rank].name, "it says what nobody asked")),
                 },
                 Ok((rank, Heard::Ended(cause))) => return Err(self.explained(rank, Some(cause))),
@@ -216,6 +225,14 @@ impl Crew {
         if let Some(child) = &mut self.members[rank].child {
             let _ = child.kill();
         }
+    }
+}
+
+/// What is wrong with a process, with its name.
+fn of(name: &str, error: BenchError) -> BenchError {
+    match error {
+        BenchError::Usage(text) => BenchError::Usage(format!("{name}: {text}")),
+        error => BenchError::machine(name, error),
     }
 }
 
@@ -322,6 +339,22 @@ mod tests {
         crew.add(&shell("read a; exit 7"), &first_order()).unwrap();
         let error = crew.hear([0], Duration::from_secs(5), |_, _| Ok(())).unwrap_err().to_string();
         assert_eq!(error, "the server on x: it ended (exit status: 7)");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_process_is_told_with_its_host_and_where_it_serves() {
+        let mut crew = Crew::new(&Asked::default());
+        crew.add(&shell(r#"read a; echo '{"Time":5}'; read b; exit 4"#), &first_order()).unwrap();
+        let another = |_, _| Err(BenchError::Usage("there is weir 0.0".into()));
+        let error = crew.hear([0], Duration::from_secs(5), another).unwrap_err();
+        assert!(matches!(error, BenchError::Usage(_)) && error.to_string() == "the server on x: there is weir 0.0");
+        crew.serves_at("tcp://x:4000");
+        crew.tell(0, &first_order()).unwrap();
+        let error = crew.hear([0], Duration::from_secs(5), |_, _| Ok(())).unwrap_err().to_string();
+        assert_eq!(error, "the server on x at tcp://x:4000: it ended (exit status: 4)");
+        let absent = Hosts { agent: vec!["/nonexistent".into()], ..shell("") };
+        let error = Crew::new(&Asked::default()).add(&absent, &first_order()).unwrap_err().to_string();
+        assert!(error.starts_with("the server on x: cannot start /nonexistent: "), "{error}");
     }
 
     #[test]

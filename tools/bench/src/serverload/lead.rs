@@ -97,7 +97,9 @@ impl<'a> Group<'a> {
             None => start_server(&mut crew, args, stack, hosts)?,
         };
         let mut found = vec![(0, facts)];
-        let order = Order::Ask { stack: stack.clone(), url: stack.url(&address, at), timeout_ms: timeout_ms(args) };
+        let url = stack.url(&address, at);
+        crew.serves_at(&url);
+        let order = Order::Ask { stack: stack.clone(), url, timeout_ms: timeout_ms(args) };
         let ranks: Vec<usize> = (1..=clients as usize).collect();
         for some in ranks.chunks(AT_ONCE) {
             for _ in some {
@@ -265,7 +267,7 @@ impl<'a> Group<'a> {
                 rounds.iter_mut().zip(all).for_each(|(round, timed)| round.enter(rank, timed, offsets[rank].ns, false));
                 Ok(())
             }
-            _ => Err(BenchError::machine(format!("client {rank}"), "it timed another number of requests")),
+            _ => Err(BenchError::Told("it timed another number of requests".into())),
         })?;
         Ok(rounds)
     }
@@ -353,15 +355,18 @@ fn timeout_ms(args: &ServerloadArgs) -> u64 {
     (args.timeout * 1e3) as u64
 }
 
+/// What a process says of itself at its start.
 fn of_ready(report: Report) -> Result<((Facts, String), u16)> {
     match report {
         Report::Ready { facts, clock, port } if facts.version == env!("CARGO_PKG_VERSION") => {
             Ok(((*facts, clock), port))
         }
         Report::Ready { facts, .. } => {
-            let text = format!("{} has weir {}, this is {}", facts.node.name, facts.version, env!("CARGO_PKG_VERSION"));
+            let (there, here) = (&facts.version, env!("CARGO_PKG_VERSION"));
+            let text =
+                format!("there is weir {there} ({}), here {here}; --weir names another one there", facts.node.name);
             Err(BenchError::Usage(text))
         }
-        _ => Err(BenchError::machine("starting", "a process answers something else")),
+        _ => Err(BenchError::Told("it answers something else than that it is ready".into())),
     }
 }

@@ -77,7 +77,9 @@ fn say(report: &Report) {
 fn obey(orders: &Receiver<Result<Order>>) -> Result<()> {
     match orders.recv() {
         Ok(Ok(Order::Serve { stack, address, port })) => serve(orders, &stack, &address, port),
-        Ok(Ok(Order::Ask { stack, url, timeout_ms })) => client(orders, &stack, &url, timeout_ms),
+        Ok(Ok(Order::Ask { stack, url, timeout_ms })) => {
+            client(orders, &stack, &url, timeout_ms).map_err(|error| at(&url, error))
+        }
         Ok(Ok(_)) => Err(BenchError::machine("the first order", "neither to serve nor to ask")),
         Ok(Err(error)) => Err(error),
         Err(_) => Ok(()),
@@ -158,6 +160,12 @@ fn unanswered(error: BenchError, stack: &Stack, url: &str) -> BenchError {
     }
 }
 
+/// What went wrong with a server's answers, with where it is.
+fn at(url: &str, error: BenchError) -> BenchError {
+    let known = error.to_string().contains(url);
+    if known { error } else { BenchError::machine(format!("asking {url}"), error) }
+}
+
 fn client(orders: &Receiver<Result<Order>>, stack: &Stack, url: &str, timeout_ms: u64) -> Result<()> {
     let mut asking: Box<dyn Asking> =
         if stack.is_sockets() { Box::new(SocketClient::new(url)?) } else { Box::new(BmiClient::new(stack, url)?) };
@@ -191,5 +199,21 @@ fn client(orders: &Receiver<Result<Order>>, stack: &Stack, url: &str, timeout_ms
             }
             _ => return Err(BenchError::machine("an order", "not for a client")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_wrong_with_answers_is_told_with_the_server() {
+        let late = BenchError::machine("waiting for answers", "1 request was not answered");
+        assert_eq!(
+            at("tcp://n1:4", late).to_string(),
+            "asking tcp://n1:4: waiting for answers: 1 request was not answered"
+        );
+        let named = || BenchError::machine("connecting to n1:4", "Connection refused");
+        assert_eq!(at("n1:4", named()).to_string(), named().to_string());
     }
 }

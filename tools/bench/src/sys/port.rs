@@ -100,9 +100,12 @@ impl Port {
     pub fn connect(&mut self, names: &[[u8; NAME_BYTES]]) -> Result<()> {
         self.peers = names
             .iter()
-            .map(|name| self.endpoint.insert_peer(name))
-            .collect::<std::result::Result<_, _>>()
-            .map_err(engine)?;
+            .enumerate()
+            .map(|(rank, name)| {
+                let failed = |error| BenchError::machine(format!("Weir, to rank {rank}"), error);
+                self.endpoint.insert_peer(name).map_err(failed)
+            })
+            .collect::<Result<_>>()?;
         Ok(())
     }
 
@@ -146,7 +149,8 @@ impl Port {
         tag: u16,
         received: impl FnOnce(),
     ) -> Result<Option<usize>> {
-        let mut state = State::default();
+        let with = out.as_ref().map(|send| send.to).or(into.as_ref().and_then(|receive| receive.from));
+        let mut state = State { with, ..State::default() };
         if let Some(receive) = &mut into {
             let each = receive.into.len() / receive.count.max(1);
             state.expected = if receive.exact { Expected::Each(each) } else { Expected::Any };
@@ -433,8 +437,16 @@ impl Port {
         }
         match done.result {
             Ok(()) | Err(OpError::Cancelled) => {}
-            Err(error) => state.fail(BenchError::machine("Weir", error), self),
+            Err(error) => state.fail(BenchError::machine(self.with(state.with), error), self),
         }
+    }
+
+    /// Weir, and the other rank with where it is, as far as that is known.
+    #[cold]
+    fn with(&self, rank: Option<usize>) -> String {
+        let Some(rank) = rank else { return "Weir".into() };
+        let at = self.peers.get(rank).and_then(|peer| self.endpoint.peer_address(*peer));
+        format!("Weir, with rank {rank}{}", at.map_or_else(String::new, |at| format!(" at {at}")))
     }
 }
 
@@ -505,6 +517,8 @@ struct State<'a> {
     sending: usize,
     expected: Expected<'a>,
     source: Option<u32>,
+    /// The other rank, if there is one only.
+    with: Option<usize>,
     failed: Option<BenchError>,
 }
 
@@ -534,6 +548,25 @@ mod tests {
         let names = [ports[0].name(), ports[1].name()];
         ports.iter_mut().for_each(|port| port.connect(&names).unwrap());
         ports
+    }
+
+    #[test]
+    fn who_cannot_be_reached_is_named_with_rank_host_and_port() {
+        let config = || EngineConfig { addrs: vec!["127.0.0.1".parse().unwrap()], ..EngineConfig::default() };
+        let mut one = Port::open_with_key(config(), [1; 32]).unwrap();
+        let other = Port::open_with_key(config(), [2; 32]).unwrap();
+        let said = one.connect(&[one.name(), other.name()]).unwrap_err().to_string();
+        assert!(said.starts_with("Weir, to rank 1: the peer uses another job key (peer at 127.0.0.1:"), "{said}");
+        // One that ends in the middle of a call.
+        let [one, other] = two();
+        let waiting = std::thread::spawn(move || {
+            let mut word = [0];
+            one.run(None, Some(In { into: &mut word, from: Some(1), count: 1, exact: true }), 2, || {}).unwrap_err()
+        });
+        other.run(Some(Out { data: &[1], to: 0, count: 1 }), None, 1, || {}).unwrap();
+        other.close();
+        let said = waiting.join().unwrap().to_string();
+        assert!(said.starts_with("Weir, with rank 1 at 127.0.0.1:"), "{said}");
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub struct MpiInfo {
     /// What started the processes, e.g. `hydra`, `prte`, `slurm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<String>,
+    /// The command that started the processes, word by word up to the program, where it told them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub launcher_command: Vec<String>,
 }
 
 /// What carries the messages, as far as can be told from outside.
@@ -161,16 +164,19 @@ pub struct Overhead {
 /// showing.
 #[must_use]
 pub fn is_of_a_launch(variable: &str) -> bool {
-    // An emulated network is made for each launch.
-    const NAMES: [&str; 8] = [
+    // An emulated network is made for each launch. The list says which variables go to other
+    // machines, not what they say.
+    const NAMES: [&str; 10] = [
         "OMPI_MCA_PREFIXES",
         "OMPI_MCA_cpu_type",
         "OMPI_MCA_initial_wdir",
+        "OMPI_MCA_mca_base_env_list",
         "OMPI_MCA_num_procs",
         "WEIR_EMULATE_DIR",
         "WEIR_EMULATE_NAME",
         "WEIR_HOSTFILE",
         "WEIR_LAUNCH_AGENT",
+        "WEIR_RUN_COMMAND",
     ];
     const BEGINNINGS: [&str; 7] = [
         "OMPI_MCA_ess",

@@ -9,9 +9,13 @@ use crate::{again, units};
 /// A name and what is so.
 pub type Fact = (&'static str, String);
 
-/// The command as somebody typed it, without what `weir bench` gives the ranks that it starts.
+/// The command as somebody typed it, without what `weir bench` gives the ranks that it starts, and
+/// behind the one that started the ranks, where that is known.
 fn command(run: &Run) -> String {
     let mut words = Vec::new();
+    if !run.command.iter().any(|word| word == "--") {
+        words.extend(run.mpi.iter().flat_map(|mpi| &mpi.launcher_command).map(String::as_str));
+    }
     let mut all = run.command.iter();
     while let Some(word) = all.next() {
         match word.as_str() {
