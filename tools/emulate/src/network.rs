@@ -349,6 +349,13 @@ impl Network {
         self.shared.stop.load(Ordering::Acquire)
     }
 
+    /// Whether a process is inside one of the hosts.
+    pub(crate) fn holds(&self, pid: i32) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let space = std::fs::metadata(format!("/proc/{pid}/ns/net")).map(|space| space.ino());
+        space.is_ok_and(|space| self.hosts.iter().any(|host| host.net_inode().is_ok_and(|own| own == space)))
+    }
+
     /// The data plane has ended although nobody told it to: it must have failed.
     pub fn failed(&self) -> bool {
         self.plane.as_ref().is_some_and(JoinHandle::is_finished)
