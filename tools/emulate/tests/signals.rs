@@ -166,7 +166,7 @@ impl Started {
     }
 }
 
-/// Counts signals for about two seconds, each of them once. What it waits with gets them too.
+/// Counts signals for about two seconds. What it waits with gets them too.
 const COUNTS: &str = "trap 'echo got it' INT TERM HUP USR1; echo ready; i=0
     while [ $i -lt 20 ]; do sleep 0.1; i=$((i + 1)); done; echo done; exit 3";
 
@@ -182,11 +182,16 @@ fn to_the_process() -> Outcome {
     Ok(())
 }
 
+/// The emulator is stopped meanwhile, so that what it passes on is not taken for the same signal.
 fn to_the_group() -> Outcome {
+    let longer = COUNTS.replace("20", "40");
     for (signal, at) in [(Signal::SIGINT, "host1"), (Signal::SIGTERM, "outside")] {
-        let mut started = Started::aside(PROGRAM, &["--hosts", "1", "--at", at, "--", "sh", "-c", COUNTS])?;
+        let mut started = Started::aside(PROGRAM, &["--hosts", "1", "--at", at, "--", "sh", "-c", &longer])?;
         started.wait_for("ready")?;
+        kill(started.pid(), Signal::SIGSTOP)?;
         killpg(started.pid(), signal)?;
+        std::thread::sleep(AFTERWARDS);
+        kill(started.pid(), Signal::SIGCONT)?;
         started.got_once().map_err(|e| format!("{signal}: {e:?}"))?;
     }
     Ok(())
@@ -266,6 +271,10 @@ fn shell() -> Outcome {
         started.wait_for("ready")?;
         std::thread::sleep(AFTERWARDS);
         started.press(CTRL_C)?;
+        if shell == "sh" {
+            // A command that was asked to end would have been made to by then.
+            std::thread::sleep(Duration::from_millis(5500));
+        }
         started.press(b"echo ali''ve\n")?;
         started.wait_for("alive")?;
         started.press(b"exit 4\n")?;

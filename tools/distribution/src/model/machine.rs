@@ -162,13 +162,14 @@ pub struct Overhead {
 #[must_use]
 pub fn is_of_a_launch(variable: &str) -> bool {
     // An emulated network is made for each launch.
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 9] = [
         "OMPI_MCA_PREFIXES",
         "OMPI_MCA_cpu_type",
         "OMPI_MCA_initial_wdir",
         "OMPI_MCA_num_procs",
         "WEIR_EMULATE_DIR",
         "WEIR_EMULATE_NAME",
+        super::NETWORK_VARIABLE,
         "WEIR_HOSTFILE",
         "WEIR_LAUNCH_AGENT",
     ];

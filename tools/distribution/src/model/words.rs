@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const FORMAT: &str = "weir-distribution";
 
 /// The version this crate writes.
-pub const VERSION: Version = Version { major: 1, minor: 5 };
+pub const VERSION: Version = Version { major: 1, minor: 6 };
 
 /// Version of the format, `"major.minor"` in the file. A reader refuses another major; a newer
 /// minor only adds fields, which an older reader may leave unread.
