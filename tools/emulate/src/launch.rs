@@ -17,9 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// The variable that says what the network is: see [`summary`].
-pub const NETWORK_VARIABLE: &str = "WEIR_EMULATE_NETWORK";
-
 /// The directory of one running network.
 #[derive(Clone, Debug)]
 pub struct RunDir {

@@ -1,12 +1,13 @@
 //! What a network is, in short, for the records of what is measured in it: the variable
 //! `WEIR_EMULATE_NETWORK` (`spec/network-toml.md`, "What the command finds").
 
-use crate::launch::NETWORK_VARIABLE;
 use crate::model::{Chance, Loss, Mark, PipeSpec, QueueLimit};
 use crate::spec::{DEFAULT_QUEUE_PACKETS, Spec};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
+/// The variable that says it.
+const NETWORK_VARIABLE: &str = "WEIR_EMULATE_NETWORK";
 /// More hosts than these whose links are not as the others' are counted only, and of changes the
 /// last so many are told: an environment has to have room for it.
 pub(crate) const MOST_TOLD: usize = 16;
