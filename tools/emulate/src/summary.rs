@@ -143,7 +143,7 @@ fn time(ns: u64) -> String {
 /// With the largest unit in which it is a whole number.
 fn scaled(mut number: u64, step: u64, units: &[&str]) -> String {
     let mut unit = 0;
-    while number > 0 && number % step == 0 && unit + 1 < units.len() {
+    while number > 0 && number.is_multiple_of(step) && unit + 1 < units.len() {
         (number, unit) = (number / step, unit + 1);
     }
     format!("{number}{}", units[unit])
