@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use weir_distribution::{Cell, Configuration, Launch, Reader, Run, StartSync, State, is_of_a_launch};
+use weir_distribution::{Between, Cell, Configuration, Launch, Reader, Run, StartSync, State, is_of_a_launch};
 
 use crate::error::{BenchError, Result};
 use crate::operation::Class;
@@ -159,6 +159,10 @@ pub fn same_machine(dir: &Path, there: &Run, here: &Run, launch: &Launch) -> Res
             return differs(what, &there, &here);
         }
     }
+    let (before, now) = (Between::nodes_of(there), Between::nodes_of(here));
+    if before.differs_from(now) {
+        return differs("network", &before.told(), &now.told());
+    }
     let (before, now) = (compared(&there.transport.settings), compared(&here.transport.settings));
     let names = before.keys().chain(now.keys());
     if let Some(name) = names.copied().find(|name| before.get(name) != now.get(name)) {
@@ -190,7 +194,7 @@ mod tests {
     use super::*;
     use crate::options::tests::args;
     use crate::pairing::Layout;
-    use weir_distribution::{MpiInfo, Node, Placement};
+    use weir_distribution::{MpiInfo, Network, Node, Placement};
 
     fn planned(words: &[&str]) -> Vec<Spec> {
         let layout = Layout { nodes: vec![0, 1] };
@@ -299,6 +303,14 @@ mod tests {
         assert_eq!(text, "--append: MPI library of the run in run1 is MPICH 5, here it is Open MPI v5.0.11");
         let text = refusal(&|run, _| run.mpi = None);
         assert_eq!(text, "--append: MPI library of the run in run1 is MPICH 5, here it is none");
+        let emulated = |run: &mut Run, _: &mut Launch| {
+            run.network = Some(Network { emulator: "e".into(), ..Network::default() });
+        };
+        let text = refusal(&emulated);
+        assert_eq!(
+            text,
+            "--append: network of the run in run1 is none that was emulated, as far as the run tells, here it is emulated by e"
+        );
         // On another processor, but as free to move as before.
         assert_eq!(refusal(&|_, l| l.placement[1].processors = vec![7]), "");
     }

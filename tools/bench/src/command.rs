@@ -288,6 +288,7 @@ fn over_weir(settings: &Settings) -> Result<u8> {
         mpi: None,
         thread_level: None,
         environment: host::environment(std::env::vars()),
+        network: host::network(),
         command: typed::words(settings.args.typed.as_deref()),
     };
     let asked = stop::listen(Then::EndAfterAWhile, EXIT_INTERRUPTED)?;
@@ -352,6 +353,7 @@ fn about_mpi(machine: &MpiMachine, args: &Args) -> About {
         }),
         thread_level: Some(mpi.level().word().into()),
         environment: host::environment(std::env::vars()),
+        network: host::network(),
         command: typed::words(args.typed.as_deref()),
     }
 }

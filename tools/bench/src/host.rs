@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use weir_distribution::{Node, TscInfo};
+use weir_distribution::{NETWORK_VARIABLE, Network, Node, TscInfo};
 
 use crate::memory;
 use crate::sys::{affinity, counter};
@@ -191,9 +191,11 @@ const STEERING: [&str; 10] =
 /// What may hold a secret is named, its value is not kept.
 const SECRET: [&str; 4] = ["KEY", "SECRET", "TOKEN", "PASS"];
 
-/// Selected variables of the environment, secrets blotted out.
+/// Selected variables of the environment, secrets blotted out. What they say of an emulated network
+/// has a place of its own ([`network`]).
 #[must_use]
 pub fn environment(vars: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    let vars = vars.filter(|(name, _)| name != NETWORK_VARIABLE);
     let steering = vars.filter(|(name, _)| STEERING.iter().any(|prefix| name.starts_with(prefix)));
     let shown = steering.map(|(name, value)| {
         let secret = SECRET.iter().any(|word| name.contains(word)) && !name.ends_with("_FILE");
@@ -201,6 +203,12 @@ pub fn environment(vars: impl Iterator<Item = (String, String)>) -> BTreeMap<Str
         (name, value)
     });
     shown.collect()
+}
+
+/// The network between the hosts, where an emulator makes it and tells so.
+#[must_use]
+pub fn network() -> Option<Network> {
+    Network::from_variable(&std::env::var(NETWORK_VARIABLE).ok()?)
 }
 
 #[cfg(test)]
@@ -265,7 +273,13 @@ mod tests {
 
     #[test]
     fn secrets_are_not_kept() {
-        let vars = [("FI_PROVIDER", "tcp"), ("WEIR_KEY", "abc"), ("WEIR_KEY_FILE", "/k"), ("HOME", "/h")];
+        let vars = [
+            ("FI_PROVIDER", "tcp"),
+            ("WEIR_KEY", "abc"),
+            ("WEIR_KEY_FILE", "/k"),
+            ("HOME", "/h"),
+            (NETWORK_VARIABLE, "{}"),
+        ];
         let kept = environment(vars.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())));
         let expected = [("FI_PROVIDER", "tcp"), ("WEIR_KEY", "(not kept)"), ("WEIR_KEY_FILE", "/k")];
         assert_eq!(kept, expected.into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())).collect());

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use weir_distribution::{
-    Cell, ClockInfo, Configuration, Launch, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Run, StartSync,
-    State, Tool, Transport, Warning,
+    Cell, ClockInfo, Configuration, Launch, MpiInfo, Network, Node, Overhead, Placement, RankClock, Resync, Run,
+    StartSync, State, Tool, Transport, Warning,
 };
 
 use crate::append::{self, Begun};
@@ -41,6 +41,8 @@ pub struct About {
     pub thread_level: Option<String>,
     /// Variables that steer libraries and transports.
     pub environment: std::collections::BTreeMap<String, String>,
+    /// The network, where it is emulated.
+    pub network: Option<Network>,
     /// The command line.
     pub command: Vec<String>,
 }
@@ -324,6 +326,7 @@ fn head<M: Machine>(
     run.nodes = nodes(facts, layout, &qualities);
     run.mpi.clone_from(&about.mpi);
     run.environment.clone_from(&about.environment);
+    run.network.clone_from(&about.network);
     run.transport = transport(about);
     let (threads, launcher) = (most_threads(settings), launcher(&run));
     let mut told = warnings::of_placement(facts, layout, threads, launcher);

@@ -36,6 +36,10 @@ fn each() -> Result<(), Failed> {
     if !output.status.success() || names != ["host1", "host2"] || cells != 2 || run["title"] != "it's 'there'" {
         return Err(format!("{}, nodes {names:?}, {cells} cells, title {}", output.status, run["title"]).into());
     }
+    let network = &run["network"];
+    if network["emulator"] != "weir emulate" || network["networks"][0]["settings"]["mtu"] != "1500" {
+        return Err(format!("the emulated network is not in the record: {network}").into());
+    }
     let by_packets = |cell: &serde_json::Value| cell["carried"]["weir_udp_bytes"].as_u64() > Some(0);
     match run["cells"].as_array().is_some_and(|cells| cells.iter().all(by_packets)) {
         true => Ok(()),

@@ -5,6 +5,7 @@
 mod carried;
 mod cell;
 mod machine;
+mod network;
 mod sample;
 mod words;
 
@@ -20,6 +21,7 @@ pub use cell::{
 pub use machine::{
     ClockInfo, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Transport, TscInfo, is_of_a_launch,
 };
+pub use network::{Between, Links, NETWORK_VARIABLE, Network};
 pub use sample::{Sample, flags};
 pub use words::{FORMAT, Family, Locality, Operation, SizeMode, StartSync, State, VERSION, Version};
 
@@ -57,6 +59,9 @@ pub struct Run {
     /// What carries the messages, as far as can be told from outside.
     #[serde(default)]
     pub transport: Transport,
+    /// The network between the nodes, where an emulator makes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// Selected environment variables of rank 0 (those that steer MPI, its transports and the
     /// harness; never secrets).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -87,6 +92,7 @@ impl Run {
             nodes: Vec::new(),
             mpi: None,
             transport: Transport::default(),
+            network: None,
             environment: BTreeMap::new(),
             launches: Vec::new(),
             warnings: Vec::new(),

@@ -165,10 +165,28 @@ fn head() -> impl Strategy<Value = Run> {
             warnings: vec![Warning { code: "x".to_owned(), message: machine.clone(), advice: None }],
             ..Launch::default()
         };
+        let links = Links {
+            name: machine.clone(),
+            settings: environment.clone(),
+            hosts: [(machine.clone(), environment.clone())].into(),
+            hosts_left_out: 1,
+        };
+        let network = Network {
+            emulator: machine.clone(),
+            name: title.clone(),
+            hosts: Some(4),
+            seed: Some(u64::MAX),
+            plain: title.is_some(),
+            networks: vec![links],
+            sysctl: environment.clone(),
+            events: 3,
+            changes: command.clone(),
+        };
         Run {
             title,
             command,
             environment,
+            network: Some(network).filter(|_| hz > 0.0),
             nodes: vec![Node { name: "n1".to_owned(), cores: Some(2), ..Node::default() }],
             mpi: Some(MpiInfo { library_version: machine.clone(), ..MpiInfo::default() }),
             launches: vec![launch],

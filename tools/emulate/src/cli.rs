@@ -4,19 +4,16 @@ use crate::control;
 use crate::launch::{RunDir, base_dir, tell};
 use crate::network::Network;
 use crate::spec::{LinkSettings, NetworkSpec, PipeSettings, Spec};
+use crate::supervise::{Running, Signals, supervise};
 use crate::units;
 use crate::{privilege, process};
 use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, Subcommand};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -128,7 +125,7 @@ enum Action {
         weir emulate ctl lab set host1 net1 down loss=2% delay=5ms\n  weir emulate ctl lab stats\n\n\
         Requests:\n  cut HOST NETWORK [up|down]\n  heal HOST NETWORK [up|down]\n  \
         set HOST NETWORK [up|down|both] KEY=VALUE...   (keys as in the spec: loss=2%, delay=5ms, rate=100m, ...)\n  \
-        stats\n  info\n  stop"
+        stats\n  info\n  stop   (all that the command started and that runs inside the hosts: SIGTERM, 5 s later SIGKILL)"
     )]
     Ctl {
         /// The network's name
@@ -403,14 +400,7 @@ fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {
     if let Some(path) = &job.stats_file {
         can_be_written(path)?;
     }
-    // Before any thread starts, so that all threads leave the signals to the descriptor.
-    let mut mask = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCHLD] {
-        mask.add(signal);
-    }
-    mask.thread_block().context("block signals")?;
-    let signals =
-        SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).context("make a signalfd")?;
+    let mut signals = Signals::block(!job.command.is_empty())?;
     let network = Network::start(spec)?;
     for warning in network.warnings() {
         eprintln!("weir emulate: warning: {warning}");
@@ -418,10 +408,10 @@ fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {
     let code = if job.command.is_empty() {
         eprintln!("weir emulate: {} is up: {}", network.name(), spec.hosts.join(" "));
         eprintln!("weir emulate: try: weir emulate exec {} {} sh", network.name(), spec.hosts[0]);
-        supervise(&network, None, &signals)?
+        supervise(&network, None, &mut signals)?
     } else {
-        let child = start(&network, job)?;
-        supervise(&network, Some(child), &signals)?
+        let running = start(&network, job)?;
+        supervise(&network, Some(running), &mut signals)?
     };
     match report(&network, job) {
         // The command's failure is the one to tell; that its counters are lost is said beside it.
@@ -441,7 +431,7 @@ fn can_be_written(path: &Path) -> anyhow::Result<()> {
     opened.map(drop).with_context(|| format!("--stats-file {}", path.display()))
 }
 
-fn start(network: &Network, job: &Job) -> anyhow::Result<Child> {
+fn start(network: &Network, job: &Job) -> anyhow::Result<Running> {
     let (program, arguments) = job.command.split_first().context("no command")?;
     let mut command = if job.at == "outside" {
         let mut command = Command::new(program);
@@ -450,75 +440,9 @@ fn start(network: &Network, job: &Job) -> anyhow::Result<Child> {
     } else {
         network.host(network.spec().host_index(&job.at)?)?.command(program)
     };
-    crate::sys::before_exec(&mut command, || Ok(SigSet::empty().thread_set_mask()?));
-    crate::process::end_with_us(&mut command, Signal::SIGKILL);
-    let spawned = command.args(arguments).spawn();
-    spawned.map_err(|cause| anyhow::Error::new(NotStarted(cause)).context(program.to_string_lossy().into_owned()))
-}
-
-/// Waits for the command, or without one for a signal or a request to stop.
-fn supervise(network: &Network, mut child: Option<Child>, signals: &SignalFd) -> anyhow::Result<u8> {
-    const GRACE: Duration = Duration::from_secs(5);
-    let mut end_by: Option<Instant> = None;
-    loop {
-        if let Some(child) = &mut child
-            && let Some(status) = child.try_wait().context("wait for the command")?
-        {
-            return Ok(exit_code(status));
-        }
-        if network.failed() {
-            bail!("the data plane failed");
-        }
-        let told = next_signal(signals)?;
-        let stop = told.is_some() || network.stop_requested();
-        match (&mut child, stop) {
-            (None, true) => return Ok(0),
-            (Some(child), true) => {
-                let again = told.is_some() && end_by.is_some();
-                if again || end_by.is_some_and(|end| Instant::now() >= end) {
-                    child.kill().context("kill the command")?;
-                } else if end_by.is_none() {
-                    // A signal from the terminal has reached the command too; others are passed on.
-                    let (signal, from_terminal) = told.unwrap_or((Signal::SIGTERM, false));
-                    if !from_terminal {
-                        let _ = kill(Pid::from_raw(child.id() as i32), signal);
-                    }
-                    end_by = Some(Instant::now() + GRACE);
-                }
-            }
-            (Some(child), false) if end_by.is_some_and(|end| Instant::now() >= end) => {
-                child.kill().context("kill the command")?;
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Waits up to 200 ms for a signal; SIGCHLD only ends the wait. Says whether the kernel sent it on
-/// behalf of a terminal.
-fn next_signal(signals: &SignalFd) -> anyhow::Result<Option<(Signal, bool)>> {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use std::os::fd::AsFd;
-    const SI_KERNEL: i32 = 0x80;
-    let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-    match poll(&mut fds, PollTimeout::from(200u8)) {
-        Ok(_) | Err(nix::Error::EINTR) => {}
-        Err(e) => return Err(e).context("wait for signals"),
-    }
-    while let Some(info) = signals.read_signal().context("read a signal")? {
-        match Signal::try_from(info.ssi_signo as i32) {
-            Ok(Signal::SIGCHLD) | Err(_) => {}
-            Ok(signal) => return Ok(Some((signal, info.ssi_code == SI_KERNEL))),
-        }
-    }
-    Ok(None)
-}
-
-fn exit_code(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => code as u8, // the kernel keeps eight bits
-        (None, signal) => 128u8.saturating_add(signal.unwrap_or_default() as u8),
-    }
+    command.args(arguments);
+    Running::start(command)
+        .map_err(|cause| anyhow::Error::new(NotStarted(cause)).context(program.to_string_lossy().into_owned()))
 }
 
 fn report(network: &Network, job: &Job) -> anyhow::Result<()> {

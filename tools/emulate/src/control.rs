@@ -45,7 +45,7 @@ fn answer(mut stream: UnixStream, shared: &Shared) -> std::io::Result<()> {
     let text = read_request(&mut stream)?;
     let reply = match serde_json::from_slice::<Vec<String>>(&text) {
         Err(e) => Err(Error::Request(format!("not a JSON array of words: {e}"))),
-        Ok(words) => understand(&words.iter().map(String::as_str).collect::<Vec<_>>()).and_then(|r| obey(r, shared)),
+        Ok(words) => obey(&words.iter().map(String::as_str).collect::<Vec<_>>(), shared),
     };
     // One line: the words that it repeats may hold anything.
     let reply = reply.unwrap_or_else(|e| json!({ "error": e.to_string().replace(char::is_control, " ") }));
@@ -82,8 +82,8 @@ enum Request<'a> {
     Change { host: &'a str, network: &'a str, direction: Direction, action: Action },
 }
 
-fn obey(request: Request, shared: &Shared) -> Result<Value> {
-    match request {
+fn obey(words: &[&str], shared: &Shared) -> Result<Value> {
+    match understand(words)? {
         Request::Stats => Ok(serde_json::to_value(shared.stats()?).unwrap_or_default()),
         Request::Info => Ok(shared.info()),
         Request::Stop => {
@@ -91,7 +91,9 @@ fn obey(request: Request, shared: &Shared) -> Result<Value> {
             Ok(json!({}))
         }
         Request::Change { host, network, direction, action } => {
-            shared.change(host, network, direction, action).map(|()| json!({}))
+            shared.change(host, network, direction, action)?;
+            shared.note_change(words);
+            Ok(json!({}))
         }
     }
 }
@@ -163,13 +165,23 @@ mod tests {
     use super::*;
     use crate::spec::Spec;
     use proptest::prelude::*;
+    use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
 
     /// A network without hosts, which needs no right to be made.
     fn nobody() -> Shared {
         let spec = Spec { hosts: Vec::new(), networks: Vec::new(), ..Spec::star(1) };
         let (dir, links, stop) = (RunDir { path: "/nowhere".into() }, Vec::new(), AtomicBool::new(false));
-        Shared { name: "test".into(), spec, dir, links, door: None, started: Instant::now(), stop }
+        Shared {
+            name: "test".into(),
+            spec,
+            dir,
+            links,
+            door: None,
+            started: Instant::now(),
+            stop,
+            changes: Mutex::default(),
+        }
     }
 
     /// The one line that a client gets who sends these bytes.

@@ -6,6 +6,7 @@ use crate::error::{Context, Error, Result};
 use crate::namespace::Namespace;
 use crate::privilege::outer_user;
 use crate::spec::Spec;
+use crate::summary;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
 use std::os::fd::AsRawFd;
@@ -124,24 +125,25 @@ impl RunDir {
         write_file(&self.agent(), &script, 0o700)
     }
 
-    /// The variables that tell a program about the network.
-    pub fn environment(&self, spec: &Spec, name: &str) -> Vec<(String, String)> {
+    /// The variables that tell a program about the network. `changes`: what was changed since its
+    /// start.
+    pub fn environment(&self, spec: &Spec, name: &str, changes: &[String]) -> Vec<(String, String)> {
         let networks: Vec<_> = spec.networks.iter().map(|n| n.name.as_str()).collect();
         let path = |path: PathBuf| path.to_string_lossy().into_owned();
-        [
+        let told = [
             ("WEIR_HOSTS", spec.hosts.join(",")),
             ("WEIR_HOSTFILE", path(self.hostfile())),
             ("WEIR_LAUNCH_AGENT", path(self.agent())),
             ("WEIR_NETWORKS", networks.join(",")),
             ("WEIR_EMULATE_NAME", name.to_owned()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+        ];
+        let told = told.map(|(key, value)| (key.to_owned(), value));
+        told.into_iter().chain([summary::variable(spec, changes)]).collect()
     }
 
     /// The same for a command inside a host, and what launchers cannot know of emulated hosts.
-    pub fn host_environment(&self, spec: &Spec, name: &str) -> Vec<(String, String)> {
-        let mut environment = self.environment(spec, name);
+    pub fn host_environment(&self, spec: &Spec, name: &str, changes: &[String]) -> Vec<(String, String)> {
+        let mut environment = self.environment(spec, name, changes);
         let mut tell = |names: &[&str], value: &str| environment.push((names[0].to_owned(), value.to_owned()));
         if spec.control {
             tell(&PRRTE_INTERFACES, CONTROL_NETWORK);

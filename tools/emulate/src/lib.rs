@@ -46,6 +46,8 @@ pub mod privilege;
 pub mod process;
 pub mod spec;
 pub mod stats;
+mod summary;
+mod supervise;
 mod sys;
 pub mod units;
 

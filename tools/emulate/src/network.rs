@@ -11,6 +11,7 @@ use crate::nft;
 use crate::plane::{Change, Command as PlaneCommand, NewRate};
 use crate::spec::{Action, Direction, Spec};
 use crate::stats::{LinkStats, PlaneStats, Stats};
+use crate::summary::MOST_TOLD;
 use nix::sys::eventfd::EventFd;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub door: Option<PlaneDoor>,
     pub started: Instant,
     pub stop: AtomicBool,
+    /// What was changed by the control socket, oldest first; the last ones.
+    pub changes: Mutex<Vec<String>>,
 }
 
 impl Shared {
@@ -77,6 +80,24 @@ impl Shared {
         }
         // The answer to a question asked now comes after the change was made.
         self.ask(door).map(drop)
+    }
+
+    /// Remembers a change that was asked for by these words.
+    pub(crate) fn note_change(&self, words: &[&str]) {
+        const MOST_LETTERS: usize = 200;
+        let mut changes = lock(&self.changes);
+        if changes.len() == MOST_TOLD {
+            changes.remove(0);
+        }
+        changes.push(words.join(" ").chars().take(MOST_LETTERS).collect());
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        self.dir.environment(&self.spec, &self.name, &lock(&self.changes))
+    }
+
+    fn host_environment(&self) -> Vec<(String, String)> {
+        self.dir.host_environment(&self.spec, &self.name, &lock(&self.changes))
     }
 
     /// Lets `work` change something of a host's interface in its kernel.
@@ -142,7 +163,7 @@ impl Shared {
 
     pub(crate) fn info(&self) -> Value {
         let environment: serde_json::Map<_, _> =
-            self.dir.host_environment(&self.spec, &self.name).into_iter().map(|(k, v)| (k, Value::from(v))).collect();
+            self.host_environment().into_iter().map(|(k, v)| (k, Value::from(v))).collect();
         json!({
             "name": self.name,
             "pid": std::process::id(),
@@ -214,6 +235,7 @@ impl Network {
             door,
             started: Instant::now(),
             stop: AtomicBool::new(false),
+            changes: Mutex::default(),
         });
         let control_stop = Arc::new(EventFd::new().context(|| "make an eventfd")?);
         let mut network = Network {
@@ -270,7 +292,7 @@ impl Network {
     /// The variables that tell a program about the network: `WEIR_HOSTS`, `WEIR_HOSTFILE`,
     /// `WEIR_LAUNCH_AGENT`, ...
     pub fn environment(&self) -> Vec<(String, String)> {
-        self.shared.dir.environment(&self.shared.spec, &self.shared.name)
+        self.shared.environment()
     }
 
     /// Cuts a link: nothing passes, what is in flight is lost. The host's interface does not
@@ -349,6 +371,13 @@ impl Network {
         self.shared.stop.load(Ordering::Acquire)
     }
 
+    /// Whether a process is inside one of the hosts.
+    pub(crate) fn holds(&self, pid: i32) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let space = std::fs::metadata(format!("/proc/{pid}/ns/net")).map(|space| space.ino());
+        space.is_ok_and(|space| self.hosts.iter().any(|host| host.net_inode().is_ok_and(|own| own == space)))
+    }
+
     /// The data plane has ended although nobody told it to: it must have failed.
     pub fn failed(&self) -> bool {
         self.plane.as_ref().is_some_and(JoinHandle::is_finished)
@@ -409,8 +438,7 @@ impl Host<'_> {
     /// beside a control network, what keeps launchers on it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        let shared = &self.network.shared;
-        launch::tell(&mut command, shared.dir.host_environment(&shared.spec, &shared.name));
+        launch::tell(&mut command, self.network.shared.host_environment());
         self.namespace.enter(&mut command);
         command
     }

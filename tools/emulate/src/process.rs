@@ -59,9 +59,44 @@ pub fn end_with_us(command: &mut Command, signal: Signal) {
     });
 }
 
+/// A process that lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub pid: i32,
+    /// Its process group.
+    pub group: i32,
+}
+
+/// All processes that this one sees and that have not ended. One that has, and that nobody has
+/// waited for, is left out: where nobody ever does it would be seen for ever.
+pub(crate) fn all() -> impl Iterator<Item = Process> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: i32| {
+        let group = living_group(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        Some(Process { pid, group })
+    })
+}
+
+/// The process group in what the kernel says of a process that lives. Its name, in parentheses, may
+/// hold anything.
+fn living_group(stat: &str) -> Option<i32> {
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = words.next()?;
+    (!matches!(state, "Z" | "X")).then(|| words.nth(1)?.parse().ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_is_found_behind_any_name() {
+        assert_eq!(living_group("12 (a) Z 1 (b)) S 3 45 6 0 -1\n"), Some(45));
+        assert_eq!(living_group("12 (sh) Z 3 45 6 0 -1\n"), None);
+        let own = Process { pid: std::process::id() as i32, group: nix::unistd::getpgrp().as_raw() };
+        assert!(all().any(|one| one == own));
+    }
 
     #[test]
     fn only_a_reader_that_is_gone_ends_a_command_quietly() {

@@ -9,8 +9,9 @@ use crate::warnings;
 
 /// A run as one JSON document: all that the tables hold, times in ns.
 ///
-/// * `machine`; `transport`: what carried its messages, as counted; `samples`: how many were read;
-///   `warnings`: all that the text has, each with `code`, `message`, `advice`
+/// * `machine`; `transport`: what carried its messages, as counted; `network`: as in the format,
+///   where it was emulated, else `null`; `samples`: how many were read; `warnings`: all that the
+///   text has, each with `code`, `message`, `advice`
 /// * `operations`, each with `operation`, `locality`, `start`, `parameters`, and `points`, each
 ///   with
 ///   * `size_bytes`, and `level`: `pairs`, `ranks`, `nodes`, `ranks_per_node`, and between threads
@@ -36,7 +37,7 @@ use crate::warnings;
 pub fn run_json(digest: &Digest) -> Value {
     let operations: Vec<Value> = digest.profiles.iter().map(profile_json).collect();
     let warnings: Vec<Value> = warnings::of_run(digest).iter().map(warning_json).collect();
-    json!({"machine": digest.run.machine, "transport": weir_distribution::Label::of(&digest.run).told(), "samples": digest.samples, "warnings": warnings, "operations": operations})
+    json!({"machine": digest.run.machine, "transport": weir_distribution::Label::of(&digest.run).told(), "network": digest.run.network, "samples": digest.samples, "warnings": warnings, "operations": operations})
 }
 
 fn warning_json(w: &Warning) -> Value {
@@ -84,8 +85,8 @@ fn profile_json(profile: &Profile) -> Value {
 
 /// A comparison as one JSON document. Times are in ns.
 ///
-/// * `first`, `second`: `name`, `machine` and `transport` of the runs; `unmatched`: cells that the
-///   other run does not have
+/// * `first`, `second`: `name`, `machine`, `transport` and `network` of the runs; `unmatched`: cells
+///   that the other run does not have
 /// * `significance`: a corrected p-value below it counts; `summary`: all in a sentence
 /// * `warnings`: all that the text has, each with `code`, `message`, `advice`, and `run`: which it
 ///   is about, `first`, `second` or `both`; `null` where it is about the comparison
@@ -125,8 +126,8 @@ pub fn comparison_json(first: &Digest, second: &Digest, comparison: &Comparison)
         out
     });
     json!({
-        "first": {"name": first.name, "machine": first.run.machine, "transport": weir_distribution::Label::of(&first.run).told()},
-        "second": {"name": second.name, "machine": second.run.machine, "transport": weir_distribution::Label::of(&second.run).told()},
+        "first": {"name": first.name, "machine": first.run.machine, "transport": weir_distribution::Label::of(&first.run).told(), "network": first.run.network},
+        "second": {"name": second.name, "machine": second.run.machine, "transport": weir_distribution::Label::of(&second.run).told(), "network": second.run.network},
         "significance": crate::compare::SIGNIFICANCE,
         "unmatched": {"first": comparison.unmatched.0, "second": comparison.unmatched.1},
         "summary": comparison.summary(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_distribution::{Configuration, Label, StartSync, State, Warning};
+use weir_distribution::{Between, Configuration, Label, StartSync, State, Warning};
 
 use crate::compare::{Comparison, ENOUGH_LAUNCHES, Verdict};
 use crate::digest::{Digest, Point, Profile};
@@ -211,6 +211,7 @@ fn of_comparison(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec<Wa
         );
         out.push(warning("few-launches", text, add_launches(digests)));
     }
+    out.extend(networks_warning(digests));
     let (first, second) = comparison.unmatched;
     if first + second > 0 {
         let (text, advice) = without_partner((first, second), digests);
@@ -228,6 +229,19 @@ fn of_comparison(digests: (&Digest, &Digest), comparison: &Comparison) -> Vec<Wa
         out.push(warning("too-few", text, None));
     }
     out
+}
+
+/// That the runs were measured over different networks, where at least one was emulated.
+fn networks_warning((first, second): (&Digest, &Digest)) -> Option<Warning> {
+    let (one, other) = (Between::nodes_of(&first.run), Between::nodes_of(&second.run));
+    let text = || {
+        format!(
+            "Networks: the runs had different ones, and what differs between their times may be due to that. The first: {}. The second: {}.",
+            one.told(),
+            other.told()
+        )
+    };
+    one.differs_from(other).then(|| warning("networks-differ", text(), None))
 }
 
 /// How to come to enough launches of both runs; nothing where both have them, but not in every
@@ -275,7 +289,7 @@ fn configurations(digest: &Digest) -> BTreeSet<&Configuration> {
 }
 
 /// What warnings are about, by their code, in words that need no explanation.
-const PLAIN: [(&str, &str); 30] = [
+const PLAIN: [(&str, &str); 31] = [
     ("being-written", "still being measured"),
     ("clock-bounds", "clocks too far apart for short times"),
     ("clock-error", "clocks far apart"),
@@ -292,6 +306,7 @@ const PLAIN: [(&str, &str); 30] = [
     ("launches-apart", "launches differ much"),
     ("left-out", "some of what was asked for was not measured"),
     ("moved-ranks", "ranks changed their processor"),
+    ("networks-differ", "the runs had different networks"),
     ("no-partner", "cells that only one run has"),
     ("no-samples", "cells without samples"),
     ("not-carried", "messages did not go by what was set"),

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use common::Shape;
 use serde_json::Value;
 use weir_distribution::{
-    Cell, Configuration, Independence, Launch, Placement, Run, StartSync, State, SummaryRecord, Transport, Warning,
+    Cell, Configuration, Independence, Launch, Links, Network, Placement, Run, StartSync, State, SummaryRecord,
+    Transport, Warning,
 };
 use weir_report::cli::{Format, ReportArgs, report};
 use weir_report::condense::digest;
@@ -224,4 +225,43 @@ fn a_launch_that_was_cut_off_comes_with_the_command_that_adds_another() {
         run.display()
     );
     assert_eq!(told.advice, Some(format!("add 1 launch, set up as then: {command}")));
+}
+
+#[test]
+fn networks_that_differ_are_told_and_shown() {
+    let over = |rate: Option<&str>| {
+        let mut digest = measured(5, vec![cell(0, 8, 1000, 500.0)]);
+        digest.run.network = rate.map(|rate| Network {
+            emulator: "weir emulate".into(),
+            seed: Some(7),
+            networks: vec![Links {
+                name: "net1".into(),
+                settings: [("rate".into(), rate.into()), ("delay".into(), "1ms".into())].into(),
+                ..Links::default()
+            }],
+            ..Network::default()
+        });
+        digest
+    };
+    let told = |one: &Digest, other: &Digest| {
+        let all = weir_report::warnings::of_two((one, other), &compare::compare(one, other));
+        all.into_iter().find(|told| told.warning.code == "networks-differ").map(|told| told.warning.message)
+    };
+    let (slow, fast, real) = (over(Some("10m")), over(Some("1g")), over(None));
+    let mut again = over(Some("10m"));
+    again.run.network.as_mut().unwrap().seed = Some(8);
+    assert_eq!(told(&slow, &again), None);
+    assert_eq!(told(&real, &real), None);
+    assert_eq!(
+        told(&slow, &fast).unwrap(),
+        "Networks: the runs had different ones, and what differs between their times may be due to that. \
+         The first: emulated by weir emulate; net1: rate 10m, delay 1ms. The second: emulated by weir emulate; net1: rate 1g, delay 1ms."
+    );
+    assert!(told(&fast, &real).unwrap().contains("The second: none that was emulated"));
+    let shown = ("Network", "emulated by weir emulate; net1: rate 10m, delay 1ms".to_owned());
+    assert!(weir_report::page::facts(&slow).contains(&shown));
+    assert!(!weir_report::page::facts(&real).iter().any(|fact| fact.0 == "Network"));
+    assert_eq!(run_json(&slow)["network"]["networks"][0]["settings"]["rate"], "10m");
+    let both = comparison_json(&slow, &real, &compare::compare(&slow, &real));
+    assert_eq!((&both["first"]["network"]["seed"], &both["second"]["network"]), (&7.into(), &Value::Null));
 }

@@ -111,6 +111,7 @@ pub fn head(args: &ServerloadArgs, stack: &Stack, facts: &[Facts], layout: &Layo
     run.command = typed::words(None);
     run.nodes = run::nodes(facts, layout, &[]);
     run.environment = host::environment(std::env::vars());
+    run.network = host::network();
     let mut settings: std::collections::BTreeMap<String, String> = run
         .environment
         .iter()

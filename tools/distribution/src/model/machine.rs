@@ -166,7 +166,7 @@ pub struct Overhead {
 pub fn is_of_a_launch(variable: &str) -> bool {
     // An emulated network is made for each launch. The list says which variables go to other
     // machines, not what they say.
-    const NAMES: [&str; 10] = [
+    const NAMES: [&str; 11] = [
         "OMPI_MCA_PREFIXES",
         "OMPI_MCA_cpu_type",
         "OMPI_MCA_initial_wdir",
@@ -174,6 +174,7 @@ pub fn is_of_a_launch(variable: &str) -> bool {
         "OMPI_MCA_num_procs",
         "WEIR_EMULATE_DIR",
         "WEIR_EMULATE_NAME",
+        super::NETWORK_VARIABLE,
         "WEIR_HOSTFILE",
         "WEIR_LAUNCH_AGENT",
         "WEIR_RUN_COMMAND",

@@ -1,6 +1,6 @@
 //! What must be known of a run before its numbers are read, as pairs of words.
 
-use weir_distribution::{ClockInfo, Label, Launch, Node, Run, is_of_a_launch};
+use weir_distribution::{Between, ClockInfo, Label, Launch, Node, Run, is_of_a_launch};
 
 use crate::digest::Digest;
 use crate::notes;
@@ -31,8 +31,12 @@ fn command(run: &Run) -> String {
 #[must_use]
 pub fn facts(digest: &Digest) -> Vec<Fact> {
     let run = &digest.run;
-    let mut out =
-        vec![("Machine", nodes(run)), ("MPI", mpi(run)), ("Transport", transport(run)), ("Placement", placement(run))];
+    let mut out = vec![("Machine", nodes(run)), ("MPI", mpi(run)), ("Transport", transport(run))];
+    let between = Between::nodes_of(run);
+    if between != Between::Nothing {
+        out.push(("Network", between.told()));
+    }
+    out.push(("Placement", placement(run)));
     out.push(("Clock", clock(digest)));
     if let Some(overhead) =
         run.launches.iter().filter_map(|l| l.overhead.as_ref()).map(|o| o.per_sample.p50_ns).reduce(f64::max)
