@@ -195,7 +195,7 @@ impl Shared {
         } else if !core.prepare_sleep() {
             // The pass has told peers that nobody sleeps here; its watchdog does, and something has
             // come for it.
-            self.watch.wake();
+            self.wake_who_sleeps();
         }
     }
 }

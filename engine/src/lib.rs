@@ -54,6 +54,7 @@ pub use group::Group;
 pub use lock::{Guard, Lock};
 pub use open::{job_key, key_fingerprint};
 pub use policy::{shares_memory, takes_bulk};
+pub use polling::{SleepHere, Sleeper};
 pub use team::{Team, TeamError};
 pub use traffic::{Traffic, traffic};
 pub use weir_collective as collective;
@@ -113,6 +114,8 @@ struct Shared {
     quiet_until: AtomicU64,
     /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
     armed: AtomicBool,
+    /// The caller that is `armed` sleeps on the sockets themselves: it makes the progress.
+    sleeps_here: AtomicBool,
     stop: AtomicBool,
     /// People were told that a panic left it half changed.
     told_broken: AtomicBool,
@@ -185,6 +188,11 @@ impl Shared {
             self.waiting.sends(now);
             if self.watch.is_watched() && !self.armed.load(Ordering::Relaxed) {
                 self.watch.program_is_back(self.look_time());
+            }
+            if self.sleeps_here.load(Ordering::Relaxed) {
+                // Who sleeps does not know of this send. If nothing comes for it, the watchdog sees
+                // to it, as where the program is away.
+                self.last_poll.store(now().0, Ordering::Relaxed);
             }
         }
         self.look_soon();

@@ -3,10 +3,12 @@
 
 use crate::clock::now;
 use crate::group::{Group, Sleep};
-use crate::{Completion, Endpoint, Queue, broken};
+use crate::waiting::{self, Descriptors};
+use crate::{Completion, Endpoint, Queue, Shared, broken};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use weir_link::Time;
 
 impl Endpoint {
@@ -26,7 +28,8 @@ impl Endpoint {
     pub fn poll_each(&self, queue: Queue, max: usize, mut each: impl FnMut(&Completion)) -> usize {
         let now = now();
         let shared = &*self.shared;
-        if shared.armed.load(Ordering::Relaxed) && shared.armed.swap(false, Ordering::AcqRel) {
+        let sleeps_here = shared.sleeps_here.load(Ordering::Acquire);
+        if shared.armed.load(Ordering::Relaxed) && !sleeps_here && shared.armed.swap(false, Ordering::AcqRel) {
             // Another thread may be the one that sleeps, and nobody watches for it any more.
             shared.notify.signal();
         }
@@ -37,6 +40,9 @@ impl Endpoint {
         let Ok(mut core) = shared.enter() else { return 0 };
         let read = core.progress_polled(now);
         shared.look_soon();
+        if sleeps_here && !core.prepare_sleep() {
+            shared.wake_who_sleeps();
+        }
         let messages = &mut core.st.messages;
         let n = match queue {
             Queue::Send => messages.take_sent(max, &mut each),
@@ -135,7 +141,7 @@ impl Endpoint {
         if self.shared.armed.load(Ordering::Relaxed) && !core.prepare_sleep() {
             // Another thread sleeps until something comes, and something has: it is the watchdog's
             // to see to.
-            self.shared.watch.wake();
+            self.shared.wake_who_sleeps();
         }
         drop(core);
         if let Some(group) = self.shared.group_of_several() {
@@ -152,14 +158,98 @@ impl Endpoint {
     /// Prepares to sleep on [`Endpoint::notify_fd`]. False when completions are there already: do
     /// not sleep.
     pub fn arm(&self) -> bool {
-        let Ok(core) = self.shared.enter() else { return false };
+        let Ok(mut core) = self.shared.enter() else { return false };
         if core.st.messages.has_completions() {
             return false;
         }
         self.shared.notify.clear();
         self.shared.armed.store(true, Ordering::Release);
+        if self.shared.sleeps_here.load(Ordering::Relaxed) {
+            // It finds what comes for both, and may just have been told of something that was
+            // cleared here.
+            return core.prepare_sleep();
+        }
         drop(core);
         self.shared.watch.wake();
         true
+    }
+
+    /// Prepares this thread to sleep on the sockets itself, for `most` at the most, and on
+    /// [`Endpoint::notify_fd`], by which other threads wake it. What comes then costs one change of
+    /// threads; by way of the watchdog it costs three. One thread at a time.
+    pub fn sleep_here(&self, most: Duration) -> SleepHere {
+        let shared = &self.shared;
+        let Ok(mut core) = shared.enter() else { return SleepHere::Never };
+        // (An unusable socket is ready for ever. Without the watchdog nobody would see to what
+        // others send meanwhile.)
+        if shared.watchdog_ns == 0 || core.st.messages.broken().is_some() || shared.sleeps_here.load(Ordering::Relaxed)
+        {
+            return SleepHere::Never;
+        }
+        if core.st.messages.has_completions() || !core.prepare_sleep() {
+            return SleepHere::LookAgain;
+        }
+        let at = now();
+        let due = core.next_timeout().map_or(most, |t| Duration::from_nanos(t.0.saturating_sub(at.0)));
+        let time = most.min(due);
+        if time.is_zero() {
+            return SleepHere::LookAgain;
+        }
+        shared.notify.clear();
+        shared.sleeps_here.store(true, Ordering::Release);
+        shared.armed.store(true, Ordering::Release);
+        // Asleep is not away: the watchdog need not step in.
+        shared.last_poll.store(at.plus_ns(time.as_nanos() as u64).0, Ordering::Relaxed);
+        waiting::take_short_turns();
+        let descriptors = (shared.sockets, core.blocked_at(), shared.others);
+        drop(core);
+        SleepHere::For(Sleeper { shared: shared.clone(), descriptors, time })
+    }
+}
+
+/// Whether a thread can sleep on the sockets ([`Endpoint::sleep_here`]).
+pub enum SleepHere {
+    /// It can, as this says.
+    For(Sleeper),
+    /// There is something to do first.
+    LookAgain,
+    /// Not here: by [`Endpoint::arm`].
+    Never,
+}
+
+/// A thread that is about to sleep on the sockets. It is back when this is dropped, and is to poll
+/// then.
+pub struct Sleeper {
+    shared: Arc<Shared>,
+    descriptors: Descriptors,
+    time: Duration,
+}
+
+impl Sleeper {
+    /// Sleeps until something comes, or `also` is readable, or `most` is over, or the endpoint has
+    /// something to do.
+    pub fn sleep(self, also: RawFd, most: Duration) {
+        let also = ([also, -1, -1], None, [-1; 2]);
+        waiting::wait_ready(&[self.descriptors, also], self.time.min(most));
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        // (A turn that began earlier may signal yet: it costs the next sleep a look.)
+        self.shared.armed.store(false, Ordering::Relaxed);
+        self.shared.last_poll.store(now().0, Ordering::Relaxed);
+        self.shared.sleeps_here.store(false, Ordering::Release);
+    }
+}
+
+impl Shared {
+    /// A pass has told peers that nobody sleeps here, and somebody does: who is to look again.
+    pub(crate) fn wake_who_sleeps(&self) {
+        if self.sleeps_here.load(Ordering::Relaxed) {
+            self.notify.signal();
+        } else {
+            self.watch.wake();
+        }
     }
 }

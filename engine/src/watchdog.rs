@@ -3,7 +3,8 @@
 //! While the program polls, the thread only wakes now and then to see that it does. Once nobody has
 //! polled for the watchdog time it takes over: sleeps on the socket, answers what comes, runs
 //! timers; and goes back as soon as the program polls again. When the program itself wants to sleep
-//! (`armed`), the thread does all the progress.
+//! (`armed`), the thread does all the progress; unless one of the program's threads sleeps on the
+//! sockets itself ([`crate::Endpoint::sleep_here`]), which is woken with two changes of threads fewer.
 
 use crate::clock::now;
 use crate::watch::UNSEEN_MAX;
@@ -75,7 +76,7 @@ fn run(shared: &Shared) {
 fn passes(shared: &Shared) {
     let mut less = 1;
     while !shared.stop.load(Ordering::Acquire) && !shared.core.is_poisoned() {
-        let armed = shared.armed.load(Ordering::Acquire);
+        let armed = shared.armed.load(Ordering::Acquire) && !shared.sleeps_here.load(Ordering::Acquire);
         let away_ns = now().0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
         let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.patience_ns());
         if !take_over {
@@ -140,7 +141,8 @@ fn step(shared: &Shared, armed: bool, away_ns: u64) -> Option<Step> {
     let sleep = if core.prepare_sleep() { sleep } else { Duration::ZERO };
     shared.watch.has_looked(sleep);
     drop(core);
-    if armed && completions && shared.armed.swap(false, Ordering::AcqRel) {
+    // (One that sleeps by itself is told too, if the thread was the first to find something.)
+    if completions && shared.armed.load(Ordering::Relaxed) && shared.armed.swap(false, Ordering::AcqRel) {
         shared.notify.signal();
     }
     Some(Step { sleep, broken, blocked })

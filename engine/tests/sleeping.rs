@@ -5,7 +5,7 @@ mod common;
 
 use common::{LIMIT, config, counter, iov, open, recv_op, send, send_op};
 use std::time::{Duration, Instant};
-use weir_engine::{Class, Completion, Endpoint, EngineConfig, PeekOp, Queue, SendMode, SendOp};
+use weir_engine::{Class, Completion, Endpoint, EngineConfig, PeekOp, Queue, SendMode, SendOp, SleepHere, Sleeper};
 
 fn peek(ep: &Endpoint, tag: u64, claim: bool) -> Option<Completion> {
     let op =
@@ -227,4 +227,97 @@ fn what_comes_wakes_the_sleeper_though_another_thread_has_looked_for_progress() 
         }
         woken
     });
+}
+
+/// Prepares a sleep on the sockets.
+fn sleeper(ep: &Endpoint, most: Duration) -> Sleeper {
+    let start = Instant::now();
+    loop {
+        match ep.sleep_here(most) {
+            SleepHere::For(sleeper) => return sleeper,
+            SleepHere::LookAgain => drop(ep.poll(Queue::Recv, &mut Vec::new(), 0)),
+            SleepHere::Never => panic!("it has a watchdog"),
+        }
+        assert!(start.elapsed() < LIMIT, "never idle");
+    }
+}
+
+#[test]
+fn what_comes_wakes_who_sleeps_on_the_sockets_without_the_watchdog() {
+    let (a, b) = (open(config()), open(config()));
+    a.insert_peer(&b.name()).expect("name");
+    let to_a = b.insert_peer(&a.name()).expect("name");
+    let (mut message, mut got) = ([2u8; 8], [0u8; 8]);
+    let (mut done, start) = (Vec::new(), Instant::now());
+    let mut exchange = || {
+        common::post(&a, None, 2, &mut got);
+        let sent = std::thread::scope(|s| {
+            let sender = s.spawn(|| {
+                std::thread::sleep(Duration::from_millis(5));
+                send(&b, to_a, 2, &mut message, SendMode::Inject).expect("sent");
+                Instant::now()
+            });
+            done.clear();
+            while a.poll(Queue::Recv, &mut done, 1) == 0 {
+                // (Or it has come since.)
+                if let SleepHere::For(sleeper) = a.sleep_here(SOON) {
+                    sleeper.sleep(a.notify_fd(), SOON);
+                }
+                assert!(start.elapsed() < LIMIT, "it never came");
+            }
+            sender.join().expect("sender")
+        });
+        b.poll(Queue::Send, &mut Vec::new(), 16);
+        sent.elapsed() < SOON
+    };
+    // (Where others take the thread's core the watchdog steps in now and then. By its way it steps
+    // at least once for each message.)
+    loop {
+        let steps = counter(&a, "watchdog_steps");
+        if (0..IN_A_ROW).all(|_| exchange()) && counter(&a, "watchdog_steps") - steps < u64::from(IN_A_ROW) / 2 {
+            return;
+        }
+        assert!(start.elapsed() < LIMIT / 2, "what came did not wake it, or the watchdog took it");
+    }
+}
+
+#[test]
+fn what_others_complete_wakes_who_sleeps_on_the_sockets() {
+    let ep = open(config());
+    let mut buf = [0u8; 8];
+    let iov = iov(&mut buf);
+    // SAFETY: `buf` lives to the end, and one receive uses it.
+    unsafe { ep.recv(&recv_op(None, 4, &iov)) }.expect("receive");
+    let asleep = sleeper(&ep, LIMIT);
+    assert!(!is_readable(&ep), "woken for nothing");
+    assert!(matches!(ep.sleep_here(LIMIT), SleepHere::Never), "one at a time");
+    assert!(ep.arm(), "another may sleep beside it");
+    assert!(ep.cancel(4));
+    let start = Instant::now();
+    asleep.sleep(ep.notify_fd(), LIMIT);
+    assert!(start.elapsed() < LIMIT / 2, "not told of it");
+    assert!(matches!(ep.sleep_here(LIMIT), SleepHere::LookAgain), "it is to be taken first");
+}
+
+#[test]
+fn what_another_thread_sends_beside_who_sleeps_on_the_sockets_is_sent_again() {
+    if common::about_packets("No other carrier loses any.") {
+        return;
+    }
+    let faults = Some("loss=50%,seed=5".to_owned());
+    let (a, b) = (open(EngineConfig { faults, ..config() }), open(config()));
+    let to_b = a.insert_peer(&b.name()).expect("name");
+    b.insert_peer(&a.name()).expect("name");
+    let mut messages = [[1u8; 8]; 8];
+    let _asleep = sleeper(&a, LIMIT);
+    let start = Instant::now();
+    for (tag, message) in (1..).zip(&mut messages) {
+        // It polls no more than who sleeps.
+        send(&a, to_b, tag, message, SendMode::Inject).expect("sent");
+        while peek(&b, tag, true).is_none() {
+            b.progress();
+            assert!(start.elapsed() < LIMIT / 2, "message {tag} was lost and not sent again");
+        }
+        b.discard_claimed(&recv_op(None, tag, &[])).expect("claimed");
+    }
 }

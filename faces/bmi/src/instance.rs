@@ -7,11 +7,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
-use weir_engine::EventFd;
+use weir_engine::{EventFd, SleepHere, Sleeper};
 
 /// Empty looks in a row before a test that may sleep does: the round trip of a small message on a
 /// fast network.
 const SPIN: Duration = Duration::from_micros(50);
+/// What comes within this time wakes the program's own thread, which then looks and goes on. Who
+/// waits longer leaves the sockets to the engine's thread, so that an idle program is not woken for
+/// each timer of its protocol.
+const HERE_MAX: Duration = Duration::from_millis(10);
 /// Nothing sleeps longer at a time, whatever it was told.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
 /// A post that found no room is tried again so often.
@@ -231,20 +235,49 @@ impl Instance {
                 inside = self.enter()?;
                 continue;
             }
-            inside = self.sleep(inside, idle - waited)?;
+            // (Another that sleeps is woken when this one comes back, and takes its place.)
+            let here = if inside.sleepers == 0 && !evented { HERE_MAX.saturating_sub(waited) } else { Duration::ZERO };
+            inside = self.sleep(inside, idle - waited, here)?;
         }
     }
 
-    /// Sleeps until something may have come.
-    fn sleep<'a>(&'a self, mut inside: MutexGuard<'a, Inside>, most: Duration) -> Result<MutexGuard<'a, Inside>, Code> {
-        let timeout = self.prepare(&mut inside, most);
+    /// Sleeps until something may have come; on the sockets themselves if `here` is not zero, for so
+    /// long.
+    fn sleep<'a>(
+        &'a self,
+        mut inside: MutexGuard<'a, Inside>,
+        most: Duration,
+        here: Duration,
+    ) -> Result<MutexGuard<'a, Inside>, Code> {
+        let prepared = self.prepare(&mut inside, most, here);
         inside.broken = false;
-        let Some(timeout) = timeout else {
+        let Some((timeout, sleeper)) = prepared else {
             inside.broken = true;
             return Ok(inside);
         };
         inside.sleepers += 1;
         drop(inside);
+        let is_here = sleeper.is_some();
+        match sleeper {
+            Some(sleeper) => sleeper.sleep(self.all.0.as_raw_fd(), timeout),
+            None => self.sleep_elsewhere(timeout),
+        }
+        let mut inside = lock(&self.inside);
+        inside.sleepers -= 1;
+        if std::mem::replace(&mut inside.broken, true) {
+            return Err(Code::EDEVINIT);
+        }
+        if inside.sleepers == 0 && !inside.evented {
+            self.wake.clear();
+        } else if is_here {
+            // Nobody watches the sockets for the others now.
+            self.wake.signal();
+        }
+        Ok(inside)
+    }
+
+    /// Sleeps on what the methods signal.
+    fn sleep_elsewhere(&self, timeout: Duration) {
         let timespec = libc::timespec {
             tv_sec: timeout.as_secs() as libc::time_t,
             tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
@@ -253,19 +286,10 @@ impl Instance {
         // SAFETY: one entry, and a time that lives as long as the call. (A signal ends the sleep
         // early, which is as good as a look.)
         unsafe { libc::ppoll(&raw mut fd, 1, &raw const timespec, std::ptr::null()) };
-        let mut inside = lock(&self.inside);
-        inside.sleepers -= 1;
-        if std::mem::replace(&mut inside.broken, true) {
-            return Err(Code::EDEVINIT);
-        }
-        if inside.sleepers == 0 && !inside.evented {
-            self.wake.clear();
-        }
-        Ok(inside)
     }
 
-    /// For how long to sleep; none: there is something to do.
-    fn prepare(&self, inside: &mut Inside, most: Duration) -> Option<Duration> {
+    /// For how long to sleep, and whether on the sockets themselves; none: there is something to do.
+    fn prepare(&self, inside: &mut Inside, most: Duration, here: Duration) -> Option<(Duration, Option<Sleeper>)> {
         let now = Instant::now();
         let mut timeout = most.min(SLEEP_MAX);
         let fds: Vec<RawFd> = inside.library.methods().iter().filter_map(crate::method::Method::fd).collect();
@@ -282,13 +306,22 @@ impl Instance {
         if let Some(due) = due {
             timeout = timeout.min(due.saturating_duration_since(now));
         }
+        if timeout.is_zero() {
+            return None;
+        }
+        let here = if here.is_zero() { SleepHere::Never } else { inside.library.sleep_here(here) };
+        match here {
+            SleepHere::For(sleeper) => return Some((timeout, Some(sleeper))),
+            SleepHere::LookAgain => return None,
+            SleepHere::Never => {}
+        }
         if !inside.library.arm() {
             if !inside.library.is_held_up() {
                 return None;
             }
             timeout = timeout.min(HELD_UP);
         }
-        (!timeout.is_zero()).then_some(timeout)
+        Some((timeout, None))
     }
 
     /// A descriptor for event loops.
@@ -308,7 +341,8 @@ impl Instance {
         let t = &mut inside.library.t;
         (t.ops.news, t.inbox.news) = (false, false);
         let waits = t.ops.any_waits() || t.inbox.is_wanted();
-        let armed = !waits && self.prepare(&mut inside, SLEEP_MAX).is_some() && !inside.library.is_held_up();
+        let armed =
+            !waits && self.prepare(&mut inside, SLEEP_MAX, Duration::ZERO).is_some() && !inside.library.is_held_up();
         inside.evented = armed;
         inside.broken = false;
         Ok(armed)

@@ -14,8 +14,8 @@ use std::ffi::{CString, c_int, c_void};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::RawFd;
-use std::time::Instant;
-use weir_engine::Iov;
+use std::time::{Duration, Instant};
+use weir_engine::{Iov, SleepHere};
 
 /// A post as the program gives it.
 #[derive(Clone, Copy, Debug)]
@@ -684,6 +684,19 @@ impl Library {
     /// Somebody is about to sleep on the methods' descriptors. False: do not.
     pub fn arm(&mut self) -> bool {
         self.methods.iter_mut().all(Method::arm)
+    }
+
+    /// The same, if this thread can sleep on the sockets of `bmi_weir` itself, for `most`.
+    pub fn sleep_here(&mut self, most: Duration) -> SleepHere {
+        if self.is_held_up() || !self.methods.iter().any(|m| matches!(m, Method::Weir(_))) {
+            return SleepHere::Never;
+        }
+        let mut others = self.methods.iter_mut().filter(|m| !matches!(m, Method::Weir(_)));
+        if !others.all(Method::arm) {
+            return SleepHere::LookAgain;
+        }
+        let mut weir = self.methods.iter().filter_map(|m| if let Method::Weir(m) = m { Some(m) } else { None });
+        weir.next().map_or(SleepHere::Never, |m| m.sleep_here(most))
     }
 
     /// This descriptor of a module cannot be waited for.

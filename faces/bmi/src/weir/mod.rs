@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use unexpected::look;
 use weir_engine::{
     Class, Completion, Diagnostic, DownReason, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES, MAX_IOV,
-    OpError, PeerEvent, Queue, RecvOp, SendMode, SendOp, StreamBits,
+    OpError, PeerEvent, Queue, RecvOp, SendMode, SendOp, SleepHere, StreamBits,
 };
 
 /// Longest message, bytes.
@@ -263,6 +263,11 @@ impl Weir {
     pub fn arm(&self) -> bool {
         // (All of it, whoever is held up: the watchdog is to make progress meanwhile.)
         self.ep.arm() && !self.is_held_up()
+    }
+
+    /// As [`Weir::arm`], for a thread that sleeps on the sockets itself.
+    pub fn sleep_here(&self, most: Duration) -> SleepHere {
+        self.ep.sleep_here(most)
     }
 
     /// Something waits for room, which nobody tells of.
