@@ -381,8 +381,7 @@ impl Association {
             if p.pto_max > cx.cfg.pto_max.as_nanos() as u64 {
                 (p.pto_max, p.pto_max_at) = (cx.openings.pto_max_ns(cx.cfg), cx.now);
             }
-            let (sent, fired) =
-                (p.last_sent, p.pto_at(cx.cfg, ack_delay).is_some_and(|t| t <= cx.now));
+            let (sent, fired) = (p.last_sent, p.pto_at(cx.cfg, ack_delay).is_some_and(|t| t <= cx.now));
             if fired {
                 p.ptos += 1;
                 (p.pto_max, p.pto_max_at) = (cx.openings.pto_max_ns(cx.cfg), cx.now);

@@ -52,7 +52,7 @@ fn packets_in_slots_are_acknowledged_eight_at_a_time() {
     let mut n = two();
     superstep(&mut n);
     let ((data, asking), (answers, _)) = (sent(&n, 0), sent(&n, 1));
-    assert!(data >= PACKETS && data < PACKETS + 5, "{data}");
+    assert!((PACKETS..PACKETS + 5).contains(&data), "{data}");
     // The request to send, the last fragment, and what goes beside them.
     assert!(asking <= 5, "{asking} of {data} ask");
     assert!(answers <= data / 8 + 8, "{answers} answers to {data}");

@@ -312,6 +312,7 @@ fn head(shape: &Shape) -> Run {
         standard: Some("5.0".into()),
         abi: Some("mpich".into()),
         launcher: Some("hydra".into()),
+        launcher_command: Vec::new(),
     });
     run.transport = Transport {
         backend: "mpi".into(),
