@@ -4,7 +4,8 @@
 //! polled for the watchdog time it takes over: sleeps on the socket, answers what comes, runs
 //! timers; and goes back as soon as the program polls again. When the program itself wants to sleep
 //! (`armed`), the thread does all the progress; unless one of the program's threads sleeps on the
-//! sockets itself ([`crate::Endpoint::sleep_here`]), which is woken with two changes of threads fewer.
+//! sockets itself ([`crate::Endpoint::sleep_here`]), which is woken with two changes of threads
+//! fewer.
 
 use crate::clock::now;
 use crate::watch::UNSEEN_MAX;

@@ -241,8 +241,8 @@ impl Instance {
         }
     }
 
-    /// Sleeps until something may have come; on the sockets themselves if `here` is not zero, for so
-    /// long.
+    /// Sleeps until something may have come; on the sockets themselves if `here` is not zero, for
+    /// so long.
     fn sleep<'a>(
         &'a self,
         mut inside: MutexGuard<'a, Inside>,
@@ -288,7 +288,8 @@ impl Instance {
         unsafe { libc::ppoll(&raw mut fd, 1, &raw const timespec, std::ptr::null()) };
     }
 
-    /// For how long to sleep, and whether on the sockets themselves; none: there is something to do.
+    /// For how long to sleep, and whether on the sockets themselves; none: there is something to
+    /// do.
     fn prepare(&self, inside: &mut Inside, most: Duration, here: Duration) -> Option<(Duration, Option<Sleeper>)> {
         let now = Instant::now();
         let mut timeout = most.min(SLEEP_MAX);

@@ -491,8 +491,8 @@ fn xdp(xdp: &carriers::Xdp) -> Finding {
     match (&xdp.place, xdp.wanted) {
         (Some(_), _) => Finding::new("xdp", Severity::Ok, text),
         (None, false) => Finding::new("xdp", Severity::Info, text),
-        // A helper that refuses says itself what would change that, and where no interface is served
-        // none would help.
+        // A helper that refuses says itself what would change that, and where no interface is
+        // served none would help.
         (None, true) => Finding {
             fix: xdp.nobody.then(|| "sudo weir xdpd --interface NAME --allow USER (weir-xdpd(1))".to_owned()),
             ..Finding::new("xdp", Severity::Warning, text)

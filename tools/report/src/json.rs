@@ -85,8 +85,8 @@ fn profile_json(profile: &Profile) -> Value {
 
 /// A comparison as one JSON document. Times are in ns.
 ///
-/// * `first`, `second`: `name`, `machine`, `transport` and `network` of the runs; `unmatched`: cells
-///   that the other run does not have
+/// * `first`, `second`: `name`, `machine`, `transport` and `network` of the runs; `unmatched`:
+///   cells that the other run does not have
 /// * `significance`: a corrected p-value below it counts; `summary`: all in a sentence
 /// * `warnings`: all that the text has, each with `code`, `message`, `advice`, and `run`: which it
 ///   is about, `first`, `second` or `both`; `null` where it is about the comparison
