@@ -439,8 +439,8 @@ const OTHERS: [&str; 10] = [
     "WEIR_BMI_STALL_MS",
     "WEIR_BMI_TCP_WIRE",
 ];
-/// What the emulator tells the programs it runs; nobody sets them.
-const TOLD: [&str; 4] = ["WEIR_HOSTS", "WEIR_HOSTFILE", "WEIR_LAUNCH_AGENT", "WEIR_NETWORKS"];
+/// What the emulator and `weir run` tell the programs they run; nobody sets them.
+const TOLD: [&str; 5] = ["WEIR_HOSTS", "WEIR_HOSTFILE", "WEIR_LAUNCH_AGENT", "WEIR_NETWORKS", "WEIR_RUN_COMMAND"];
 /// What Weir's own tools and tests tell each other.
 const INTERNAL: [&str; 4] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_TEST_", "WEIR_UDP_TEST_"];
 /// Changed, missing, additional or exchanged letters after which a name is no misspelling of
@@ -634,7 +634,9 @@ mod tests {
             let told = NAMES.unknown([far.to_owned()]);
             assert!(told.len() == 1 && !told[0].contains("mean"), "{told:?}");
         }
-        let told = NAMES.unknown(["FI_WEIR_KEY_FILE", "WEIR_KEYFILE", "WEIR_LIB", "WEIR_HOSTS"].map(str::to_owned));
+        let told = NAMES.unknown(
+            ["FI_WEIR_KEY_FILE", "WEIR_KEYFILE", "WEIR_LIB", "WEIR_HOSTS", "WEIR_RUN_COMMAND"].map(str::to_owned),
+        );
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told.iter().all(|line| line.contains("mean WEIR_KEY_FILE?")), "{told:?}");
     }

@@ -116,6 +116,8 @@ struct Shared {
     armed: AtomicBool,
     /// The caller that is `armed` sleeps on the sockets themselves: it makes the progress.
     sleeps_here: AtomicBool,
+    /// Another caller has armed meanwhile, and sleeps on `notify`.
+    armed_beside: AtomicBool,
     stop: AtomicBool,
     /// People were told that a panic left it half changed.
     told_broken: AtomicBool,

@@ -101,6 +101,7 @@ impl Endpoint {
             last_found: AtomicU64::new(now().0),
             armed: AtomicBool::new(false),
             sleeps_here: AtomicBool::new(false),
+            armed_beside: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             told_broken: AtomicBool::new(false),
             place: device.local_addrs().first().map_or_else(|| "without an address".to_owned(), ToString::to_string),

@@ -28,8 +28,10 @@ impl Endpoint {
     pub fn poll_each(&self, queue: Queue, max: usize, mut each: impl FnMut(&Completion)) -> usize {
         let now = now();
         let shared = &*self.shared;
-        let sleeps_here = shared.sleeps_here.load(Ordering::Acquire);
-        if shared.armed.load(Ordering::Relaxed) && !sleeps_here && shared.armed.swap(false, Ordering::AcqRel) {
+        if shared.armed.load(Ordering::Relaxed)
+            && !shared.sleeps_here.load(Ordering::Acquire)
+            && shared.armed.swap(false, Ordering::AcqRel)
+        {
             // Another thread may be the one that sleeps, and nobody watches for it any more.
             shared.notify.signal();
         }
@@ -40,7 +42,7 @@ impl Endpoint {
         let Ok(mut core) = shared.enter() else { return 0 };
         let read = core.progress_polled(now);
         shared.look_soon();
-        if sleeps_here && !core.prepare_sleep() {
+        if shared.sleeps_here.load(Ordering::Relaxed) && !core.prepare_sleep() {
             shared.wake_who_sleeps();
         }
         let messages = &mut core.st.messages;
@@ -118,7 +120,8 @@ impl Endpoint {
                 return;
             }
         }
-        // Asleep is not away: the watchdog need not step in.
+        // Asleep is not away: the watchdog need not step in, unless another thread sends.
+        shared.sent_since_poll.store(false, Ordering::Relaxed);
         shared.waiting.give_way(sleep_ns, &sleep.descriptors, now, sleep.timeout, |until| {
             shared.last_poll.store(until.0, Ordering::Relaxed);
             sleep.polled(until);
@@ -167,6 +170,7 @@ impl Endpoint {
         if self.shared.sleeps_here.load(Ordering::Relaxed) {
             // It finds what comes for both, and may just have been told of something that was
             // cleared here.
+            self.shared.armed_beside.store(true, Ordering::Relaxed);
             return core.prepare_sleep();
         }
         drop(core);
@@ -236,10 +240,17 @@ impl Sleeper {
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        // (A turn that began earlier may signal yet: it costs the next sleep a look.)
+        // With the core locked, as who arms beside this one. (A turn that began earlier may signal
+        // yet: it costs the next sleep a look.)
+        let core = self.shared.enter();
         self.shared.armed.store(false, Ordering::Relaxed);
         self.shared.last_poll.store(now().0, Ordering::Relaxed);
         self.shared.sleeps_here.store(false, Ordering::Release);
+        drop(core);
+        if self.shared.armed_beside.swap(false, Ordering::Relaxed) {
+            // Nobody watches for it any more.
+            self.shared.notify.signal();
+        }
     }
 }
 

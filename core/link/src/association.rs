@@ -155,7 +155,7 @@ pub(crate) struct Association {
     /// When it last used a slot of a medium that all share.
     pub(crate) slotted_at: Time,
     /// How much longer acknowledgements wait because data goes in slots
-    /// (`spec/superstep.md` 7.7); 0: it goes in none. As of the last packet.
+    /// (`spec/superstep.md` 7.7); 0: it goes in none, and nothing that did is in flight.
     pub(crate) slots_ack_ns: u64,
 
     /// The caller forgot it: its place may be given to another peer.

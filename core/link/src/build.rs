@@ -134,7 +134,7 @@ impl Association {
         if self.state != State::Up || self.ending.is_some() {
             return None;
         }
-        self.slots_ack_ns = cx.common.slots_ack_ns();
+        self.follow_slots(cx.common.slots_ack_ns());
         for i in 0..self.paths.len() {
             let p = &self.paths[i];
             if (p.respond.is_some() || p.next_probe <= cx.now)
@@ -158,6 +158,17 @@ impl Association {
         let i = (0..self.paths.len()).find(|i| self.paths[*i].asks > 0)?;
         out.head.clear();
         self.build_ask(cx, i, out)
+    }
+
+    /// Acknowledgements wait so long since data goes in slots. What is still in flight may wait as
+    /// long as it did before.
+    #[inline]
+    fn follow_slots(&mut self, wait_ns: u64) {
+        if wait_ns > self.slots_ack_ns
+            || wait_ns < self.slots_ack_ns && self.paths.iter().all(|p| p.in_flight_packets == 0)
+        {
+            self.slots_ack_ns = wait_ns;
+        }
     }
 
     pub(crate) fn begin(&self, path: u8, size: u16, out: &mut PacketBuf) -> Packet {
@@ -456,7 +467,7 @@ impl Association {
     /// Whether a packet of a flow is the last that somebody waits for, or the first of a train:
     /// that tells what queue was there before it, while those behind wait in the queue that the
     /// train itself makes. In slots each packet would be the first of a train
-    /// (`spec/superstep.md` 7.7).
+    /// (`spec/superstep.md` 7.8).
     #[inline]
     fn ends_or_probes(&mut self, cx: &Cx<'_>, pk: &Packet) -> bool {
         let ends = !self.has_data(cx.s) && core::mem::take(&mut self.ack_wanted);

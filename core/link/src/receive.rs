@@ -15,6 +15,10 @@ use crate::marks::CE;
 use crate::paths::PathState;
 use crate::{DownReason, Event, Hole, PeerId, RxMeta, Time};
 
+/// A datagram above it may have waited for a slot (`spec/superstep.md` 7.7): that of a message which
+/// needs none is shorter.
+const SLOTTED_BYTES: u64 = 512;
+
 impl Endpoint {
     pub(crate) fn handle_protected(&mut self, now: Time, meta: &RxMeta, datagram: &mut [u8], events: &mut Vec<Event>) {
         let Ok(header) = Header::parse(datagram) else {
@@ -130,7 +134,10 @@ impl Association {
         if frames.is_ack_eliciting() {
             let back = path.unwrap_or(self.primary);
             let delay = self.paths.get(usize::from(back)).map_or(0, |p| p.rtt.ack_delay(cx.cfg.ack_delay_max));
-            let delay = delay.max(cx.common.slots_ack_ns());
+            // What may have gone without a slot is short, and is acknowledged as ever: its sender
+            // may be in no slots.
+            let in_slot = datagram.len() as u64 > SLOTTED_BYTES;
+            let delay = if in_slot { delay.max(cx.common.slots_ack_ns()) } else { delay };
             let size = (datagram.len(), header.ack_now);
             self.rx.eliciting(cx.now, (header.path, back), missing, size, delay, cx.cfg);
         }

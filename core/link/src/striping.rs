@@ -125,7 +125,7 @@ impl Association {
         let window = p.window(buffer.saturating_sub(2 * waits));
         // Slots are the pace, and what they let out is acknowledged seldom.
         let least = if self.slots_ack_ns > 0 { SLOTS_WINDOW_PACKETS * u64::from(p.mtu.size()) } else { 0 };
-        window.max(least.min(buffer))
+        window.max(least.min(buffer / 2))
     }
 
     /// Longest round trip, without queues, of the paths by which packets came of late.

@@ -190,16 +190,24 @@ const STEERING: [&str; 10] =
     ["FI_", "MPICH_", "MPIR_", "MPIX_", "OMPI_MCA_", "PRTE_MCA_", "UCX_", "UCC_", "WEIR_", "OMP_"];
 /// What may hold a secret is named, its value is not kept.
 const SECRET: [&str; 4] = ["KEY", "SECRET", "TOKEN", "PASS"];
+/// What stands for it.
+pub const NOT_KEPT: &str = "(not kept)";
+
+/// Whether the value of a variable is not to be kept.
+#[must_use]
+pub fn is_secret(name: &str) -> bool {
+    SECRET.iter().any(|word| name.contains(word)) && !name.ends_with("_FILE")
+}
 
 /// Selected variables of the environment, secrets blotted out. What they say of an emulated network
-/// has a place of its own ([`network`]).
+/// and of the command of `weir run` has places of its own ([`network`],
+/// [`crate::typed::launcher`]).
 #[must_use]
 pub fn environment(vars: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
-    let vars = vars.filter(|(name, _)| name != NETWORK_VARIABLE);
+    let vars = vars.filter(|(name, _)| name != NETWORK_VARIABLE && name != crate::typed::LAUNCHER);
     let steering = vars.filter(|(name, _)| STEERING.iter().any(|prefix| name.starts_with(prefix)));
     let shown = steering.map(|(name, value)| {
-        let secret = SECRET.iter().any(|word| name.contains(word)) && !name.ends_with("_FILE");
-        let value = if secret { "(not kept)".to_owned() } else { value };
+        let value = if is_secret(&name) { NOT_KEPT.to_owned() } else { value };
         (name, value)
     });
     shown.collect()

@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use crate::host;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 /// The option that hands it on.
@@ -19,7 +20,31 @@ pub const LAUNCHER: &str = "WEIR_RUN_COMMAND";
 pub fn launcher(told: Option<&str>, ranks: usize) -> Vec<String> {
     let words = told.filter(|told| !told.is_empty()).map(|told| words(Some(told))).unwrap_or_default();
     let number = words.iter().skip_while(|word| *word != "-n").nth(1).and_then(|number| number.parse().ok());
-    if number == Some(ranks) { words } else { Vec::new() }
+    if number == Some(ranks) { without_secrets(words) } else { Vec::new() }
+}
+
+/// Words without the values of variables that hold secrets, which a launcher may be given as
+/// `NAME=VALUE`, or as the word behind `NAME`.
+fn without_secrets(mut words: Vec<String>) -> Vec<String> {
+    let name_of = |word: &str| word.rsplit('=').next().unwrap_or_default().to_owned();
+    let is_name = |name: &str| {
+        let plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        name.len() > 2 && name.chars().all(plain) && host::is_secret(name)
+    };
+    let mut behind = false;
+    for word in &mut words {
+        let parts: Vec<&str> = word.split('=').collect();
+        let value = parts.iter().position(|part| is_name(part)).filter(|place| place + 1 < parts.len());
+        if let Some(place) = value {
+            *word = format!("{}={}", parts[..=place].join("="), host::NOT_KEPT);
+        } else if std::mem::take(&mut behind) && !word.rsplit('=').next().unwrap_or_default().starts_with('-') {
+            let option = word.find('=').filter(|_| word.starts_with('-')).map_or("", |at| &word[..=at]);
+            *word = format!("{option}{}", host::NOT_KEPT);
+        } else {
+            behind = is_name(&name_of(word));
+        }
+    }
+    words
 }
 
 /// This process's command line.
@@ -65,6 +90,11 @@ mod tests {
         assert_eq!(words(Some(&one)), typed);
         assert_eq!(launcher(Some("weir,run,-n,4,--no-shm"), 4), ["weir", "run", "-n", "4", "--no-shm"]);
         assert_eq!(launcher(Some("weir,run,-n,1"), 4), [""; 0], "it started an mpiexec");
+        let secret =
+            "weir,run,-n,2,--launcher-arg%3D-genv,--launcher-arg%3DWEIR_KEY,--launcher-arg%3Dabc,-x,TOKEN%3Dt,--";
+        let kept = ["--launcher-arg=-genv", "--launcher-arg=WEIR_KEY", "--launcher-arg=(not kept)"];
+        assert_eq!(launcher(Some(secret), 2)[4..7], kept);
+        assert_eq!(launcher(Some(secret), 2)[7..], ["-x", "TOKEN=(not kept)", "--"]);
         assert_eq!([launcher(None, 1), launcher(Some(""), 1)], [[""; 0]; 2]);
         let not_utf_8 = [OsString::from_vec(vec![b'a', 0xff])];
         assert_eq!(words(Some(&one_word(&not_utf_8))), ["a\u{fffd}"]);

@@ -125,7 +125,7 @@ enum Action {
         weir emulate ctl lab set host1 net1 down loss=2% delay=5ms\n  weir emulate ctl lab stats\n\n\
         Requests:\n  cut HOST NETWORK [up|down]\n  heal HOST NETWORK [up|down]\n  \
         set HOST NETWORK [up|down|both] KEY=VALUE...   (keys as in the spec: loss=2%, delay=5ms, rate=100m, ...)\n  \
-        stats\n  info\n  stop   (all that the command started and that runs inside the hosts: SIGTERM, 5 s later SIGKILL)"
+        stats\n  info\n  stop   (the command with its process group, and all that runs inside the hosts: SIGTERM, 5 s later SIGKILL)"
     )]
     Ctl {
         /// The network's name

@@ -1,5 +1,5 @@
 //! What a network is, in short, for the records of what is measured in it: the variable
-//! `WEIR_EMULATE_NETWORK` (`spec/network-toml.md`, "What the command finds").
+//! `WEIR_EMULATE_NETWORK` (`spec/network-toml.md`, "What a command finds").
 
 use crate::model::{Chance, Loss, Mark, PipeSpec, QueueLimit};
 use crate::spec::{DEFAULT_QUEUE_PACKETS, Spec};

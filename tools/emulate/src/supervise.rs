@@ -29,6 +29,9 @@ const GRACE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(200);
 /// The same while something is to end.
 const LOOK_AT_THE_END: Duration = Duration::from_millis(20);
+/// The same signal that comes again so soon was sent once, to this process and to its group
+/// (timeout(1) does).
+const ONE_SIGNAL: Duration = Duration::from_millis(100);
 /// So long it takes at most until what got SIGKILL is gone.
 const GONE: Duration = Duration::from_secs(2);
 
@@ -201,9 +204,15 @@ impl Running {
         // Not SIGSTOP: where no shell could let this process go on the kernel ignores these.
         stop_ourselves(if wants { by } else { Signal::SIGTSTP })?;
         signals.take()?;
-        if !wants && !signals.queue.contains(&Signal::SIGCONT) {
-            self.go_on();
+        if signals.queue.contains(&Signal::SIGCONT) {
+            return Ok(());
         }
+        if wants {
+            // No shell is left that could give it the terminal: as the kernel does with what is
+            // stopped then.
+            self.pass(Signal::SIGHUP);
+        }
+        self.go_on();
         Ok(())
     }
 }
@@ -230,6 +239,7 @@ struct End {
 pub(crate) fn supervise(network: &Network, mut running: Option<Running>, signals: &mut Signals) -> anyhow::Result<u8> {
     let mut end: Option<End> = None;
     let mut code = None;
+    let mut last: Option<(Signal, Instant)> = None;
     let group = running.as_ref().map(|running| running.group);
     loop {
         if let Some(running) = &mut running
@@ -248,6 +258,9 @@ pub(crate) fn supervise(network: &Network, mut running: Option<Running>, signals
             bail!("the data plane failed");
         }
         let told = signals.next(if end.is_some() { LOOK_AT_THE_END } else { LOOK })?;
+        let again = last.is_some_and(|(signal, at)| told == Some(signal) && at.elapsed() < ONE_SIGNAL);
+        let told = told.filter(|signal| !again || !ENDING.contains(signal));
+        last = told.map(|signal| (signal, Instant::now())).or(last);
         let ending = told.is_some_and(|signal| ENDING.contains(&signal) || signal == Signal::SIGQUIT);
         if end.as_ref().is_some_and(|end| ending || Instant::now() >= end.by) {
             // Asked twice, or for long enough.
@@ -293,7 +306,8 @@ fn tell_all(network: &Network, group: Option<Pid>, signal: Signal) {
 /// Makes the command's group end, or everything.
 fn kill_all(network: &Network, mut running: Option<Running>, code: Option<u8>, all: bool) -> anyhow::Result<u8> {
     let group = running.as_ref().map(|running| running.group);
-    if let Some(running) = &running {
+    if let Some(running) = running.as_mut().filter(|_| code.is_none()) {
+        let _ = running.child.kill(); // it may have a group of its own by now
         running.pass(Signal::SIGKILL);
     }
     let until = Instant::now() + GONE;

@@ -10,9 +10,9 @@ use weir_xdp::{Answer, Ask, Broker, Changes, Grant, Mode, Netlink, NoSocket, Ref
 /// Ranks served at a time, and connections that have not asked yet.
 const RANKS_MAX: usize = 256;
 const STRANGERS_MAX: usize = 64;
-/// Who has not asked by then is let go.
 /// What a user is refused is said once in this time: each rank of a job asks.
 const SAID: Duration = Duration::from_secs(60);
+/// Who has not asked by then is let go.
 const WAIT: Duration = Duration::from_secs(helper::WAIT_S as u64);
 /// The longest sleep.
 const TURN: Duration = Duration::from_secs(1);

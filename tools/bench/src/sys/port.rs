@@ -149,7 +149,11 @@ impl Port {
         tag: u16,
         received: impl FnOnce(),
     ) -> Result<Option<usize>> {
-        let with = out.as_ref().map(|send| send.to).or(into.as_ref().and_then(|receive| receive.from));
+        let (to, from) = (out.as_ref().map(|send| send.to), into.as_ref().map(|receive| receive.from));
+        let with = match (to, from) {
+            (Some(to), Some(from)) => from.filter(|from| *from == to),
+            (to, from) => to.or(from.flatten()),
+        };
         let mut state = State { with, ..State::default() };
         if let Some(receive) = &mut into {
             let each = receive.into.len() / receive.count.max(1);
