@@ -150,9 +150,9 @@ impl Port {
         received: impl FnOnce(),
     ) -> Result<Option<usize>> {
         let (to, from) = (out.as_ref().map(|send| send.to), into.as_ref().map(|receive| receive.from));
-        let with = match (to, from) {
-            (Some(to), Some(from)) => from.filter(|from| *from == to),
-            (to, from) => to.or(from.flatten()),
+        let with = match (to, from.flatten()) {
+            (Some(to), Some(from)) => Some(to).filter(|to| *to == from),
+            (to, from) => to.or(from),
         };
         let mut state = State { with, ..State::default() };
         if let Some(receive) = &mut into {
@@ -373,7 +373,7 @@ impl Port {
                     break state.receiving += 1;
                 }
                 Err(EngineError::Again) => self.take(state),
-                Err(error) => break state.fail(engine(error), self),
+                Err(error) => break state.fail(BenchError::machine(self.with(from), error), self),
             }
         }
     }
@@ -402,7 +402,7 @@ impl Port {
                     return;
                 }
                 Err(EngineError::Again) => self.take(state),
-                Err(error) => state.fail(engine(error), self),
+                Err(error) => state.fail(BenchError::machine(self.with(Some(to)), error), self),
             }
         }
     }
