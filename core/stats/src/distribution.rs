@@ -273,20 +273,20 @@ impl Distribution {
         // At the location itself densities are 0, finite or infinite; the least positive number
         // stands for it.
         let t = t.max(f64::MIN_POSITIVE);
-        // Far out the quotient overflows, close in it is 0, and two infinities that oppose each
-        // other leave no number.
-        let in_scales = |scale: f64| (t / scale).clamp(f64::MIN_POSITIVE, f64::MAX);
-        let gamma = |shape: f64, scale: f64| (shape - 1.0) * in_scales(scale).ln() - in_scales(scale);
+        // Far out the quotient overflows, close in it is 0: its logarithm stays finite, as two
+        // infinities that oppose each other leave no number.
+        let ln_in_scales = |scale: f64| (t / scale).clamp(f64::MIN_POSITIVE, f64::MAX).ln();
+        let gamma = |shape: f64, scale: f64| (shape - 1.0) * ln_in_scales(scale) - t / scale;
         match *self {
             Self::Normal { .. } => f64::NEG_INFINITY, // answered above
             Self::Lognormal { mu, sigma, .. } => lognormal_kernel(t, mu, sigma),
             Self::Gamma { shape, scale, .. } => gamma(shape, scale),
             Self::Erlang { shape, scale, .. } => gamma(f64::from(shape), scale),
             Self::Weibull { shape, scale, .. } => {
-                let z = in_scales(scale).ln();
+                let z = ln_in_scales(scale);
                 (shape - 1.0) * z - (shape * z).exp()
             }
-            Self::Pearson5 { shape, scale, .. } => -(shape + 1.0) * in_scales(scale).ln() - scale / t,
+            Self::Pearson5 { shape, scale, .. } => -(shape + 1.0) * ln_in_scales(scale) - scale / t,
             Self::Exponential { scale, .. } => -t / scale,
             Self::GeneralisedGamma { mu, sigma, lambda, .. } if lambda.abs() < LAMBDA_ZERO => {
                 lognormal_kernel(t, mu, sigma)
