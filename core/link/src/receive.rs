@@ -15,8 +15,8 @@ use crate::marks::CE;
 use crate::paths::PathState;
 use crate::{DownReason, Event, Hole, PeerId, RxMeta, Time};
 
-/// A datagram above it may have waited for a slot (`spec/superstep.md` 7.7): that of a message which
-/// needs none is shorter.
+/// A datagram above it may have waited for a slot (`spec/superstep.md` 7.7): that of a message
+/// which needs none is shorter.
 const SLOTTED_BYTES: u64 = 512;
 
 impl Endpoint {
