@@ -120,8 +120,7 @@ impl Endpoint {
                 return;
             }
         }
-        // Asleep is not away: the watchdog need not step in, unless another thread sends.
-        shared.sent_since_poll.store(false, Ordering::Relaxed);
+        // Asleep is not away: the watchdog need not step in.
         shared.waiting.give_way(sleep_ns, &sleep.descriptors, now, sleep.timeout, |until| {
             shared.last_poll.store(until.0, Ordering::Relaxed);
             sleep.polled(until);
@@ -202,7 +201,8 @@ impl Endpoint {
         shared.notify.clear();
         shared.sleeps_here.store(true, Ordering::Release);
         shared.armed.store(true, Ordering::Release);
-        // Asleep is not away: the watchdog need not step in.
+        // Asleep is not away: the watchdog need not step in, unless another thread sends.
+        shared.sent_since_poll.store(false, Ordering::Relaxed);
         shared.last_poll.store(at.plus_ns(time.as_nanos() as u64).0, Ordering::Relaxed);
         waiting::take_short_turns();
         let descriptors = (shared.sockets, core.blocked_at(), shared.others);

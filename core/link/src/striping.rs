@@ -22,7 +22,7 @@ const UNKNOWN_FROM: u64 = 16;
 /// Flows of which what may go now is counted.
 const FLOWS_MOST: usize = 8;
 /// Packets that a window takes at least where data goes in slots: twice as many as are sent until
-/// an acknowledgement is due (`spec/superstep.md` 7.7).
+/// an acknowledgement is due (`spec/superstep.md` 7.8).
 const SLOTS_WINDOW_PACKETS: u64 = 16;
 /// Probe timeouts in a row after which what is short leaves the primary for one that is well: one
 /// may be the peer's lateness.
