@@ -14,6 +14,10 @@
 //! wait who have something to send, and nothing wakes it for them. So a poll never sleeps unless
 //! its face says for how long it may, and where several threads poll in turn it sleeps for a
 //! quarter of that (docs/lab/2026-11-23-waiting.md).
+//!
+//! Where many wait on few cores no yield takes a whole turn, and yet they keep from running the one
+//! they wait for. So who waits alone on its host sleeps, too, where others had its core for a good
+//! part of the time (docs/lab/2026-11-28-crowd.md).
 
 use crate::clock::now;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -45,6 +49,10 @@ const WAITED_PART: u64 = 4;
 /// wakes the sleeper. Dozens of ranks that wait for one, and wake up every 200 us, leave it none of
 /// the core they wait for (docs/lab/2026-11-27-sleeps.md).
 const WAITED_MOST: u64 = 16;
+/// Who is alone on its host and has waited for so long sleeps, too, ...
+const CROWD_NS: u64 = 400_000;
+/// ... where others had its core for this part of the time that it was awake.
+const CROWD_PART: u64 = 4;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
 
@@ -69,6 +77,43 @@ pub fn here() -> usize {
     HERE.with(|here| std::ptr::from_ref(here) as usize)
 }
 
+/// How much of the time that a thread has waited others had its core. Dozens of them that wait
+/// themselves give it back soon, each time, and no yield takes a whole turn; all the same it is
+/// they who keep from running the one they wait for. (Threads that poll at once may lose a count:
+/// then one yields that could have slept.)
+#[derive(Default)]
+struct Crowd {
+    /// For how long this wait had lasted when it was last asked about, nanoseconds.
+    waited_ns: AtomicU64,
+    /// Of that others had the core for so long, ...
+    given_ns: AtomicU64,
+    /// ... and this thread was to sleep for so long.
+    slept_ns: AtomicU64,
+}
+
+impl Crowd {
+    /// A yield took so long.
+    fn yielded(&self, ns: u64) {
+        self.given_ns.store(self.given_ns.load(Ordering::Relaxed).saturating_add(ns), Ordering::Relaxed);
+    }
+
+    /// How long the thread should sleep, which has polled in vain for `empty_ns`.
+    fn sleep_ns(&self, empty_ns: u64, most_ns: u64) -> u64 {
+        if empty_ns < self.waited_ns.swap(empty_ns, Ordering::Relaxed) {
+            self.given_ns.store(0, Ordering::Relaxed);
+            self.slept_ns.store(0, Ordering::Relaxed);
+        }
+        let slept_ns = self.slept_ns.load(Ordering::Relaxed);
+        let awake_ns = empty_ns.saturating_sub(slept_ns);
+        if empty_ns < CROWD_NS || self.given_ns.load(Ordering::Relaxed) < awake_ns / CROWD_PART {
+            return 0;
+        }
+        let ns = (empty_ns / WAITED_PART).min(most_ns);
+        self.slept_ns.store(slept_ns + ns, Ordering::Relaxed);
+        ns
+    }
+}
+
 /// How the endpoint waits.
 pub struct Waiting {
     /// Empty polls spin for this long, nanoseconds.
@@ -77,6 +122,9 @@ pub struct Waiting {
     sleep_max_ns: AtomicU64,
     /// Who waits for long may sleep for so many times that.
     patience: u64,
+    /// No other rank is on this host.
+    alone: bool,
+    crowd: Crowd,
     contention: AtomicU32,
     /// The same of yields that took a whole turn.
     starvation: AtomicU32,
@@ -95,6 +143,8 @@ impl Waiting {
             spin_ns: u64::from(spin_us) * 1000,
             sleep_max_ns: AtomicU64::new(u64::from(poll_sleep_us) * 1000),
             patience: if ranks == 1 { WAITED_MOST } else { sharing.min(WAITED_MOST) },
+            alone: ranks == 1,
+            crowd: Crowd::default(),
             contention: AtomicU32::new(if sharing > 1 { CONTENDED } else { 0 }),
             starvation: AtomicU32::new(0),
             poller: AtomicUsize::new(NOBODY),
@@ -135,11 +185,12 @@ impl Waiting {
         let several = self.are_several(at);
         let wanted = if several { &self.contention } else { &self.starvation };
         let left = wanted.load(Ordering::Relaxed);
+        let most = self.sleep_max_ns.load(Ordering::Relaxed);
         if left == 0 {
-            return 0;
+            let alone = awaits && !several && self.alone;
+            return if alone { self.crowd.sleep_ns(empty_ns, self.patience * most) } else { 0 };
         }
         wanted.store(left - 1, Ordering::Relaxed);
-        let most = self.sleep_max_ns.load(Ordering::Relaxed);
         match several {
             true => most / SEVERAL_PART,
             false if awaits => (empty_ns / WAITED_PART).clamp(most, self.patience * most),
@@ -205,6 +256,9 @@ impl Waiting {
     fn yielded(&self, ns: u64) {
         let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
         self.contention.store(if ns > LONG_YIELD_NS { CONTENDED } else { left }, Ordering::Relaxed);
+        if ns > LONG_YIELD_NS {
+            self.crowd.yielded(ns);
+        }
         if ns > WHOLE_TURN_NS {
             self.starvation.store(CONTENDED, Ordering::Relaxed);
         }
@@ -369,6 +423,36 @@ mod tests {
         // One core each leaves nobody waiting for it, and the others may have another way to it.
         assert_eq!(sleep(2, WHOLE, u64::MAX, true), 200_000);
         assert_eq!(sleep(0, WHOLE, u64::MAX, true), 200_000);
+    }
+
+    #[test]
+    fn who_is_alone_on_its_host_sleeps_where_others_had_its_core_for_a_quarter_of_the_wait() {
+        let long = 2 * LONG_YIELD_NS;
+        let waiting = Waiting::new(0, 200, 1, 2);
+        let sleep = |empty_ns| waiting.sleep_ns(Time(1), empty_ns, true);
+        let given = |ns: u64| (0..ns / long).for_each(|_| waiting.yielded(long));
+        assert_eq!(sleep(1_000_000), 0, "nobody else wants the core");
+        given(200_000);
+        assert_eq!(sleep(1_000_000), 0, "a fifth of the time");
+        given(80_000);
+        assert_eq!(sleep(1_000_000), 250_000);
+        // What was slept is no time in which others had the core.
+        assert_eq!(sleep(1_200_000), 300_000);
+        assert_eq!(sleep(3_000_000), 0, "awake for too long since");
+        // Another wait, of which nothing is known yet; a short one is not worth it.
+        assert_eq!(sleep(10_000), 0);
+        given(300_000);
+        assert_eq!(sleep(390_000), 0);
+        assert_eq!(sleep(400_000), 100_000);
+        given(400_000_000);
+        assert_eq!(sleep(1_000_000_000), 3_200_000, "no longer than the face says times 16");
+        assert_eq!(waiting.sleep_ns(Time(1), 1_000_000_000, false), 0, "it may wait for another library");
+        let silent = Waiting::new(0, 0, 1, 2);
+        let shared = Waiting::new(0, 200, 2, 2);
+        for other in [silent, shared] {
+            (0..1000).for_each(|_| other.yielded(long));
+            assert_eq!(other.sleep_ns(Time(1), 10_000_000, true), 0);
+        }
     }
 
     #[test]

@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_last_line_is_one_to_be_typed() {
-        let paths = Paths { root: "/src dir".into(), target: "/src dir/target".into() };
+        let paths = Paths { root: "/src dir".into(), target: "/src dir/target".into(), made: Paths::BUILT };
         let folder = tempfile::tempdir().unwrap();
         let without = next(&paths, Some(folder.path().as_os_str()));
         assert!(

@@ -23,18 +23,38 @@ const QUICK: &str = "quick";
 /// # Errors
 /// If they do not build.
 pub fn build(paths: &Paths) -> Result<()> {
-    eprintln!("building the provider and command (two to four minutes on two cores)...");
-    provider(paths)?;
-    run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bmi"]))?;
+    eprintln!("building the provider and command (four to eight minutes on two cores)...");
+    libraries(paths)?;
+    run_shown(paths.cargo().args(["build", "--profile", QUICK, "-p", "weir"]))?;
+    command(paths, QUICK)
+}
+
+/// The same for the tests, into `target/tested`: the libraries are those that are shipped, the
+/// command is the one that the workspace's tests were compiled with, which has checks that the
+/// shipped one lacks and takes no minutes more.
+///
+/// # Errors
+/// If they do not build, or the workspace's tests are not compiled.
+pub fn for_tests(paths: &Paths) -> Result<()> {
+    libraries(paths)?;
+    command(paths, "debug")
+}
+
+/// In one run of Cargo, lest what they share is compiled for each with features of its own. Not
+/// quietly: Cargo's own lines are the progress of these minutes.
+fn libraries(paths: &Paths) -> Result<()> {
+    run_shown(paths.cargo().args(["build", "--release", "-p", "weir-fabric", "-p", "weir-bmi", "-p", "weir-bsp"]))?;
+    put(&paths.target.join("release/libweir_fi.so"), &paths.provider())?;
     put(&paths.target.join("release/libweir_bmi.so"), &paths.bmi())?;
     for (from, to) in tree::for_bmi_programs() {
         put(&paths.root.join(from), &paths.dist().join(to))?;
     }
-    bsp(paths)?;
-    // Not quietly: Cargo's own lines are the progress of these minutes.
-    run_shown(paths.cargo().args(["build", "--profile", QUICK, "-p", "weir"]))?;
+    put_bsp(paths)
+}
+
+fn command(paths: &Paths, profile: &str) -> Result<()> {
     let weir = paths.command();
-    put(&paths.target.join(QUICK).join("weir"), &weir)?;
+    put(&paths.target.join(profile).join("weir"), &weir)?;
     run_shown(Command::new(weir).args(["man", "--dir"]).arg(paths.dist().join("share/man")))
 }
 
@@ -47,12 +67,8 @@ pub fn provider(paths: &Paths) -> Result<()> {
     put(&paths.target.join("release/libweir_fi.so"), &paths.provider())
 }
 
-/// Builds BSPlib and puts it, with what compilers need, into `target/weir/{lib,include,share}`.
-///
-/// # Errors
-/// If it does not build.
-pub fn bsp(paths: &Paths) -> Result<()> {
-    run_shown(paths.cargo().args(["build", "--release", "-p", "weir-bsp"]))?;
+/// BSPlib and what compilers need of it.
+fn put_bsp(paths: &Paths) -> Result<()> {
     put(&paths.target.join("release/libweir_bsp.so"), &paths.dist().join(tree::BSP))?;
     put(&paths.root.join("include/bsp.h"), &paths.dist().join(tree::BSP_HEADER))?;
     put(&paths.root.join("include/bsp.f90"), &paths.dist().join(tree::BSP_MODULE))?;

@@ -22,6 +22,7 @@ mod layers;
 mod measured;
 mod mpi;
 mod nas;
+mod once;
 mod origin;
 mod packages;
 mod paths;
@@ -83,7 +84,7 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         /// Without the long tests
         #[arg(long)]
         quick: bool,
-        /// With twenty times as many simulated networks
+        /// With sixty times as many simulated networks, and all tests compiled by the oldest Rust
         #[arg(long, conflicts_with = "quick")]
         long: bool,
     },

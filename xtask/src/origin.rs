@@ -79,7 +79,7 @@ mod tests {
     fn a_commit_is_told_with_its_time_and_changes_but_only_of_the_projects_own_repository() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().to_owned();
-        let paths = Paths { target: root.join("target"), root: root.clone() };
+        let paths = Paths { target: root.join("target"), root: root.clone(), made: Paths::BUILT };
         fs::write(root.join("Cargo.lock"), "one").unwrap();
         assert_eq!(commit(&paths), None, "no repository");
         run(&root, "git init -q; git add Cargo.lock; git commit -qm one; mkdir unpacked");
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(git(&paths, &["log", "-1", "--format=%ct"]).unwrap(), "1000000000");
         fs::write(root.join("Cargo.lock"), "other").unwrap();
         assert_eq!(commit(&paths).unwrap(), format!("{clean}-changed"));
-        let inner = Paths { root: root.join("unpacked"), target: root.join("unpacked/target") };
+        let inner = Paths { root: root.join("unpacked"), target: root.join("unpacked/target"), made: Paths::BUILT };
         assert_eq!(commit(&inner), None, "an archive unpacked in somebody's repository");
     }
 }

@@ -10,21 +10,34 @@ pub struct Paths {
     pub root: PathBuf,
     /// Cargo's target folder.
     pub target: PathBuf,
+    /// What holds that which a user installs, in the target folder: [`Paths::BUILT`], or
+    /// [`Paths::TESTED`].
+    pub made: &'static str,
 }
 
 impl Paths {
+    /// What `xtask build` makes.
+    pub const BUILT: &'static str = "weir";
+    /// What `xtask test` makes: with the command of the tests, which is compiled already.
+    pub const TESTED: &'static str = "tested";
+
     /// Finds the folders from where this program was built and from `CARGO_TARGET_DIR`.
     pub fn find() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .filter(|dir| !dir.is_empty())
             .map_or_else(|| root.join("target"), |dir| root.join(dir));
-        Self { root: root.to_owned(), target }
+        Self { root: root.to_owned(), target, made: Self::BUILT }
     }
 
-    /// Where `xtask build` puts what a user installs: `bin/weir`, `lib/libweir-fi.so`.
+    /// The same, but for what `xtask test` makes.
+    pub fn tested(&self) -> Self {
+        Self { made: Self::TESTED, ..self.clone() }
+    }
+
+    /// Where that is which a user installs: `bin/weir`, `lib/libweir-fi.so`.
     pub fn dist(&self) -> PathBuf {
-        self.target.join("weir")
+        self.target.join(self.made)
     }
 
     /// The folder libfabric is pointed at. libfabric loads every file there whose name ends in

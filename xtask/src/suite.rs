@@ -12,7 +12,7 @@ use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
 use crate::{
-    any_mpi, bad_days, carriers, comments, disk, dist, interfaces, lab, layers, measured, mpi, nas, packages,
+    any_mpi, bad_days, carriers, comments, disk, dist, interfaces, lab, layers, measured, mpi, nas, once, packages,
     predictions, readme, requirements, slurm,
 };
 
@@ -156,6 +156,7 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     tally.step("readme", || check_readme(paths));
     tally.step("requirements", || check_requirements(paths));
     tally.step("licences of what is shipped", || check_licences(paths));
+    tally.step("chores and tests share what is compiled", || check_once(paths));
     tally.step("clippy", || {
         let args = ["clippy", "--workspace", "--all-targets", "--quiet", "--keep-going", "--", "-D", "warnings"];
         must(paths.cargo().args(args), COMPILING)
@@ -168,7 +169,7 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     tally.note("build the tests", &result, built.elapsed());
     let mut launched = false;
     std::thread::scope(|scope| {
-        let beside = (!quick).then(|| scope.spawn(|| compiled_beside(paths)));
+        let beside = (!quick).then(|| scope.spawn(|| compiled_beside(paths, long)));
         if builds {
             // Launchers are tested against the real ones, which come with the MPIs. Why they cannot
             // be had is told further down.
@@ -196,9 +197,9 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
 
 /// What is compiled once more, in ways of its own, and what is run of it. It goes beside the tests,
 /// which leave the processors idle for a third of their time, and takes no time from them.
-fn compiled_beside(paths: &Paths) -> Tally {
+fn compiled_beside(paths: &Paths, long: bool) -> Tally {
     let mut tally = Tally::default();
-    oldest_compiler(paths, &mut tally);
+    oldest_compiler(paths, long, &mut tally);
     model_checked(paths, &mut tally);
     fuzz_targets(paths, &mut tally);
     tally
@@ -255,6 +256,11 @@ fn check_licences(paths: &Paths) -> Result<(), String> {
     if found.is_empty() { Ok(()) } else { Err(found.join("\n")) }
 }
 
+fn check_once(paths: &Paths) -> Result<(), String> {
+    let found = once::compiled_twice(paths).map_err(|error| format!("{error:#}"))?;
+    if found.is_empty() { Ok(()) } else { Err(format!("say in xtask/Cargo.toml:\n{}", found.join("\n"))) }
+}
+
 /// Checks the pure core on a target that has no standard library. Where that target is not
 /// installed, all that is known is that each crate says `#![no_std]` and builds: the crates below
 /// it could still bring `std`, so the check on the target counts as skipped.
@@ -273,9 +279,9 @@ fn core_without_std(paths: &Paths, tally: &mut Tally) {
     }
 }
 
-/// The compiler the README promises must take everything: who has it runs the tests by it. It
-/// counts as skipped where rustup does not have it.
-fn oldest_compiler(paths: &Paths, tally: &mut Tally) {
+/// The compiler the README promises must take every library and program; with `long` all tests,
+/// too, which are a third of the work. It counts as skipped where rustup does not have it.
+fn oldest_compiler(paths: &Paths, long: bool, tally: &mut Tally) {
     let version = match readme::oldest_compiler(paths) {
         Ok(version) => version,
         Err(error) => return tally.note("oldest compiler", &Err(format!("{error:#}")), Duration::ZERO),
@@ -287,7 +293,8 @@ fn oldest_compiler(paths: &Paths, tally: &mut Tally) {
     }
     // The workspace's own Cargo would use its own compiler; rustup chooses both.
     let mut command = Command::new("rustup");
-    command.args(["run", &version, "cargo", "check", "--workspace", "--all-targets", "--quiet"]);
+    command.args(["run", &version, "cargo", "check", "--workspace", "--quiet"]);
+    command.args(long.then_some("--all-targets"));
     command.current_dir(&paths.root).env("CARGO_TARGET_DIR", paths.target.join("oldest"));
     for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTDOC"] {
         command.env_remove(name);
@@ -378,12 +385,12 @@ fn model_checked(paths: &Paths, tally: &mut Tally) {
     disk::done_with(&paths.target.join("loom"));
 }
 
-/// Simulated networks of each profile: seconds, half a minute, and a quarter of an hour on two
-/// cores.
+/// Simulated networks of each profile: seconds, a quarter of a minute, and a quarter of an hour on
+/// two cores.
 const fn seeds(quick: bool, long: bool) -> u32 {
     match (quick, long) {
         (true, _) => 60,
-        (false, false) => 1000,
+        (false, false) => 300,
         (false, true) => 20_000,
     }
 }
@@ -515,8 +522,9 @@ fn count_tests(stdout: &str, stderr: &str) -> (u64, u64, u64) {
 /// `launched`: the launchers were there when all tests ran, and so were tested. `world`: whether
 /// there can be networks of hosts.
 fn end_to_end(paths: &Paths, (quick, launched): (bool, bool), world: Result<()>, tally: &mut Tally) {
+    let paths = &paths.tested();
     let ready = || -> Result<()> {
-        dist::build(paths)?;
+        dist::for_tests(paths)?;
         mpi::set_up(paths)?;
         mpi::compile(paths)
     };

@@ -34,7 +34,7 @@ pub fn rate(ns_per_byte: f64) -> String {
 #[must_use]
 pub fn notices(params: &Params) -> Vec<String> {
     let short = params.machines.iter().filter(|machine| machine.reach() < REACH);
-    let short = short.map(|machine| {
+    let short = short.filter(|machine| !is_below_zero(machine)).map(|machine| {
         format!(
             "p = {}: supersteps with the largest h take only {:.1} times l longer than l, so g is uncertain: use a larger --h",
             machine.p,
@@ -60,7 +60,18 @@ pub fn notices(params: &Params) -> Vec<String> {
             units::time(l.max)
         )
     });
-    short.chain(few).chain(disturbed).collect()
+    let impossible = params.machines.iter().filter(|machine| is_below_zero(machine)).map(|machine| {
+        format!(
+            "p = {}: supersteps with the largest h took less time than those in which nothing is sent, so g is below zero: other programs used the processors or the network; measure again when they are idle",
+            machine.p
+        )
+    });
+    short.chain(impossible).chain(few).chain(disturbed).collect()
+}
+
+/// Whether the g that was measured is one that no machine has.
+fn is_below_zero(machine: &Machine) -> bool {
+    machine.g_ns_per_byte().mean < 0.0
 }
 
 /// What the edges of a number of processes say of another one.
@@ -258,5 +269,13 @@ mod tests {
         let drawn = histograms(&params);
         assert!(drawn.contains("p = 4, s_ops_per_s: 2 values") && drawn.contains("  2  #####"), "{drawn}");
         assert_eq!(value["machines"][0]["relations"].as_array().unwrap().len(), 10);
+    }
+
+    #[test]
+    fn a_gap_below_zero_is_told_with_its_cause() {
+        let told = notices(&Params { machines: vec![machine(2, 1e6, -0.5)] });
+        assert!(told.iter().any(|notice| notice.contains("g is below zero: other programs")), "{told:?}");
+        assert!(!told.iter().any(|notice| notice.contains("larger --h")), "{told:?}");
+        assert!(!notices(&Params { machines: vec![machine(2, 1.0, 0.5)] }).iter().any(|n| n.contains("below zero")));
     }
 }

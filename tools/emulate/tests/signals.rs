@@ -25,7 +25,24 @@ const AFTERWARDS: Duration = Duration::from_millis(700);
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 
+/// Says that this program was begun with the signals as at a terminal.
+const AS_USUAL: &str = "WEIR_TEST_SIGNALS_AS_USUAL";
+
+/// A shell lets what it runs in the background ignore Ctrl-C, and so would everything here: begins
+/// this program once more with the signals as at a terminal.
+fn with_usual_signals() {
+    if std::env::var_os(AS_USUAL).is_some() {
+        return;
+    }
+    let Ok(program) = std::env::current_exe() else { return };
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,QUIT,TERM,HUP,TSTP"]).arg(program).args(std::env::args_os().skip(1));
+    let error = command.env(AS_USUAL, "1").exec();
+    eprintln!("signals as they are: no env(1): {error}");
+}
+
 fn main() {
+    with_usual_signals();
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let tests: [(&str, Test); 12] = [

@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn a_report_names_the_versions_that_are_pinned() {
         let folder = tempfile::tempdir().unwrap();
-        let paths = Paths { root: folder.path().to_owned(), target: folder.path().join("target") };
+        let paths = Paths { root: folder.path().to_owned(), target: folder.path().join("target"), made: Paths::BUILT };
         let pins = paths.mpi_sources().join("requirements");
         std::fs::create_dir_all(&pins).unwrap();
         std::fs::write(pins.join("mpich.txt"), "# pins\nmpi4py==1.0 \\\n    --hash=x\nmpich==9.8.7 \\\n    --hash=y\n")

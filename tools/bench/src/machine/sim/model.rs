@@ -115,7 +115,7 @@ pub struct Model {
     pub warming: Option<Warming>,
     /// Its phases.
     pub phases: Option<Phases>,
-    /// When it stands still.
+    /// When it stands still, each time after the one before it.
     pub stalls: Vec<Stall>,
     /// Ticks in a nanosecond of a right clock.
     pub ticks_per_ns: f64,
@@ -200,8 +200,9 @@ impl Model {
 
     /// When a message arrives that would arrive at this time if the machine never stood still, ns.
     pub(super) fn after_stalls(&self, arrives_ns: f64) -> f64 {
-        let stall = self.stalls.iter().find(|s| (s.at_ns..s.at_ns + s.for_ns).contains(&arrives_ns));
-        arrives_ns + stall.map_or(0.0, |stall| stall.for_ns)
+        let begun = self.stalls.partition_point(|stall| stall.at_ns <= arrives_ns);
+        let last = self.stalls[..begun].last().filter(|stall| arrives_ns < stall.at_ns + stall.for_ns);
+        arrives_ns + last.map_or(0.0, |stall| stall.for_ns)
     }
 
     /// How long a message is under way, ns.
