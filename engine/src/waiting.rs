@@ -77,40 +77,46 @@ pub fn here() -> usize {
     HERE.with(|here| std::ptr::from_ref(here) as usize)
 }
 
-/// How much of the time that a thread has waited others had its core. Dozens of them that wait
-/// themselves give it back soon, each time, and no yield takes a whole turn; all the same it is
-/// they who keep from running the one they wait for. (Threads that poll at once may lose a count:
-/// then one yields that could have slept.)
-#[derive(Default)]
+/// How much of the time that an endpoint has been polled in vain others had the poller's core.
+/// Dozens of them that wait themselves give it back soon, each time, and no yield takes a whole
+/// turn; all the same it is they who keep from running the one they wait for. (Threads that poll
+/// at once may lose a count: then one yields that could have slept, or sleeps once in vain.)
 struct Crowd {
-    /// For how long this wait had lasted when it was last asked about, nanoseconds.
-    waited_ns: AtomicU64,
-    /// Of that others had the core for so long, ...
+    /// When this wait began, nanoseconds; [`NO_WAIT`]: nothing is awaited.
+    began_ns: AtomicU64,
+    /// Since then others had the core for so long, ...
     given_ns: AtomicU64,
-    /// ... and this thread was to sleep for so long.
+    /// ... and this thread slept for so long.
     slept_ns: AtomicU64,
 }
 
+/// No wait begins then.
+const NO_WAIT: u64 = u64::MAX;
+
 impl Crowd {
-    /// A yield took so long.
-    fn yielded(&self, ns: u64) {
-        self.given_ns.store(self.given_ns.load(Ordering::Relaxed).saturating_add(ns), Ordering::Relaxed);
+    const fn new() -> Crowd {
+        Crowd { began_ns: AtomicU64::new(NO_WAIT), given_ns: AtomicU64::new(0), slept_ns: AtomicU64::new(0) }
+    }
+
+    /// What is told from now on is of the wait that began then.
+    fn waits_since(&self, began_ns: u64) {
+        if self.began_ns.swap(began_ns, Ordering::Relaxed) != began_ns {
+            self.given_ns.store(0, Ordering::Relaxed);
+            self.slept_ns.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn add(counter: &AtomicU64, ns: u64) {
+        counter.store(counter.load(Ordering::Relaxed).saturating_add(ns), Ordering::Relaxed);
     }
 
     /// How long the thread should sleep, which has polled in vain for `empty_ns`.
     fn sleep_ns(&self, empty_ns: u64, most_ns: u64) -> u64 {
-        if empty_ns < self.waited_ns.swap(empty_ns, Ordering::Relaxed) {
-            self.given_ns.store(0, Ordering::Relaxed);
-            self.slept_ns.store(0, Ordering::Relaxed);
-        }
-        let slept_ns = self.slept_ns.load(Ordering::Relaxed);
-        let awake_ns = empty_ns.saturating_sub(slept_ns);
+        let awake_ns = empty_ns.saturating_sub(self.slept_ns.load(Ordering::Relaxed));
         if empty_ns < CROWD_NS || self.given_ns.load(Ordering::Relaxed) < awake_ns / CROWD_PART {
             return 0;
         }
-        let ns = (empty_ns / WAITED_PART).min(most_ns);
-        self.slept_ns.store(slept_ns + ns, Ordering::Relaxed);
-        ns
+        (empty_ns / WAITED_PART).min(most_ns)
     }
 }
 
@@ -144,7 +150,7 @@ impl Waiting {
             sleep_max_ns: AtomicU64::new(u64::from(poll_sleep_us) * 1000),
             patience: if ranks == 1 { WAITED_MOST } else { sharing.min(WAITED_MOST) },
             alone: ranks == 1,
-            crowd: Crowd::default(),
+            crowd: Crowd::new(),
             contention: AtomicU32::new(if sharing > 1 { CONTENDED } else { 0 }),
             starvation: AtomicU32::new(0),
             poller: AtomicUsize::new(NOBODY),
@@ -183,6 +189,7 @@ impl Waiting {
     /// of which nothing wakes it.
     pub fn sleep_ns(&self, at: Time, empty_ns: u64, awaits: bool) -> u64 {
         let several = self.are_several(at);
+        self.crowd.waits_since(if awaits { at.0.saturating_sub(empty_ns) } else { NO_WAIT });
         let wanted = if several { &self.contention } else { &self.starvation };
         let left = wanted.load(Ordering::Relaxed);
         let most = self.sleep_max_ns.load(Ordering::Relaxed);
@@ -245,7 +252,9 @@ impl Waiting {
         if ns >= SLEEP_MIN_NS {
             take_short_turns();
             before_sleep(at.plus_ns(ns));
-            return wait_ready(descriptors, Duration::from_nanos(ns));
+            let before = now();
+            wait_ready(descriptors, Duration::from_nanos(ns));
+            return Crowd::add(&self.crowd.slept_ns, now().since_ns(before));
         }
         let before = now();
         std::thread::yield_now();
@@ -257,7 +266,7 @@ impl Waiting {
         let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
         self.contention.store(if ns > LONG_YIELD_NS { CONTENDED } else { left }, Ordering::Relaxed);
         if ns > LONG_YIELD_NS {
-            self.crowd.yielded(ns);
+            Crowd::add(&self.crowd.given_ns, ns);
         }
         if ns > WHOLE_TURN_NS {
             self.starvation.store(CONTENDED, Ordering::Relaxed);
@@ -427,31 +436,42 @@ mod tests {
 
     #[test]
     fn who_is_alone_on_its_host_sleeps_where_others_had_its_core_for_a_quarter_of_the_wait() {
+        const MS: u64 = 1_000_000;
         let long = 2 * LONG_YIELD_NS;
+        let yields = |waiting: &Waiting, ns: u64| (0..ns / long).for_each(|_| waiting.yielded(long));
         let waiting = Waiting::new(0, 200, 1, 2);
-        let sleep = |empty_ns| waiting.sleep_ns(Time(1), empty_ns, true);
-        let given = |ns: u64| (0..ns / long).for_each(|_| waiting.yielded(long));
-        assert_eq!(sleep(1_000_000), 0, "nobody else wants the core");
-        given(200_000);
-        assert_eq!(sleep(1_000_000), 0, "a fifth of the time");
-        given(80_000);
-        assert_eq!(sleep(1_000_000), 250_000);
-        // What was slept is no time in which others had the core.
-        assert_eq!(sleep(1_200_000), 300_000);
-        assert_eq!(sleep(3_000_000), 0, "awake for too long since");
-        // Another wait, of which nothing is known yet; a short one is not worth it.
-        assert_eq!(sleep(10_000), 0);
-        given(300_000);
-        assert_eq!(sleep(390_000), 0);
-        assert_eq!(sleep(400_000), 100_000);
-        given(400_000_000);
-        assert_eq!(sleep(1_000_000_000), 3_200_000, "no longer than the face says times 16");
-        assert_eq!(waiting.sleep_ns(Time(1), 1_000_000_000, false), 0, "it may wait for another library");
-        let silent = Waiting::new(0, 0, 1, 2);
-        let shared = Waiting::new(0, 200, 2, 2);
-        for other in [silent, shared] {
-            (0..1000).for_each(|_| other.yielded(long));
-            assert_eq!(other.sleep_ns(Time(1), 10_000_000, true), 0);
+        let given = |ns| yields(&waiting, ns);
+        // A wait that began at `from`, after so long.
+        let sleep = |from: u64, empty_ns: u64| waiting.sleep_ns(Time(from + empty_ns), empty_ns, true);
+        assert_eq!(sleep(7, MS), 0, "nobody else wants the core");
+        given(MS / 5);
+        assert_eq!(sleep(7, MS), 0, "a fifth of the time");
+        given(MS / 10);
+        assert_eq!(sleep(7, MS), MS / 4);
+        assert_eq!(sleep(7, 2 * MS), 0, "it was awake, and others had less than a quarter");
+        // What was slept is no time in which others had the core, nor one in which they had not.
+        Crowd::add(&waiting.crowd.slept_ns, MS);
+        assert_eq!(sleep(7, 2 * MS), MS / 2);
+        // Another wait, of which nothing is known yet, also after as long a time; a short one is
+        // not worth it.
+        assert_eq!(sleep(3 * MS, 2 * MS), 0);
+        assert_eq!(sleep(6 * MS, MS / 10), 0);
+        given(MS / 2);
+        assert_eq!(sleep(6 * MS, CROWD_NS - 1), 0);
+        assert_eq!(sleep(6 * MS, CROWD_NS), CROWD_NS / 4);
+        given(400 * MS);
+        assert_eq!(sleep(6 * MS, 1000 * MS), 3_200_000, "no longer than the face says times 16");
+        // Who awaits nothing here may wait for another library; what others had meanwhile is not
+        // of the wait that comes then.
+        assert_eq!(waiting.sleep_ns(Time(1007 * MS), 1000 * MS, false), 0);
+        given(400 * MS);
+        assert_eq!(sleep(6 * MS, 1002 * MS), 0);
+        let forbidden = Waiting::new(0, 200, 1, 2);
+        forbidden.never_sleep();
+        for other in [forbidden, Waiting::new(0, 0, 1, 2), Waiting::new(0, 200, 2, 2)] {
+            assert_eq!(other.sleep_ns(Time(MS), MS, true), 0);
+            yields(&other, 10 * MS);
+            assert_eq!(other.sleep_ns(Time(10 * MS), 10 * MS, true), 0);
         }
     }
 

@@ -12,8 +12,8 @@ use crate::packages::tree;
 use crate::paths::Paths;
 use crate::process::{run_quiet, run_shown};
 
-/// The profile of the command where it is only used, not shipped: without optimising across crates,
-/// which takes longer than all else.
+/// The profile of the command where it is used on this machine, not shipped: without optimising
+/// across crates, which takes longer than all else.
 const QUICK: &str = "quick";
 
 /// Builds the release provider, the libraries of BMI and BSPlib and a command into
@@ -30,11 +30,11 @@ pub fn build(paths: &Paths) -> Result<()> {
 }
 
 /// The same for the tests, into `target/tested`: the libraries are those that are shipped, the
-/// command is the one that the workspace's tests were compiled with, which has checks that the
-/// shipped one lacks and takes no minutes more.
+/// command is the one that the workspace's tests were compiled with just before, which has checks
+/// that the shipped one lacks and takes no minutes more.
 ///
 /// # Errors
-/// If they do not build, or the workspace's tests are not compiled.
+/// If they do not build, or there is no such command.
 pub fn for_tests(paths: &Paths) -> Result<()> {
     libraries(paths)?;
     command(paths, "debug")

@@ -130,12 +130,23 @@ fn check_settings(env: &Env, has_key: bool, has_interface: bool, all: &mut Vec<F
     }
 }
 
+/// What brings the provider: who has the sources builds it, who has a package installs that anew.
+fn missing_provider(program: Option<&std::path::Path>) -> &'static str {
+    let sources = |folder: &std::path::Path| folder.join("xtask/Cargo.toml").is_file();
+    if program.is_some_and(|program| program.ancestors().any(sources)) {
+        "cargo xtask build"
+    } else {
+        "install the package anew (such as: pip install --force-reinstall weir-hpc), or set WEIR_LIB to the folder of the provider"
+    }
+}
+
 fn check_provider(env: &Env, all: &mut Vec<Finding>) -> Option<std::path::PathBuf> {
     let name = "provider";
     let file = match provider::find(env) {
         Ok(file) => file,
         Err(error) => {
-            all.push(Finding::new(name, Severity::Error, error.to_string()).fixed_by("cargo xtask build"));
+            let fix = missing_provider(std::env::current_exe().ok().as_deref());
+            all.push(Finding::new(name, Severity::Error, error.to_string()).fixed_by(fix));
             return None;
         }
     };
@@ -614,6 +625,14 @@ mod tests {
 
     fn has(all: &[Finding], check: &str, severity: Severity) -> bool {
         all.iter().any(|f| f.check == check && f.severity == severity)
+    }
+
+    #[test]
+    fn who_has_a_package_is_not_told_to_build() {
+        let built = std::env::current_exe().expect("this program is in the target folder of the sources");
+        assert_eq!(missing_provider(Some(&built)), "cargo xtask build");
+        assert!(missing_provider(Some("/usr/bin/weir".as_ref())).contains("pip install"));
+        assert!(missing_provider(None).contains("WEIR_LIB"));
     }
 
     #[test]

@@ -34,11 +34,14 @@ fn with_usual_signals() {
     if std::env::var_os(AS_USUAL).is_some() {
         return;
     }
-    let Ok(program) = std::env::current_exe() else { return };
-    let mut command = Command::new("env");
-    command.args(["--default-signal=INT,QUIT,TERM,HUP,TSTP"]).arg(program).args(std::env::args_os().skip(1));
-    let error = command.env(AS_USUAL, "1").exec();
-    eprintln!("signals as they are: no env(1): {error}");
+    let usual = "--default-signal=INT,QUIT,TERM,HUP,TSTP";
+    // Older ones do not know it; then the signals stay as they are.
+    let known = Command::new("env").args([usual, "true"]).stderr(Stdio::null()).status();
+    if let (Ok(program), Ok(true)) = (std::env::current_exe(), known.map(|status| status.success())) {
+        let mut command = Command::new("env");
+        command.arg(usual).arg(program).args(std::env::args_os().skip(1)).env(AS_USUAL, "1");
+        eprintln!("signals as they are: {}", command.exec());
+    }
 }
 
 fn main() {
