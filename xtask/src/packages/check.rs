@@ -193,8 +193,8 @@ fn the_same_again(paths: &Paths, origin: &Origin, packages: &Packages, built: &P
     Ok(())
 }
 
-/// The same with what `cargo xtask build` or the tests made for this machine instead of what is shipped, which
-/// takes minutes to build: for the tests.
+/// The same with what `cargo xtask build` or the tests made for this machine instead of what is
+/// shipped, which takes minutes to build: for the tests.
 ///
 /// # Errors
 /// As [`run`], and if it cannot be packed.
