@@ -26,7 +26,9 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   weir xdpd --interface eth1 --allow alice        # short packets of alice's ranks with WEIR_XDP=auto
   weir xdpd --interface eth1 --allow @mpi         # all members of the group mpi
-  systemctl enable --now weir-xdpd.socket         # the same by systemd, with its settings in /etc/default/weir-xdpd")]
+  systemctl enable --now weir-xdpd.socket         # the same by systemd, once share/weir/systemd/* are in /etc/systemd/system
+
+The service starts /usr/bin/weir with the options that /etc/default/weir-xdpd has, for example WEIR_XDPD=\"--interface eth1 --allow @mpi\".")]
 pub struct XdpdArgs {
     /// Interface to serve; may be given several times. For an address on a VLAN name the VLAN's own
     /// interface (eth0.5)
