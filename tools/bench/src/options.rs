@@ -24,7 +24,7 @@ span: of a collective, median of last end minus first start. MB/s: median of the
 const EXAMPLES: &str = "Examples:
   mpiexec -n 4 weir bench -o run1              about a minute; then: weir report run1
   mpiexec -n 4 weir bench -o run1 --append     another launch into the same run
-  weir bench -o run1 --launches 3 -- mpiexec -n 4
+  weir bench -o run1b --launches 3 -- mpiexec -n 4
                                                three launches
   mpiexec -n 2 weir bench -o run2 -t ping-pong,send -s 0-128-1024 --reps 10000
   mpiexec -n 8 weir bench -o run3 -t isend -s 8..4M --pairs 1,2,4
@@ -38,11 +38,11 @@ const EXAMPLES: &str = "Examples:
                                                transport; then: weir report run1 run7
   mpiexec -n 4 weir bench -o run8 -t one-sided
                                                put, get, accumulate, fetch-and-op
-  mpiexec -n 2 weir bench -o run8 -t ping-pong,message-rate --threads 1,2,4
+  mpiexec -n 2 weir bench -o run9 -t ping-pong,message-rate --threads 1,2,4
                                                pairs of threads
-  mpiexec -n 4 weir bench -o run9 --pattern halo.pattern
-                                               messages of one's own
-  weir bench serverload -o run9                a server and many clients over BMI
+  mpiexec -n 4 weir bench -o run10 --pattern halo.pattern
+                                               messages of your own, see below
+  weir bench serverload -o run11               a server and many clients over BMI
   weir bench --list                            all operations
 
 Sizes are in bytes: a list (8,64,1k), from-step-to (0-128-1024), powers (8..1M, of 4: 8..1M*4); k, M, G and T are powers of 1024.
@@ -55,7 +55,7 @@ whom: \"* -> +1 size\" is from everybody to the next around the ring, of the siz
 to rank 0; ^K is the rank whose number is the sender's exclusive-or K. \"compute * 10us\" keeps processors busy before the messages of its step. A rank begins all \
 receives and sends of a step at once and waits for all. \"#\" begins a comment. The format is spec/pattern-format.md.
 
-Of one-sided operations the ranks that begin reach the memory of their partners; each is timed until it is complete there, by a flush, or, of those \
+One-sided operations reach the memory of the partner. Each is timed at the rank that calls it until it is complete there, by a flush, or, for those \
 that end in -fence, by a fence of all ranks of the cell. What a transport does not have is left out with a warning.
 
 Of stream, message-rate and incast the record has the bandwidth as well, of each pair or of the first rank. A rank that changed its processor while a batch was \

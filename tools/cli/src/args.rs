@@ -20,7 +20,7 @@ const EXIT_CODES: &str = "Exit codes:
 cannot be started, 127 if there is none. `weir bench` with 130 if it was interrupted. 141: nobody reads any more what is printed.
 
 Environment:
-  WEIR_LIB          the folder of libweir-fi.so; else beside this program, then in FI_PROVIDER_PATH
+  WEIR_LIB          the folder of libweir-fi.so, for weir bmi that of libweir-bmi.so; else they are looked for beside this program, the former then in FI_PROVIDER_PATH
   WEIR_MPI_LIBRARY  the MPI library that weir bench loads; else the launcher's
 
 The settings of the provider (WEIR_KEY_FILE, WEIR_IFACE, ...) are in fi_weir(7).";
@@ -56,7 +56,10 @@ pub enum Command {
 
 Where no key or no provider can be had it says so on standard error, and what it prints makes eval \
 fail: eval $(weir env) && mpiexec ... starts nothing then. Without a key the variables are set all the \
-same, so that programs fail and say why, instead of running without Weir.")]
+same, so that programs fail and say why, instead of running without Weir.
+
+Open MPI hands only these variables to ranks on other hosts. Name every other one that you set to its mpiexec: -x WEIR_PORT -x WEIR_IFACE. \
+For Open MPI 4.1 these are named so too; the words are printed on standard error.")]
     Env(EnvArgs),
     /// Run a program over Weir: an MPI program by its MPI's launcher, a program of Weir's own
     /// interfaces (BSPlib) without any MPI
@@ -70,22 +73,30 @@ same, so that programs fail and say why, instead of running without Weir.")]
   weir run -n 4 --dry-run ./program                 only show the command
   weir run -n 4 --tag-output ./bsp_program          a program of Weir's own libraries: no MPI is needed
 
-Within an allocation of Slurm, or with --launcher srun, an MPI program is started by srun, which hands over its interface for that MPI (--mpi=pmi2 for \
-MPICH and Intel MPI, pmix for Open MPI) and, unless WEIR_KEY or WEIR_KEY_FILE names a key, a key made for this run, in the environment of the ranks. \
-Words for mpiexec (--launcher-arg), or a step that has the allocation already, leave it to the MPI's own launcher.
+Within an allocation of Slurm, or with --launcher srun, an MPI program is started by srun, with the interface by which ranks of that MPI find each \
+other (--mpi=pmi2 for MPICH and Intel MPI, pmix for Open MPI) and, unless WEIR_KEY or WEIR_KEY_FILE names a key, with a key made for this run, in the \
+environment of the ranks. Without --launcher the MPI's own is used instead where words for it are given (--launcher-arg), and within a step, which has the \
+allocation already.
+
+MPICH, Intel MPI and srun hand all of the environment to other hosts, Open MPI only what names the provider and the key. There name each other \
+setting: --launcher-arg=-x --launcher-arg=WEIR_PORT.
 
 A program that is linked with a library of Weir's own interfaces (libweir-bsp.so) and no MPI is started by srun within an allocation of Slurm, by \
-whichever mpiexec is on PATH with --hosts, else by weir run itself, on this machine; --local does that with any program that finds its place by such \
-a library. Rank 0 has the standard input.
+whichever mpiexec is on PATH with --hosts, else by weir run itself, on this machine; --local does that with any program that finds its place by such a \
+library.
 
-When a rank fails or aborts, all are ended, one line says why, and the exit code is its own; 128 plus the signal if it was killed. SIGINT, SIGTERM, SIGHUP and \
-SIGQUIT go to all ranks, which have 10 s to end, SIGUSR1 and SIGUSR2 to all ranks too. Whichever process is killed, nothing is left behind. \
-Each run has a job key of its own unless WEIR_KEY or WEIR_KEY_FILE names one. WEIR_LAUNCH_TIMEOUT is how many seconds ranks wait for each other \
-at the start (120).
+Of what weir run starts itself rank 0 has the standard input. When a rank fails or aborts, all are ended, one line says why, and the exit code is its \
+own; 128 plus the signal if it was killed. SIGINT, SIGTERM, SIGHUP and SIGQUIT go to all ranks, which have 10 s to end, SIGUSR1 and SIGUSR2 to all \
+ranks too. Whichever process is killed, nothing is left behind. Each such run has a job key of its own unless WEIR_KEY or WEIR_KEY_FILE names one.
+
+Environment of programs of Weir's own interfaces, whoever starts them:
+  WEIR_LAUNCH_TIMEOUT  seconds that ranks wait for each other at the start (120)
+  WEIR_LAUNCHER        which launcher's variables count, where two left theirs: none (a process alone), local, pmi1, pmi2, pmix
+  WEIR_PMIX_LIBRARY    the libpmix.so.2 to load; else the launcher's
 
 Inside weir emulate ranks on --hosts are started by the emulator's agent ($WEIR_LAUNCH_AGENT) instead of ssh, unless \
 --launcher-arg or the launcher's variables say how. \
-Arguments after the program are the program's; options of weir run, -np as mpiexec has it too, come before it.
+Arguments after the program are the program's; options of weir run (among them -np, as mpiexec has it) come before it.
 The exit code is the launcher's; 1 if none was started, 2 if the command line is wrong.")]
     Run(RunArgs),
     /// Start ranks on this machine and serve them
@@ -183,7 +194,8 @@ Some counters of large messages, which go by TCP (bulk connections) where the ne
     Predict(Box<weir_predict_tool::args::PredictArgs>),
     /// Emulate a network of hosts and run a command in it
     Emulate(Box<weir_emulate::cli::Args>),
-    /// What programs with BMI (OrangeFS, Mercury) need, and whether a server lives
+    /// Print the variables for programs with BMI (OrangeFS, Mercury), or ask whether a BMI server
+    /// answers
     #[command(after_help = "Examples:
   eval $(weir bmi env); pvfs2-ls /mnt               a client that brings a BMI of its own
   weir bmi ping weir://server:3334                  0: somebody answers
@@ -199,8 +211,8 @@ Exit code 1 if nobody answers, or something else failed.")]
 
 weir-bsp(7) tells how such programs are written, compiled and run.")]
     Bsp(weir_bsp_tool::args::BspArgs),
-    /// Find how much may wait in the interfaces of the hosts while BSP supersteps go by packets, or
-    /// the slot for a medium that all share
+    /// Find the best setting for BSP programs over this network: how much may wait in a host's
+    /// interface, or the slot of a medium that all share
     #[command(after_help = "Examples:
   weir run -n 8 --hosts node1,node2,node3,node4 weir tune
   mpiexec -n 8 weir tune --pattern shift -o weir-tune.sh; . ./weir-tune.sh
