@@ -105,8 +105,8 @@ pub struct PredictArgs {
     /// Of a measured machine: sends of up to so many bytes complete without their receive
     #[arg(long, value_name = "BYTES")]
     pub eager: Option<u64>,
-    /// Of a measured machine: collectives (alltoall, bcast, ...) whose times are drawn from what was
-    /// measured of them; all others are made of messages
+    /// Of a measured machine: collectives (alltoall, bcast, ...) whose times are drawn from what
+    /// was measured of them; all others are made of messages
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub measured: Vec<String>,
     /// How often each process count is run where something varies
