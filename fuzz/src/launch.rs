@@ -94,7 +94,7 @@ pub fn books(asked: &Asked) -> u64 {
 
 /// Mostly the round that is due: of others the books end the job.
 fn round(number: u8, due: u64) -> u32 {
-    if number % 8 == 0 { u32::from(number) } else { u32::try_from(due).unwrap_or(u32::MAX) }
+    if number.is_multiple_of(8) { u32::from(number) } else { u32::try_from(due).unwrap_or(u32::MAX) }
 }
 
 fn end(fault: &weir_job::ranks::Fault, rounds: u64) -> u64 {

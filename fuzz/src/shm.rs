@@ -119,7 +119,7 @@ impl Model {
             Step::Forge(line, kind, len) if hostile => {
                 self.known = false;
                 let line = usize::from(line) % (WORDS / 8);
-                let header = 1 << 63 | (line as u64) << 48 | u64::from(kind) << 32 | u64::from(len) % 600;
+                let header = 1 << 63 | (line as u64) << 48 | u64::from(kind) << 32 | (u64::from(len) % 600);
                 self.memory.scribble(4 + line * 8, header);
             }
             Step::Scribble(..) | Step::Forge(..) => {}

@@ -1,6 +1,5 @@
-//! The fuzz targets on random inputs, for the ordinary compiler:
-//! `cargo test --manifest-path fuzz/Cargo.toml --tests --no-default-features`. Random bytes reach
-//! far less than a fuzzer; this shows that the targets themselves work.
+//! The fuzz targets on random inputs, for the ordinary compiler: `cargo test -p weir-fuzz`. Random
+//! bytes reach far less than a fuzzer; this shows that the targets themselves work.
 
 use arbitrary::{Arbitrary, Unstructured};
 use rand_chacha::ChaCha8Rng;
@@ -150,10 +149,10 @@ fn pattern() {
 #[test]
 fn record() {
     let mut models = 0;
-    for seed in 0..2000 {
+    for seed in 0..500 {
         models += u64::from(weir_fuzz::record::run(&random(seed, 60)));
     }
-    assert!(models > 1000, "only {models} became models");
+    assert!(models > 250, "only {models} became models");
 }
 
 #[test]
@@ -170,12 +169,12 @@ fn annotate() {
         "else ",
     ];
     let mut annotated = 0;
-    for seed in 0..2000 {
+    for seed in 0..500 {
         let text: String = random(seed, 60).iter().map(|b| pieces[usize::from(*b) % pieces.len()]).collect();
         annotated += u64::from(weir_fuzz::annotate::run(format!("int main(){{MPI_Barrier(0);{text}").as_bytes()));
         weir_fuzz::annotate::run(&random(seed, 200));
     }
-    assert!(annotated > 500, "only {annotated} could be annotated");
+    assert!(annotated > 125, "only {annotated} could be annotated");
 }
 
 #[test]
@@ -218,8 +217,8 @@ fn predict() {
 
 #[test]
 fn endpoint_pair() {
-    let arrived = each(200, 4000, |input| weir_fuzz::pair::run(input) as u64);
-    assert!(arrived > 1000, "only {arrived} operations arrived");
+    let arrived = each(100, 4000, |input| weir_fuzz::pair::run(input) as u64);
+    assert!(arrived > 500, "only {arrived} operations arrived");
 }
 
 #[test]
@@ -236,14 +235,14 @@ fn bulk() {
 
 #[test]
 fn engine() {
-    let ended = each(300, 3000, weir_fuzz::engine::run);
-    assert!(ended > 3000, "only {ended} operations ended well");
+    let ended = each(150, 3000, weir_fuzz::engine::run);
+    assert!(ended > 1500, "only {ended} operations ended well");
 }
 
 #[test]
 fn engine_bulk() {
-    let records = each(200, 3000, weir_fuzz::engine_bulk::run);
-    assert!(records > 500, "only {records} records were read to their end");
+    let records = each(100, 3000, weir_fuzz::engine_bulk::run);
+    assert!(records > 250, "only {records} records were read to their end");
 }
 
 #[test]

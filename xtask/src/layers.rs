@@ -211,12 +211,8 @@ pub fn without_reason(root: &Path) -> Result<Vec<String>> {
     let told: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
     let workspace = read(&root.join("Cargo.toml"))?;
     let members = workspace["workspace"]["members"].as_array().context("the workspace names no members")?;
-    let mut folders: Vec<&str> = members.iter().filter_map(toml::Value::as_str).collect();
-    if root.join("fuzz/Cargo.toml").exists() {
-        folders.push("fuzz");
-    }
     let mut missing = BTreeSet::new();
-    for folder in folders {
+    for folder in members.iter().filter_map(toml::Value::as_str) {
         let manifest = read(&root.join(folder).join("Cargo.toml"))?;
         let tests = manifest.get("dev-dependencies").and_then(toml::Value::as_table).into_iter().flatten();
         let all = dependencies(&manifest).into_iter().chain(tests.map(package));
@@ -279,26 +275,6 @@ mod tests {
         assert_eq!(circles_of(dir.path(), &["core/message"]).unwrap(), ["core/message: high -> low -> high"]);
         write("low/part.rs", "use crate::{\n    far::{high, other},\n    middle,\n};");
         assert_eq!(circles_of(dir.path(), &["core/message"]).unwrap(), ["core/message: low -> middle -> low"]);
-    }
-
-    /// Else `cargo xtask test` compiles twice what the two workspaces share, which takes minutes.
-    #[test]
-    fn the_fuzz_workspace_compiles_what_the_other_does() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let read = |file: &str| -> toml::Table { fs::read_to_string(root.join(file)).unwrap().parse().unwrap() };
-        let versions = |file: &str| -> BTreeSet<(String, String)> {
-            let lock = read(file);
-            let word = |package: &toml::Value, key: &str| package[key].as_str().unwrap().to_owned();
-            lock["package"].as_array().unwrap().iter().map(|p| (word(p, "name"), word(p, "version"))).collect()
-        };
-        let (ours, fuzz) = (versions("Cargo.lock"), versions("fuzz/Cargo.lock"));
-        let known: BTreeSet<_> = ours.iter().map(|(name, _)| name).collect();
-        let other: Vec<_> = fuzz.difference(&ours).filter(|(name, _)| known.contains(name)).collect();
-        assert!(other.is_empty(), "cargo update --manifest-path fuzz/Cargo.toml --precise: {other:?}");
-        let levels = |file: &str| read(file)["profile"]["dev"]["package"].as_table().unwrap().clone();
-        let (ours, fuzz) = (levels("Cargo.toml"), levels("fuzz/Cargo.toml"));
-        let other: Vec<_> = fuzz.iter().filter(|(name, level)| ours.get(*name) != Some(level)).collect();
-        assert!(other.is_empty(), "optimised otherwise than in the workspace: {other:?}");
     }
 
     #[test]

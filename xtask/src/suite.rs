@@ -147,20 +147,14 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     let begin = Instant::now();
     let mut tally = Tally::default();
     println!("{}", disk::room_for_all(&paths.target));
-    tally.step("format", || {
-        must(paths.cargo().args(["fmt", "--all", "--check"]), SHORT)?;
-        must(paths.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]), SHORT)
-    });
+    tally.step("format", || must(paths.cargo().args(["fmt", "--all", "--check"]), SHORT));
     tally.step("layers", || check_layers(paths));
     tally.step("comments", || check_comments(paths));
     tally.step("readme", || check_readme(paths));
     tally.step("requirements", || check_requirements(paths));
     tally.step("licences of what is shipped", || check_licences(paths));
     tally.step("chores and tests share what is compiled", || check_once(paths));
-    tally.step("clippy", || {
-        let args = ["clippy", "--workspace", "--all-targets", "--quiet", "--keep-going", "--", "-D", "warnings"];
-        must(paths.cargo().args(args), COMPILING)
-    });
+    clippy(paths, &mut tally);
     core_without_std(paths, &mut tally);
     let built = Instant::now();
     let result = must(paths.cargo().args(["test", "--workspace", "--no-run", "--quiet"]), COMPILING);
@@ -206,7 +200,6 @@ fn compiled_beside(paths: &Paths, long: bool) -> Tally {
     let mut tally = Tally::default();
     oldest_compiler(paths, long, &mut tally);
     model_checked(paths, &mut tally);
-    fuzz_targets(paths, &mut tally);
     tally
 }
 
@@ -224,6 +217,19 @@ fn giving_way(command: &Command) -> Command {
         };
     }
     low
+}
+
+/// Lints all there is. The fuzz targets need a compiler for C++, since libFuzzer is linked into
+/// them: where there is none, they count as skipped.
+fn clippy(paths: &Paths, tally: &mut Tally) {
+    let cpp = run_limited(Command::new("c++").arg("--version"), SHORT).is_ok_and(|outcome| outcome.ok());
+    let mut command = paths.cargo();
+    command.args(["clippy", "--workspace", "--all-targets", "--quiet", "--keep-going"]);
+    command.args(cpp.then_some(["--features", "weir-fuzz/fuzzer"]).iter().flatten());
+    tally.step("clippy", || must(command.args(["--", "-D", "warnings"]), COMPILING));
+    if !cpp {
+        tally.skip("fuzz targets compile", "not installed: c++");
+    }
 }
 
 fn check_layers(paths: &Paths) -> Result<(), String> {
@@ -355,29 +361,6 @@ fn dissector(paths: &Paths, tally: &mut Tally) {
         Err(error) => Err(format!("{error:#}")),
     };
     tally.note(title, &result, begin.elapsed());
-}
-
-/// A workspace of its own, which nothing else compiles. The fuzzer itself needs another compiler;
-/// the ordinary one runs what the targets run on random inputs, and checks that the targets
-/// compile. What the two workspaces both need is compiled once: their profile and folder are the
-/// same.
-fn fuzz_targets(paths: &Paths, tally: &mut Tally) {
-    let cargo = |args: &[&str]| {
-        let mut command = paths.cargo();
-        command.args(args).args(["--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
-        must(&mut giving_way(command.env("RUST_BACKTRACE", "0")), COMPILING)
-    };
-    tally.step("fuzz targets on random inputs", || cargo(&["test", "--tests", "--no-default-features"]));
-    if let Err(why) = weir_sctp::available() {
-        tally.skip("fuzz target sctp on random inputs", &why.to_string());
-    }
-    let title = "fuzz targets compile";
-    // libFuzzer, which is linked into the targets, is in C++.
-    if run_limited(Command::new("c++").arg("--version"), SHORT).is_ok_and(|outcome| outcome.ok()) {
-        tally.step(title, || cargo(&["check", "--bins"]));
-    } else {
-        tally.skip(title, "not installed: c++");
-    }
 }
 
 /// The rings of shared memory in every order that the memory model permits. The atomics are other
