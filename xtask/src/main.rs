@@ -36,6 +36,7 @@ mod slurm;
 mod smpi;
 mod stack;
 mod suite;
+mod test_programs;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,6 +1,5 @@
 //! `cargo xtask test`: everything that must hold, in the order in which it is cheap to know.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,9 +10,10 @@ use anyhow::Result;
 use crate::e2e::{self, Ended};
 use crate::paths::Paths;
 use crate::process::run_limited;
+use crate::test_programs::{Programs, tail};
 use crate::{
     any_mpi, bad_days, carriers, comments, disk, dist, interfaces, lab, layers, measured, mpi, nas, once, packages,
-    predictions, readme, requirements, slurm,
+    predictions, readme, requirements, slurm, test_programs,
 };
 
 /// The crates that must build without the standard library.
@@ -45,11 +45,6 @@ const BY_CARRIER: Duration = Duration::from_secs(600);
 /// The engine's test programs that run over whatever carries messages.
 const ON_ANY_CARRIER: [&str; 9] =
     ["bad_days", "bounds", "hostile", "large", "pair", "pressure", "remote_memory", "sleeping", "threads"];
-/// How the line of a test begins that says it was left out: its name and a full stop follow.
-const LEFT_OUT: &str = "IGNORED, not passed: ";
-
-/// Test programs named as the slowest.
-const SLOWEST: usize = 8;
 /// The exit code of a check that lacks a program it needs.
 const NOTHING_TO_RUN_IT: i32 = 77;
 
@@ -133,11 +128,6 @@ fn must(command: &mut Command, limit: Duration) -> Result<(), String> {
     }
 }
 
-fn tail(text: &str, lines: usize) -> String {
-    let all: Vec<&str> = text.lines().collect();
-    all[all.len().saturating_sub(lines)..].join("\n")
-}
-
 /// Runs everything; returns whether nothing failed.
 ///
 /// # Errors
@@ -162,13 +152,22 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     println!("{}", disk::room(&paths.target, 0));
     tally.note("build the tests", &result, built.elapsed());
     let mut launched = false;
+    let (programs, seeds) = (Programs::of(paths)?, seeds(quick, long));
     std::thread::scope(|scope| {
-        let beside = (!quick).then(|| scope.spawn(|| compiled_beside(paths, long)));
+        let beside = (!quick).then(|| {
+            scope.spawn(|| {
+                let mut tally = compiled_beside(paths, long);
+                if builds {
+                    core_tests(paths, &programs, seeds, &mut tally);
+                }
+                tally
+            })
+        });
         if builds {
             // Launchers are tested against the real ones, which come with the MPIs. Why they cannot
             // be had is told further down.
             launched = mpi::set_up(paths).is_ok();
-            cargo_tests(paths, seeds(quick, long), &mut tally);
+            cargo_tests(paths, &programs, !quick, seeds, &mut tally);
             over_another(paths, &mut tally, ("engine over shared memory", "shm"));
             match weir_sctp::available() {
                 Ok(()) => over_another(paths, &mut tally, ("engine over SCTP", "sctp")),
@@ -383,39 +382,64 @@ const fn seeds(quick: bool, long: bool) -> u32 {
     }
 }
 
-/// Unit, property and simulation tests; each test counts.
-fn cargo_tests(paths: &Paths, seeds: u32, tally: &mut Tally) {
-    let begin = Instant::now();
+/// Unit, property and simulation tests; each test counts. `beside`: what is of the pure core runs
+/// beside these (`core_tests`).
+fn cargo_tests(paths: &Paths, programs: &Programs, beside: bool, seeds: u32, tally: &mut Tally) {
+    let mut command = tests(paths, seeds);
+    if !beside {
+        return counted(&mut command, "cargo test", tally);
+    }
+    command.args(["--lib", "--bins"]).args(programs.others.iter().flat_map(|name| ["--test", name]));
+    counted(&mut command, "cargo test", tally);
+    counted(tests(paths, seeds).arg("--doc"), "examples in the documentation", tally);
+}
+
+/// The test programs of the pure core: without sockets and clocks, so that they may wait as long as
+/// they like for a processor. They go beside the others, which wait for a third of their time.
+fn core_tests(paths: &Paths, programs: &Programs, seeds: u32, tally: &mut Tally) {
+    let mut command = tests(paths, seeds);
+    command.args(programs.core.iter().flat_map(|name| ["--test", name]));
+    counted(&mut giving_way(&command), "cargo test of the core", tally);
+}
+
+/// With the whole workspace always, lest the same programs are compiled once more with other
+/// features.
+fn tests(paths: &Paths, seeds: u32) -> Command {
     let mut command = paths.cargo();
     // A failed assertion says where it is; call stacks would push the causes out of the report.
     command.args(["test", "--workspace", "--no-fail-fast"]).env("RUST_BACKTRACE", "0");
     command.env("WEIR_TEST_SEEDS", seeds.to_string());
-    let outcome = match run_limited(&mut command, TESTING) {
+    command
+}
+
+/// Runs test programs by Cargo; each test counts.
+fn counted(command: &mut Command, name: &str, tally: &mut Tally) {
+    let begin = Instant::now();
+    let outcome = match run_limited(command, TESTING) {
         Ok(outcome) => outcome,
-        Err(error) => return tally.note("cargo test", &Err(format!("{error:#}")), begin.elapsed()),
+        Err(error) => return tally.note(name, &Err(format!("{error:#}")), begin.elapsed()),
     };
-    let (passed, failed, skipped) = count_tests(&outcome.stdout, &outcome.stderr);
-    tally.passed += passed;
-    tally.failed += failed;
+    let (passed, failed, skipped) = test_programs::count_tests(&outcome.stdout, &outcome.stderr);
+    (tally.passed, tally.failed) = (tally.passed + passed, tally.failed + failed);
     tally.skipped += skipped;
     let seconds = begin.elapsed().as_secs_f64();
-    println!("cargo test: {passed} passed, {failed} failed, {skipped} skipped ({seconds:.1} s)");
-    println!("the slowest: {}", slowest(&outcome.stdout, &outcome.stderr).join(", "));
-    for line in what_was_ignored(&outcome.stdout, &outcome.stderr) {
-        println!("skipped {line}");
-    }
-    for line in outcome.stdout.lines().filter(|line| line.starts_with("test ") && line.ends_with("FAILED")) {
-        println!("FAILED  {}", line.trim_start_matches("test ").trim_end_matches(" ... FAILED"));
-    }
+    // In one piece: another run's lines may come beside it.
+    let mut lines = vec![format!("{name}: {passed} passed, {failed} failed, {skipped} skipped ({seconds:.1} s)")];
+    lines.push(format!("the slowest: {}", test_programs::slowest(&outcome.stdout, &outcome.stderr).join(", ")));
+    lines.extend(
+        test_programs::what_was_ignored(&outcome.stdout, &outcome.stderr).iter().map(|line| format!("skipped {line}")),
+    );
+    lines.extend(test_programs::failed(&outcome.stdout).map(|test| format!("FAILED  {test}")));
     if failed > 0 {
-        println!("{}", indent(&what_failed(&outcome.stdout)));
+        lines.push(indent(&test_programs::what_failed(&outcome.stdout)));
     }
+    println!("{}", lines.join("\n"));
     // Beyond tests that failed: a program that did not build, died, or did not end.
-    if outcome.status.is_none() || (!outcome.ok() && failed == 0) {
+    if outcome.status.is_none() || (!outcome.ok() && failed == 0) || passed == 0 {
         let mut programs = outcome.stderr.lines().filter(|line| line.trim_start().starts_with("Running "));
         let last = programs.next_back().map_or("", str::trim);
         let cause = format!("{}; at last: {last}\n{}", outcome.cause(), tail(&outcome.stderr, 60));
-        tally.note("cargo test", &Err(cause), begin.elapsed());
+        tally.note(name, &Err(cause), begin.elapsed());
     }
 }
 
@@ -424,87 +448,9 @@ fn cargo_tests(paths: &Paths, seeds: u32, tally: &mut Tally) {
 /// are about packets (`bulk_connections`, `levels`, `lossy`, `counted`, `overtaking`,
 /// `slow_socket`, `trace`), and those that choose their carriers themselves.
 fn over_another(paths: &Paths, tally: &mut Tally, (name, carrier): (&str, &str)) {
-    let begin = Instant::now();
-    let mut command = paths.cargo();
-    // With the whole workspace, lest the same programs are compiled once more with other features.
-    command
-        .args(["test", "--workspace", "--no-fail-fast"])
-        .env("RUST_BACKTRACE", "0")
-        .env("WEIR_TEST_CARRIER", carrier);
-    command.args(ON_ANY_CARRIER.iter().flat_map(|name| ["--test", name]));
-    let outcome = match run_limited(&mut command, TESTING) {
-        Ok(outcome) => outcome,
-        Err(error) => return tally.note(name, &Err(format!("{error:#}")), begin.elapsed()),
-    };
-    let (passed, failed, skipped) = count_tests(&outcome.stdout, &outcome.stderr);
-    (tally.passed, tally.failed) = (tally.passed + passed, tally.failed + failed);
-    tally.skipped += skipped;
-    let seconds = begin.elapsed().as_secs_f64();
-    println!("{name}: {passed} passed, {failed} failed, {skipped} skipped ({seconds:.1} s)");
-    what_was_ignored(&outcome.stdout, &outcome.stderr).iter().for_each(|line| println!("skipped {line}"));
-    if failed > 0 {
-        println!("{}", indent(&what_failed(&outcome.stdout)));
-    }
-    if outcome.status.is_none() || (!outcome.ok() && failed == 0) || passed == 0 {
-        let cause = format!("{}\n{}", outcome.cause(), tail(&outcome.stderr, 60));
-        tally.note(name, &Err(cause), begin.elapsed());
-    }
-}
-
-/// The tests that were ignored; then the reasons, which test programs give on standard error where
-/// a machine lacks something.
-fn what_was_ignored<'a>(stdout: &'a str, stderr: &'a str) -> Vec<&'a str> {
-    let test = |line: &'a str| line.strip_prefix("test ").filter(|rest| rest.contains(" ... ignored"));
-    let reasons = stderr.lines().filter(|line| line.starts_with("IGNORED"));
-    stdout.lines().filter_map(test).chain(reasons).collect()
-}
-
-/// The test programs that took longest, with their times: where to look when all takes too long.
-fn slowest(stdout: &str, stderr: &str) -> Vec<String> {
-    let names = stderr.lines().filter_map(|line| match line.trim_start().split_once(' ')? {
-        ("Running", rest) => Some(rest.rsplit_once('/').map_or(rest, |(_, file)| file.trim_end_matches(')'))),
-        ("Doc-tests", name) => Some(name),
-        _ => None,
-    });
-    let times = stdout.lines().filter_map(|line| line.strip_prefix("test result:"));
-    let seconds = times.map(|line| line.rsplit_once("finished in ")?.1.trim_end_matches('s').parse::<f64>().ok());
-    let mut all: Vec<(f64, &str)> = seconds.map(|s| s.unwrap_or(0.0)).zip(names).collect();
-    all.sort_by(|a, b| b.0.total_cmp(&a.0));
-    all.iter().take(SLOWEST).map(|(seconds, name)| format!("{name} {seconds:.0} s")).collect()
-}
-
-/// Of the output of all test programs, the parts in which those that failed tell why.
-fn what_failed(text: &str) -> String {
-    let reports = text.split("\nfailures:\n").skip(1).step_by(2);
-    reports.map(|report| tail(report, 60)).collect::<Vec<_>>().join("\n")
-}
-
-/// Adds up the lines `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
-fn count_results(text: &str) -> (u64, u64, u64) {
-    let number = |line: &str, word: &str| {
-        let before = line.split_once(word).map_or("", |(before, _)| before);
-        before.split_whitespace().last().and_then(|n| n.parse().ok()).unwrap_or(0)
-    };
-    let lines = text.lines().filter(|line| line.starts_with("test result:"));
-    lines.fold((0, 0, 0), |(p, f, i), line| {
-        (p + number(line, " passed"), f + number(line, " failed"), i + number(line, " ignored"))
-    })
-}
-
-/// How many tests passed, failed and were skipped. A test that found when it ran that the machine
-/// lacks something is a passed one to its program; its line on standard error says otherwise. Such
-/// a line of a test that its program knows to be ignored says no more than why.
-fn count_tests(stdout: &str, stderr: &str) -> (u64, u64, u64) {
-    let (passed, failed, ignored) = count_results(stdout);
-    let mut said: BTreeMap<&str, u64> = BTreeMap::new();
-    for line in stderr.lines().filter_map(|line| line.strip_prefix(LEFT_OUT)) {
-        *said.entry(line.split_once(". ").map_or(line, |(name, _)| name)).or_default() += 1;
-    }
-    let tests = || stdout.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... ok"));
-    // (A line may leave out the module, and a test may say it twice.)
-    let of = |name: &str| tests().filter(|test| *test == name || test.ends_with(&format!("::{name}"))).count() as u64;
-    let left_out: u64 = said.iter().map(|(name, lines)| of(name).min(*lines)).sum();
-    (passed.saturating_sub(left_out), failed, ignored + left_out)
+    let mut command = tests(paths, 0);
+    command.env_remove("WEIR_TEST_SEEDS").env("WEIR_TEST_CARRIER", carrier);
+    counted(command.args(ON_ANY_CARRIER.iter().flat_map(|name| ["--test", name])), name, tally);
 }
 
 /// `launched`: the launchers were there when all tests ran, and so were tested. `world`: whether
@@ -565,8 +511,10 @@ fn launchers(paths: &Paths, tally: &mut Tally) {
         Ok(outcome) => outcome,
         Err(error) => return tally.note("launchers", &Err(format!("{error:#}")), begin.elapsed()),
     };
-    let (passed, _, skipped) = count_tests(&outcome.stdout, &outcome.stderr);
-    what_was_ignored(&outcome.stdout, &outcome.stderr).iter().for_each(|line| println!("skipped {line}"));
+    let (passed, _, skipped) = test_programs::count_tests(&outcome.stdout, &outcome.stderr);
+    test_programs::what_was_ignored(&outcome.stdout, &outcome.stderr)
+        .iter()
+        .for_each(|line| println!("skipped {line}"));
     tally.skipped += skipped;
     let result = if outcome.ok() { Ok(()) } else { Err(format!("{}\n{}", outcome.cause(), tail(&outcome.stdout, 60))) };
     tally.note(&format!("launchers: {passed} tests"), &result, begin.elapsed());
@@ -713,22 +661,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_of_all_test_programs_are_added() {
-        let text = "running 2 tests\ntest a ... ok\ntest result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n\
-                    test result: FAILED. 5 passed; 3 failed; 0 ignored; 0 measured\n";
-        assert_eq!(count_results(text), (7, 3, 1));
-        assert_eq!(count_results("error: could not compile"), (0, 0, 0));
-    }
-
-    #[test]
-    fn what_was_ignored_is_named_with_its_reason() {
-        let stdout = "test a ... ok\ntest slow ... ignored\ntest b ... ignored, too long\nnothing ... ignored\n";
-        let stderr = "   Compiling x\nIGNORED, not passed: slow. There is no tc\n";
-        let lines = what_was_ignored(stdout, stderr);
-        assert_eq!(lines, ["slow ... ignored", "b ... ignored, too long", "IGNORED, not passed: slow. There is no tc"]);
-    }
-
-    #[test]
     fn a_command_that_gives_way_is_the_same_command() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $GIVEN ${TAKEN-none} $(nice) $(pwd)"]).current_dir("/").env("GIVEN", "one two");
@@ -745,53 +677,11 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_programs_are_named() {
-        let stderr = "   Compiling x\n     Running tests/a.rs (target/debug/deps/a-1)\n     Running unittests src/lib.rs (target/debug/deps/b-2)\n   Doc-tests c\n";
-        let stdout = "test result: ok. 1 passed; finished in 0.50s\ntest x ... ok\n\
-                      test result: ok. 1 passed; finished in 12.40s\ntest result: ok. 0 passed; finished in 3.00s\n";
-        assert_eq!(slowest(stdout, stderr), ["b-2 12 s", "c 3 s", "a-1 0 s"]);
-    }
-
-    #[test]
-    fn who_says_that_it_was_left_out_has_not_passed() {
-        let stdout = "test sctp::tests::up ... ok\ntest sctp::tests::over ... ok\ntest order ... ok\n\
-                      test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
-                      test key::tests::folder ... ok\ntest between ... ignored\ntest order ... ok\n\
-                      test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out\n";
-        let counted = |stderr: &str| count_tests(stdout, stderr);
-        assert_eq!(counted("   Compiling x\n"), (5, 0, 1));
-        assert_eq!(counted("IGNORED, not passed: sctp::tests::up. no SCTP: no library. None\n"), (4, 0, 2));
-        assert_eq!(
-            counted(&"IGNORED, not passed: sctp::tests::up. no SCTP\n".repeat(2)),
-            (4, 0, 2),
-            "it said so twice"
-        );
-        assert_eq!(counted("\nIGNORED, not passed: folder. Root may\n"), (4, 0, 2), "without its module");
-        // Of two programs that have a test of this name, one or both.
-        assert_eq!(counted("IGNORED, not passed: order. It is about packets\n"), (4, 0, 2));
-        assert_eq!(counted(&"IGNORED, not passed: order. It is about packets\n".repeat(2)), (3, 0, 3));
-        // Known to be ignored by their programs, or no tests.
-        assert_eq!(counted("IGNORED, not passed: between. No tc\n"), (5, 0, 1));
-        assert_eq!(counted("IGNORED, not passed: all 4 tests between hosts. No namespaces\n"), (5, 0, 1));
-        assert_eq!(counted("IGNORED, not passed: up2. x\nIGNORED, not passed: p. x\n"), (5, 0, 1));
-    }
-
-    #[test]
     fn the_closing_line_tells_what_was_skipped() {
         let mut tally = Tally { passed: 3, failed: 0, skipped: 0 };
         assert_eq!(tally.to_string(), "3 passed, 0 failed");
         tally.skip("something", "no reason");
         assert_eq!(tally.to_string(), "3 passed, 0 failed, 1 skipped");
-    }
-
-    #[test]
-    fn failures_are_shown_with_their_reasons() {
-        let text =
-            "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nwrong\n\nfailures:\n    a\n\ntest result: FAILED.\n";
-        let one = what_failed(text);
-        assert!(one.contains("wrong") && !one.contains("test result"), "{one}");
-        let two = what_failed(&text.repeat(2));
-        assert_eq!(two.matches("wrong").count(), 2);
     }
 
     #[test]
