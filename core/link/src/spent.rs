@@ -57,6 +57,8 @@ impl Spent {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     // spec: P-9.11
@@ -74,5 +76,29 @@ mod tests {
         assert!(!spent.has(10, 1, &[1; NONCE_LEN]) && spent.has(10, 2, &[2; NONCE_LEN]));
         assert!(!spent.has(u64::MAX, 2, &[2; NONCE_LEN]));
         assert!(spent.len() == 0 && spent.sets.iter().all(|set| set.capacity() == 0));
+    }
+
+    proptest::proptest! {
+        /// Against a list of all that was ever added, with clock readings in any order.
+        // spec: P-9.11
+        #[test]
+        fn what_is_kept_is_what_was_forgotten_of_late(steps in proptest::collection::vec((0..4u8, 0..12u64, 0..3u64, 0..3u8), 0..200)) {
+            let (mut spent, mut all, mut latest) = (Spent::default(), Vec::new(), 0);
+            for (what, epoch, opener, nonce) in steps {
+                latest = latest.max(epoch);
+                let own = (opener, [nonce; NONCE_LEN]);
+                if what == 0 {
+                    spent.add(epoch, own.0, &own.1);
+                    all.push((latest, own));
+                } else {
+                    let kept = all.iter().any(|(then, one)| latest - then < EPOCHS as u64 && *one == own);
+                    proptest::prop_assert_eq!(spent.has(epoch, own.0, &own.1), kept);
+                }
+                let mut kept: Vec<_> = all.iter().filter(|(then, _)| latest - then < EPOCHS as u64).collect();
+                kept.sort_unstable();
+                kept.dedup();
+                proptest::prop_assert_eq!(spent.len(), kept.len());
+            }
+        }
     }
 }
