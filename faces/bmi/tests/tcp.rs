@@ -223,6 +223,21 @@ fn a_header_or_a_payload_that_does_not_go_on_closes_its_connection() {
     assert!(said.contains("a header that does not end") && said.contains("a message that does not go on"), "{said}");
 }
 
+/// T4: whatever the payload before it was allowed.
+#[test]
+fn a_header_behind_a_payload_that_went_on_has_its_own_time() {
+    let server = Server::start(false, &[("WEIR_BMI_HEADER_MS", "200"), ("WEIR_BMI_STALL_MS", "86400000")]);
+    let mut good = server.connect();
+    let mut slow = server.connect();
+    slow.write_all(&[server.header(4, 1, 1000), vec![1; 500]].concat()).expect("sent");
+    // Behind it in turn, so the first half has been read.
+    server.answers(&mut good);
+    slow.write_all(&[vec![2; 500], server.header(4, 1, 5)[..7].to_vec()].concat()).expect("sent");
+    is_closed(&mut slow);
+    let said = server.said();
+    assert!(said.contains("a header that does not end"), "{said}");
+}
+
 /// Repeats a message until the server reads no more and the kernel's buffers are full too: what it
 /// takes is bounded, whatever is offered.
 fn fill(stream: &mut TcpStream, message: &[u8]) {

@@ -163,8 +163,8 @@ pub struct Conn {
     pub batched: bool,
     /// What is waited for: readable, writable.
     pub interest: (bool, bool),
-    /// It is among the timers.
-    pub armed: bool,
+    /// When it is looked at next, if it is among the timers.
+    pub armed: Option<Instant>,
     /// Since when it is looked at whether what has left is acknowledged (T10).
     pub watched: Option<Instant>,
     connecting_until: Option<Instant>,
@@ -195,7 +195,7 @@ impl Conn {
             out: VecDeque::new(),
             batched: false,
             interest: (false, false),
-            armed: false,
+            armed: None,
             watched: None,
             connecting_until,
             since: Instant::now(),
