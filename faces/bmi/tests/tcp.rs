@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{KEY, LIMIT, build};
+use common::{KEY, LIMIT, build, preload};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -286,6 +286,22 @@ fn a_peer_that_sends_nothing_but_headers_is_not_read_for_ever() {
     server.answers(&mut good);
     let grown = server.memory().saturating_sub(before);
     assert!(grown < 4 << 20, "{grown} bytes");
+}
+
+/// F6.
+#[test]
+fn who_sends_what_there_is_no_memory_for_is_closed_and_nobody_else_notices() {
+    let scarce = preload("scarce");
+    let server = Server::start(false, &[("LD_PRELOAD", scarce.to_str().expect("a path"))]);
+    let mut good = server.connect();
+    server.answers(&mut good);
+    let mut long = server.connect();
+    // (It may be closed before all of it is sent.)
+    let _ = long.write_all(&[server.header(8, 77, 4 << 20), vec![3; 4 << 20]].concat());
+    is_closed(&mut long);
+    server.answers(&mut good);
+    let said = server.said();
+    assert!(said.contains("no memory for its message"), "{said}");
 }
 
 /// B1, F6: whoever fills what all have in common keeps nobody's requests from being heard.

@@ -710,6 +710,31 @@ static void late(void)
     close_client();
 }
 
+static int test_result;
+
+static void *test_for_long(void *nothing)
+{
+    bmi_op_id_t id;
+    bmi_error_code_t error;
+    int n;
+    test_result = BMI_testcontext(1, &id, &n, &error, NULL, NULL, 2000000000, ctx);
+    return nothing;
+}
+
+/* W3: who sleeps for a context hears that it is closed */
+static void closed(void)
+{
+    pthread_t thread;
+    open_client();
+    echo_of(8);
+    CHECK(pthread_create(&thread, NULL, test_for_long, NULL) == 0);
+    usleep(100000);
+    BMI_close_context(ctx);
+    CHECK(pthread_join(thread, NULL) == 0);
+    IS(test_result, -BMI_EINVAL);
+    IS(BMI_finalize(), 0);
+}
+
 static int ping_result;
 
 static void *ping_for_long(void *nothing)
@@ -900,7 +925,7 @@ static const struct {
     {"outside", outside, 0},     {"beginnings", beginnings, 1}, {"addresses", addresses, 1}, {"arguments", arguments, 1},
     {"echoes", echoes, 1},       {"lengths", lengths, 1},       {"orders", orders, 1},       {"lists", lists, 1},
     {"contexts", contexts, 1},   {"cancels", cancels, 1},       {"limits", limits, 1},       {"unexpected", unexpected, 1},
-    {"floods", floods, 1},       {"absent", absent, 1},         {"restarts", restarts, 1},   {"late", late, 1}, {"outlived", outlived, 1}, {"stops", stops, 1},   {"forks", forks, 1},
+    {"floods", floods, 1},       {"absent", absent, 1},         {"restarts", restarts, 1},   {"late", late, 1}, {"outlived", outlived, 1}, {"closed", closed, 1}, {"stops", stops, 1},   {"forks", forks, 1},
     {"again", again, 1},         {"loops", loops, 1},           {"options", options, 1},
 };
 
