@@ -43,9 +43,9 @@ impl<'a> Url<'a> {
     /// `scheme://host:port`, whatever stands behind a further slash.
     ///
     /// # Errors
-    /// `BMI_ENOPROTOOPT` without a scheme, `BMI_EINVAL` without a host or port.
+    /// `BMI_ENOPROTOOPT` without a scheme, `BMI_EINVAL` without a host or port, of which 0 is none.
     pub fn parse(text: &'a str) -> Result<Url<'a>, Code> {
-        Url::with_port(text, None)
+        Url::with_port(text, None).and_then(|url| if url.port == 0 { Err(Code::EINVAL) } else { Ok(url) })
     }
 
     /// The same of where a server listens: without a port any will do, which is 0 (A1).
@@ -253,6 +253,7 @@ mod tests {
             ("weir://a", Err(Code::EINVAL)),
             ("weir://a:", Err(Code::EINVAL)),
             ("weir://a:65536", Err(Code::EINVAL)),
+            ("weir://a:0", Err(Code::EINVAL)),
             ("weir://a:+1", Err(Code::EINVAL)),
             ("weir://:1", Err(Code::EINVAL)),
             ("weir://::1:1", Err(Code::EINVAL)),
@@ -274,6 +275,7 @@ mod tests {
             ("weir://a/b", url("weir", "a", 0)),
             ("tcp://[::1]", url("tcp", "::1", 0)),
             ("tcp://a:7", url("tcp", "a", 7)),
+            ("tcp://a:0", url("tcp", "a", 0)),
             ("tcp://", Err(Code::EINVAL)),
             ("tcp://a:", Err(Code::EINVAL)),
             ("tcp://::1", Err(Code::EINVAL)),

@@ -3,6 +3,7 @@
 
 use crate::codes::Code;
 use crate::library::Library;
+use crate::log::tell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
@@ -107,7 +108,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn initialize(begin: impl FnOnce() -> Result<Library, Code>) -> Result<(), Code> {
     let mut now = lock(&global(true)?.now);
     if now.1.is_none() {
-        now.1 = Some(Arc::new(Instance::new(begin()?).map_err(|e| crate::codes::of_io(&e))?));
+        let instance = Instance::new(begin()?).map_err(|error| {
+            tell(&format!("making the descriptors that wake a test: {error}"));
+            crate::codes::of_io(&error)
+        })?;
+        now.1 = Some(Arc::new(instance));
     }
     now.0 += 1;
     Ok(())
@@ -147,12 +152,7 @@ pub fn instance() -> Result<Arc<Instance>, Code> {
 /// # Errors
 /// `BMI_EDEVINIT`, or what the call says.
 pub fn within<T>(call: impl FnOnce(&mut Library) -> Result<T, Code>) -> Result<T, Code> {
-    let instance = instance()?;
-    let mut inside = instance.enter()?;
-    let result = call(&mut inside.library);
-    instance.tell(&mut inside);
-    inside.broken = false;
-    result
+    instance()?.within(call)
 }
 
 impl Instance {
@@ -191,6 +191,19 @@ impl Instance {
             return Err(Code::EDEVINIT);
         }
         Ok(inside)
+    }
+
+    /// Calls something of this library. (What takes several calls stays with it: after a finalize
+    /// and another initialize its numbers would name other things.)
+    ///
+    /// # Errors
+    /// `BMI_EDEVINIT` when it has ended, or what the call says.
+    pub fn within<T>(&self, call: impl FnOnce(&mut Library) -> Result<T, Code>) -> Result<T, Code> {
+        let mut inside = self.enter()?;
+        let result = call(&mut inside.library);
+        self.tell(&mut inside);
+        inside.broken = false;
+        result
     }
 
     /// Others may sleep for what this thread has found.

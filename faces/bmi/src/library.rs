@@ -3,8 +3,8 @@
 use crate::addresses::{AddrKey, TEXT_MAX, Url};
 use crate::codes::{AUTO_REF_COUNT, BIND_SPECIFIC, Code, INIT_SERVER, option};
 use crate::inbox::{Body, Entry};
-use crate::log::tell;
-use crate::memory::Made;
+use crate::log::{shown, tell};
+use crate::memory::{Made, Use};
 use crate::method::{KINDS, Kind, Method};
 use crate::module::{Module, Named};
 use crate::ops::{Limit, Op, OpKey};
@@ -95,7 +95,7 @@ pub fn wanted(list: &str) -> Result<Vec<Word<'_>>, Code> {
         .map(|word| {
             let outside = || Named::parse(word).filter(|n| Kind::named(n.name).is_none()).map(Word::Outside);
             Kind::named(word).map(Word::Ours).or_else(outside).ok_or_else(|| {
-                tell(&format!("no method is called '{}'; there are {}", word.escape_debug(), Kind::all()));
+                tell(&format!("no method is called '{}'; there are {}", shown(word), Kind::all()));
                 Code::ENOPROTOOPT
             })
         })
@@ -208,6 +208,7 @@ impl Library {
     /// Where a method is to listen.
     fn listening(&self, kind: Kind, list: &str) -> Result<Vec<SocketAddr>, Code> {
         let found = words(list).find_map(|text| match Url::of_listener(text) {
+            Ok(url) if url.scheme == kind.scheme() && text.len() >= TEXT_MAX => Some(Err(Code::ENAMETOOLONG)),
             Ok(url) if url.scheme == kind.scheme() => Some(Ok(url)),
             Err(code) if text.split("://").next() == Some(kind.scheme()) => Some(Err(code)),
             _ => None,
@@ -333,8 +334,9 @@ impl Library {
             Some(v6) => v6.split(']').next().unwrap_or(v6),
             None => host.split(':').next().unwrap_or(host),
         };
-        let to = host.parse().map_err(|_| Code::EINVAL)?;
-        let bits = u32::try_from(bits).ok().filter(|b| *b <= 128).ok_or(Code::EINVAL)?;
+        let to: IpAddr = host.parse().map_err(|_| Code::EINVAL)?;
+        let most = if to.is_ipv4() { 32 } else { 128 };
+        let bits = u32::try_from(bits).ok().filter(|b| *b <= most).ok_or(Code::EINVAL)?;
         if !self.methods.iter().any(|m| m.scheme() == scheme) {
             return Err(Code::EPROTO);
         }
@@ -509,9 +511,10 @@ impl Library {
         Ok(self.t.lent.allocate(len))
     }
 
-    /// Takes memory or the buffer of an unexpected message back; false: it is none.
-    pub fn give_back(&mut self, base: *mut u8) -> bool {
-        let Some(made) = self.t.lent.take_made(base) else { return self.t.lent.give_back(base) };
+    /// Takes memory or the buffer of an unexpected message back; false: it is none (M7).
+    pub fn give_back(&mut self, base: *mut u8, from: Use) -> bool {
+        let made = if from == Use::Program { self.t.lent.take_made(base) } else { None };
+        let Some(made) = made else { return self.t.lent.give_back(base, from) };
         if let Some(module) = self.methods[made.method].module_mut() {
             module.free(base, made.size, made.direction);
         }
@@ -740,7 +743,7 @@ impl Library {
             }
             self.methods[address.method].handed_out(&mut self.t, addr, size);
             self.t.counters.unexpected_received += 1;
-            return Some(Unexpected { addr, buffer: self.t.lent.lend(block), size, tag });
+            return Some(Unexpected { addr, buffer: self.t.lent.hand_out(block), size, tag });
         }
         None
     }

@@ -8,6 +8,17 @@ const LINES_MAX: u32 = 10_000;
 
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
+/// Characters of a program's text that are repeated.
+const SHOWN_MAX: usize = 80;
+
+/// A text of a program's, for a line.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    let short: String = text.chars().take(SHOWN_MAX).collect();
+    let more = if short.len() < text.len() { "..." } else { "" };
+    format!("{}{more}", short.escape_debug())
+}
+
 /// Tells a line. The process goes on whatever becomes of it.
 pub fn tell(line: &str) {
     let n = TOLD.fetch_add(1, Ordering::Relaxed);

@@ -81,23 +81,36 @@ pub struct Made {
     pub direction: i32,
 }
 
+/// What memory was handed out as, and so how it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// A program's own: `BMI_memalloc` to `BMI_memfree`.
+    Program,
+    /// An unexpected message: to `BMI_unexpected_free`.
+    Message,
+}
+
 /// What is handed out and not given back, by address.
 #[derive(Debug, Default)]
 pub struct Lent {
-    blocks: HashMap<usize, Block>,
+    blocks: HashMap<usize, (Block, Use)>,
     made: BTreeMap<usize, Made>,
 }
 
 impl Lent {
     /// Memory for a program, zeroed; null when there is none.
     pub fn allocate(&mut self, len: usize) -> *mut u8 {
-        Block::new(len, ALIGN).map_or(std::ptr::null_mut(), |block| self.lend(block))
+        Block::new(len, ALIGN).map_or(std::ptr::null_mut(), |block| self.lend(block, Use::Program))
     }
 
-    /// Hands a block out.
-    pub fn lend(&mut self, block: Block) -> *mut u8 {
+    /// Hands a message out.
+    pub fn hand_out(&mut self, block: Block) -> *mut u8 {
+        self.lend(block, Use::Message)
+    }
+
+    fn lend(&mut self, block: Block, to: Use) -> *mut u8 {
         let base = block.base;
-        self.blocks.insert(base as usize, block);
+        self.blocks.insert(base as usize, (block, to));
         base
     }
 
@@ -126,9 +139,10 @@ impl Lent {
             && (at - begin).checked_add(len).is_some_and(|end| end as u64 <= made.size.cast_unsigned())
     }
 
-    /// Takes one back; false when it was never handed out, or is back already.
-    pub fn give_back(&mut self, base: *mut u8) -> bool {
-        self.blocks.remove(&(base as usize)).is_some()
+    /// Takes one back; false when it was never handed out, not as this, or is back already.
+    pub fn give_back(&mut self, base: *mut u8, from: Use) -> bool {
+        let at = base as usize;
+        self.blocks.get(&at).is_some_and(|(_, is)| *is == from) && self.blocks.remove(&at).is_some()
     }
 }
 
@@ -157,9 +171,12 @@ mod tests {
             assert!(!base.is_null() && (base as usize).is_multiple_of(ALIGN));
             // SAFETY: just allocated with this length.
             assert!(unsafe { std::slice::from_raw_parts(base, len) }.iter().all(|b| *b == 0));
-            assert!(lent.give_back(base) && !lent.give_back(base));
+            assert!(!lent.give_back(base, Use::Message));
+            assert!(lent.give_back(base, Use::Program) && !lent.give_back(base, Use::Program));
         }
-        assert!(!lent.give_back(std::ptr::null_mut()));
+        let message = lent.hand_out(Block::for_message(5).expect("memory"));
+        assert!(!lent.give_back(message, Use::Program) && lent.give_back(message, Use::Message));
+        assert!(!lent.give_back(std::ptr::null_mut(), Use::Program));
         assert!(lent.allocate(usize::MAX).is_null());
     }
 }

@@ -134,6 +134,8 @@ impl Ops {
     /// Closes it. What has ended is forgotten; what has not is told to nobody, and returned.
     pub fn close_context(&mut self, context: usize) -> Vec<OpKey> {
         self.contexts[context] = None;
+        // Who sleeps for it is to hear that it is closed.
+        self.news = true;
         self.table.retain(|_, op| op.context != context || op.done.is_none());
         let left = self.table.iter_mut().filter(|(_, op)| op.context == context);
         left.map(|(key, op)| {

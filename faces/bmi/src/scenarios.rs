@@ -4,10 +4,12 @@
 use crate::addresses::AddrKey;
 use crate::codes::{Code, INIT_SERVER};
 use crate::library::{Library, Lookup, Wanted};
+use crate::memory::Use;
+use crate::method::Kind;
 use crate::settings::Settings;
 use crate::tables::Posted;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use weir_engine::Iov;
 
@@ -91,6 +93,34 @@ fn a_server_told_to_listen_at_an_address_that_is_not_of_this_host_is_refused() {
             }
         }
     }
+}
+
+/// A6, F1: whatever other addresses its host has.
+#[test]
+fn an_address_that_is_dropped_while_it_is_dialled_ends_what_was_posted_for_it() {
+    // It accepts nobody, and has no room for more who wait for that.
+    let deaf = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    let anywhere: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    deaf.bind(&anywhere.into()).and_then(|()| deaf.listen(0)).expect("a port");
+    let at = deaf.local_addr().expect("bound").as_socket().expect("of IP");
+    let waiting: Vec<_> =
+        (0..100).map_while(|_| TcpStream::connect_timeout(&at, Duration::from_millis(200)).ok()).collect();
+    assert!(waiting.len() < 100, "there is room without end");
+    let mut client = Library::with(settings(&[]), None, None, 0).expect("a client");
+    let context = client.t.ops.open_context().expect("room") as i64;
+    let addr = client.looked_up("tcp://two-addresses:1", Kind::Tcp, vec![at, at]).expect("room");
+    let mut data = [7u8; 8];
+    let pieces = [Iov { base: data.as_mut_ptr(), len: 8 }];
+    let keys = [false, true].map(|is_recv| {
+        let wanted = Wanted { addr, tag: 3, unexpected: None, pieces: &pieces, size: 8, is_recv, user_ptr: 0, context };
+        let (posted, key) = client.post(&wanted).expect("posted");
+        assert_eq!(posted, Posted::Begun);
+        key
+    });
+    client.set(Some(addr), crate::codes::option::DROP_ADDR, None).expect("known");
+    let ended = keys.map(|key| client.t.ops.collect(key).map(|ended| ended.error));
+    assert_eq!(ended, [Some(-Code::ECONNRESET.0); 2]);
+    assert!(client.t.addrs.is_empty());
 }
 
 /// F5, F1: what is sent to who listens on this host leaves with its post; where nobody does that is
@@ -279,7 +309,7 @@ fn messages_that_came_together_are_all_taken_however_they_were_cut() {
                 // SAFETY: handed out with so many bytes.
                 let bytes = unsafe { std::slice::from_raw_parts(message.buffer, message.size) };
                 assert!(bytes.iter().enumerate().all(|(i, byte)| *byte == (i + next) as u8), "message {next}");
-                assert!(s.give_back(message.buffer));
+                assert!(s.give_back(message.buffer, Use::Message));
                 next += 1;
             }
             next == sizes.len()

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{KEY, LIMIT, build};
+use common::{KEY, LIMIT, build, preload};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -223,6 +223,21 @@ fn a_header_or_a_payload_that_does_not_go_on_closes_its_connection() {
     assert!(said.contains("a header that does not end") && said.contains("a message that does not go on"), "{said}");
 }
 
+/// T4: whatever the payload before it was allowed.
+#[test]
+fn a_header_behind_a_payload_that_went_on_has_its_own_time() {
+    let server = Server::start(false, &[("WEIR_BMI_HEADER_MS", "200"), ("WEIR_BMI_STALL_MS", "86400000")]);
+    let mut good = server.connect();
+    let mut slow = server.connect();
+    slow.write_all(&[server.header(4, 1, 1000), vec![1; 500]].concat()).expect("sent");
+    // Behind it in turn, so the first half has been read.
+    server.answers(&mut good);
+    slow.write_all(&[vec![2; 500], server.header(4, 1, 5)[..7].to_vec()].concat()).expect("sent");
+    is_closed(&mut slow);
+    let said = server.said();
+    assert!(said.contains("a header that does not end"), "{said}");
+}
+
 /// Repeats a message until the server reads no more and the kernel's buffers are full too: what it
 /// takes is bounded, whatever is offered.
 fn fill(stream: &mut TcpStream, message: &[u8]) {
@@ -271,6 +286,22 @@ fn a_peer_that_sends_nothing_but_headers_is_not_read_for_ever() {
     server.answers(&mut good);
     let grown = server.memory().saturating_sub(before);
     assert!(grown < 4 << 20, "{grown} bytes");
+}
+
+/// F6.
+#[test]
+fn who_sends_what_there_is_no_memory_for_is_closed_and_nobody_else_notices() {
+    let scarce = preload("scarce");
+    let server = Server::start(false, &[("LD_PRELOAD", scarce.to_str().expect("a path"))]);
+    let mut good = server.connect();
+    server.answers(&mut good);
+    let mut long = server.connect();
+    // (It may be closed before all of it is sent.)
+    let _ = long.write_all(&[server.header(8, 77, 4 << 20), vec![3; 4 << 20]].concat());
+    is_closed(&mut long);
+    server.answers(&mut good);
+    let said = server.said();
+    assert!(said.contains("no memory for its message"), "{said}");
 }
 
 /// B1, F6: whoever fills what all have in common keeps nobody's requests from being heard.

@@ -29,6 +29,8 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The process that called `bsp_begin`: what it forks has no part in the program.
 static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
+/// This process was forked by one that had called it.
+static FORKED: AtomicBool = AtomicBool::new(false);
 /// `bsp_init` was called.
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 /// How the process was started, between the first question for it and `bsp_begin`.
@@ -64,8 +66,35 @@ fn inside(name: &str, place: Place) -> &'static mut Process {
 
 #[cold]
 fn outside(name: &str, place: Place) -> ! {
-    let when = if BEGUN.load(Ordering::Relaxed) { "after bsp_end" } else { "before bsp_begin" };
-    fail::fail(None, &format!("{place}{name} was called {when}"))
+    let when = match (FORKED.load(Ordering::Relaxed), BEGUN.load(Ordering::Relaxed)) {
+        (true, _) => "in a process that the program has forked, which has no part in it",
+        (false, true) => "after bsp_end",
+        (false, false) => "before bsp_begin",
+    };
+    fail_outside(&format!("{place}{name} was called {when}"))
+}
+
+/// This process has failed, and does not take part: before, after, or not at all.
+#[cold]
+fn fail_outside(text: &str) -> ! {
+    if FORKED.load(Ordering::Relaxed) {
+        fail::fail_alone(text);
+    }
+    // (Whoever has it locked fails too.)
+    let started = STARTED.try_lock().ok().and_then(|mut started| started.take());
+    match started {
+        Some(Started(bootstrap)) => fail::fail_before(bootstrap, text),
+        None => fail::fail(None, text),
+    }
+}
+
+/// This process has failed, whether it takes part or not.
+#[cold]
+fn fail_anywhere(text: &str) -> ! {
+    match process() {
+        Some(process) => fail::fail(Some(process), text),
+        None => fail_outside(text),
+    }
 }
 
 #[cold]
@@ -126,14 +155,12 @@ pub unsafe extern "C" fn bsp_init_at(
     // SAFETY: the caller's.
     let place = unsafe { at(place) };
     let others = guarded(|| {
-        let Some(spmd_part) = spmd_part else {
-            fail::fail(process(), &format!("{place}bsp_init: there is no function"))
-        };
+        let Some(spmd_part) = spmd_part else { fail_anywhere(&format!("{place}bsp_init: there is no function")) };
         if BEGUN.load(Ordering::Relaxed) {
-            fail::fail(process(), &format!("{place}bsp_init was called after bsp_begin"));
+            fail_anywhere(&format!("{place}bsp_init was called after bsp_begin"));
         }
         if INITIALISED.swap(true, Ordering::Relaxed) {
-            fail::fail(None, &format!("{place}bsp_init was called twice"));
+            fail_outside(&format!("{place}bsp_init was called twice"));
         }
         (started().0 > 0).then_some(spmd_part)
     });
@@ -154,19 +181,28 @@ pub unsafe extern "C" fn bsp_begin_at(maxprocs: c_int, place: *const c_char) {
     let place = unsafe { at(place) };
     guarded(|| {
         if BEGUN.swap(true, Ordering::Relaxed) {
-            fail::fail(process(), &format!("{place}bsp_begin was called twice: a program has one SPMD part"));
+            fail_anywhere(&format!("{place}bsp_begin was called twice: a program has one SPMD part"));
         }
         started();
         let started = STARTED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let Some(Started(bootstrap)) = started else { return };
         match Process::begin(maxprocs, bootstrap) {
             Ok(process) => PROCESS.store(Box::into_raw(process), Ordering::Relaxed),
-            Err(why) => fail::fail(None, &format!("{place}bsp_begin: {why}")),
+            Err((why, bootstrap)) => fail::fail_before(bootstrap, &format!("{place}bsp_begin: {why}")),
         }
         BEGUN_BY.store(std::process::id(), Ordering::Relaxed);
-        // SAFETY: a function that stays.
-        unsafe { libc::atexit(left) };
+        // SAFETY: functions that stay; the second only stores to atomics.
+        unsafe {
+            libc::atexit(left);
+            libc::pthread_atfork(None, None, Some(in_child));
+        }
     });
+}
+
+/// What the process shares with the others is not the child's to use.
+extern "C" fn in_child() {
+    PROCESS.store(std::ptr::null_mut(), Ordering::Relaxed);
+    FORKED.store(true, Ordering::Relaxed);
 }
 
 /// The program ends: in its SPMD part?
@@ -289,7 +325,7 @@ pub unsafe extern "C" fn bsp_abort_text(text: *const c_char) -> ! {
 unsafe fn abort_by(place: Place, text: *const c_char) -> ! {
     // SAFETY: the caller's.
     let text = if text.is_null() { "".into() } else { unsafe { CStr::from_ptr(text) }.to_string_lossy() };
-    guarded(|| fail::fail(process(), &format!("{place}bsp_abort: {text}")))
+    guarded(|| fail_anywhere(&format!("{place}bsp_abort: {text}")))
 }
 
 /// The library's version.

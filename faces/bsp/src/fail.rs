@@ -4,7 +4,7 @@
 //! another one gone is mostly one of several that do: the first by pid of those who wait for it in
 //! every superstep tells it, the others wait a moment for its news.
 
-use crate::bootstrap;
+use crate::bootstrap::{self, Bootstrap};
 use crate::counts;
 use crate::process::Process;
 use crate::wire::WireError;
@@ -74,19 +74,38 @@ pub fn fail(process: Option<&mut Process>, text: &str) -> ! {
     if !process.bootstrap.is_first_to_fail() {
         follow(process);
     }
-    let line = line(Some(process.pid()), text);
-    // A launcher that does not show it may end this process before the call returns.
-    let shown = process.bootstrap.shows_abort();
-    if !shown {
-        print(&line);
-    }
     // The launcher before the others: it tells of the first that fails, and who hears of it from
     // here fails too.
-    if !process.bootstrap.abort(EXIT_CODE, &line) && shown {
-        print(&line);
-    }
+    tell_launcher(&mut *process.bootstrap, &line(Some(process.pid), text));
     spread(process, text);
     leave(EXIT_CODE)
+}
+
+/// The same before this process takes part.
+pub fn fail_before(mut bootstrap: Box<dyn Bootstrap>, text: &str) -> ! {
+    if bootstrap.is_first_to_fail() {
+        let line = line(Some(bootstrap.rank()), text);
+        tell_launcher(&mut *bootstrap, &line);
+        std::thread::sleep(LAST_WORDS);
+    }
+    leave(EXIT_CODE)
+}
+
+/// A process that is none of the program's has failed: it ends alone.
+pub fn fail_alone(text: &str) -> ! {
+    say(None, text);
+    leave(EXIT_CODE)
+}
+
+fn tell_launcher(bootstrap: &mut dyn Bootstrap, line: &str) {
+    // A launcher that does not show it may end this process before the call returns.
+    let shown = bootstrap.shows_abort();
+    if !shown {
+        print(line);
+    }
+    if !bootstrap.abort(EXIT_CODE, line) && shown {
+        print(line);
+    }
 }
 
 fn spread(process: &mut Process, text: &str) {

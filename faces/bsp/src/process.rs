@@ -309,7 +309,7 @@ fn about_address(base: usize, why: RegistryError) -> String {
         RegistryError::Inside(before) => format!(
             "{base:#x} is not registered, but lies {before} bytes behind the beginning of memory that is: name its beginning, and {before} as offset"
         ),
-        RegistryError::Unknown | RegistryError::NullUnknown => {
+        RegistryError::Unknown | RegistryError::NullUnknown | RegistryError::TakenBack => {
             format!("{base:#x} is not registered: call bsp_push_reg for it, then bsp_sync")
         }
     }
@@ -389,12 +389,39 @@ impl Greeting {
     }
 }
 
+/// What processes know when they have met.
+struct Met {
+    rank: usize,
+    nprocs: usize,
+    here: usize,
+    check: bool,
+    keeps: bool,
+    settings: Settings,
+    wire: Option<Wire>,
+    meeting: Option<Meeting>,
+}
+
 impl Process {
     /// Meets the others. Does not return in a process that takes no part.
     ///
     /// # Errors
-    /// One line for people.
-    pub fn begin(maxprocs: i32, mut bootstrap: Box<dyn Bootstrap>) -> Result<Box<Process>, String> {
+    /// One line for people, and by what the launcher can be told.
+    pub fn begin(
+        maxprocs: i32,
+        mut bootstrap: Box<dyn Bootstrap>,
+    ) -> Result<Box<Process>, (String, Box<dyn Bootstrap>)> {
+        match Self::meet(maxprocs, &mut *bootstrap) {
+            Ok(Some(met)) => Ok(Box::new(Self::of(met, bootstrap))),
+            Ok(None) => {
+                bootstrap.finish();
+                fail::leave(0);
+            }
+            Err(why) => Err((why, bootstrap)),
+        }
+    }
+
+    /// Meets the others; none: this process takes no part.
+    fn meet(maxprocs: i32, bootstrap: &mut dyn Bootstrap) -> Result<Option<Met>, String> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let settings = Settings::read(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))?;
         if rank == 0 {
@@ -426,14 +453,15 @@ impl Process {
         }
         let nprocs = size.min(wanted as usize);
         let share = settings.board && all.iter().take(nprocs).all(|greeting| greeting.host == own.host);
-        let connected = Self::connect(&mut *bootstrap, nprocs, here, share)?;
-        if rank >= nprocs {
-            bootstrap.finish();
-            fail::leave(0);
-        }
+        let connected = Self::connect(bootstrap, nprocs, here, share)?;
         let (wire, meeting) = connected.map_or((None, None), |(wire, meeting)| (Some(wire), meeting));
+        Ok((rank < nprocs).then_some(Met { rank, nprocs, here, check, keeps, settings, wire, meeting }))
+    }
+
+    fn of(met: Met, bootstrap: Box<dyn Bootstrap>) -> Process {
+        let Met { rank, nprocs, here, check, keeps, settings, wire, meeting } = met;
         let buffers = || (0..nprocs).map(|_| Aligned::default()).collect::<Vec<_>>();
-        Ok(Box::new(Process {
+        Process {
             pid: rank,
             nprocs,
             bootstrap,
@@ -459,7 +487,7 @@ impl Process {
             bodies: [buffers(), buffers()],
             rounds: Buffers::default(),
             was_dense: false,
-        }))
+        }
     }
 
     /// An endpoint that knows all others, and the board if `share` says that one may be.

@@ -127,6 +127,8 @@ pub enum RegistryError {
     Inside(usize),
     /// A `NULL` that was never registered.
     NullUnknown,
+    /// It was, and was taken back in this superstep as often.
+    TakenBack,
 }
 
 /// The areas of a process, and its calls of this superstep. `P`: what tells where a call was made.
@@ -146,6 +148,8 @@ pub struct Registry<P> {
     effective: u64,
     /// Where a serial's area lies.
     slots: HashMap<u64, u32>,
+    /// Serials of areas for which all have `NULL`, the newest last.
+    nowhere: Vec<u64>,
     calls: Vec<Call<P>>,
 }
 
@@ -162,6 +166,7 @@ impl<P> Registry<P> {
             serials: 0,
             effective: 0,
             slots: HashMap::new(),
+            nowhere: Vec::new(),
             calls: Vec::new(),
         }
     }
@@ -183,7 +188,11 @@ impl<P: Copy> Registry<P> {
     pub fn pop(&mut self, base: usize, place: P) -> Result<(), RegistryError> {
         let newest = self.next.get_mut(&base).and_then(Vec::pop);
         let Some(serial) = newest else {
-            return Err(if base == 0 { RegistryError::NullUnknown } else { self.why_unknown(base) });
+            return Err(match base {
+                0 => RegistryError::NullUnknown,
+                _ if self.now.contains_key(&base) => RegistryError::TakenBack,
+                _ => self.why_unknown(base),
+            });
         };
         // Which of several NULLs is meant the others say.
         let event = Event::Pop(if base == 0 { ANY } else { serial });
@@ -321,6 +330,9 @@ impl<P: Copy> Registry<P> {
             (self.areas.len() - 1) as u32
         });
         self.slots.insert(area.serial, slot);
+        if area.sizes == Sizes::Same(NULL_AREA) {
+            self.nowhere.push(area.serial);
+        }
         self.now.entry(base).or_default().push(slot);
         self.areas[slot as usize] = Some(area);
     }
@@ -333,8 +345,7 @@ impl<P: Copy> Registry<P> {
             Some(Event::Pop(serial)) if *serial != ANY => Some((pid, *serial)),
             _ => None,
         });
-        let nowhere = |area: &&Area| area.sizes == Sizes::Same(NULL_AREA);
-        let newest = || self.areas.iter().flatten().filter(nowhere).map(|area| (self.own, area.serial)).max();
+        let newest = || self.nowhere.last().map(|serial| (self.own, *serial));
         let (pid, serial) = named.or_else(newest).ok_or(self.own)?;
         let slot = self.slots.get(&serial).ok_or(pid)?;
         let area = self.areas.get(*slot as usize).and_then(Option::as_ref);
@@ -345,8 +356,11 @@ impl<P: Copy> Registry<P> {
         let Some(slot) = self.slots.remove(&serial) else { return };
         let Some(area) = self.areas[slot as usize].take() else { return };
         self.free.push(slot);
+        if area.sizes == Sizes::Same(NULL_AREA) {
+            remove_last(&mut self.nowhere, &serial);
+        }
         if let Some(slots) = self.now.get_mut(&area.base) {
-            slots.retain(|s| *s != slot);
+            remove_last(slots, &slot);
             if slots.is_empty() {
                 self.now.remove(&area.base);
             }
@@ -354,5 +368,12 @@ impl<P: Copy> Registry<P> {
         if self.next.get(&area.base).is_some_and(Vec::is_empty) {
             self.next.remove(&area.base);
         }
+    }
+}
+
+/// Removes a value of a list, in which it is mostly among the last.
+fn remove_last<T: PartialEq>(list: &mut Vec<T>, value: &T) {
+    if let Some(at) = list.iter().rposition(|v| v == value) {
+        list.remove(at);
     }
 }

@@ -132,3 +132,46 @@ fn an_address_inside_of_an_area_is_told_by_its_distance() {
     assert_eq!(one[0].pop(0, 0), Err(RegistryError::NullUnknown));
     assert_eq!(one[0].pop(1001, 0), Err(RegistryError::Inside(1)));
 }
+
+#[test]
+fn what_this_superstep_has_taken_back_is_told_as_such() {
+    let mut one = [Registry::new(0)];
+    for bytes in [100, 50] {
+        one[0].push(1000, bytes, 0);
+    }
+    settle(&mut one);
+    assert_eq!([(); 3].map(|()| one[0].pop(1000, 0)), [Ok(()), Ok(()), Err(RegistryError::TakenBack)]);
+    assert_eq!(one[0].find(1000), Ok(1));
+    settle(&mut one);
+    assert_eq!(one[0].pop(1000, 0), Err(RegistryError::Unknown));
+}
+
+/// What all have registered as `NULL` goes newest first, whatever lies between, and however much it
+/// is.
+#[test]
+fn areas_that_nobody_can_name_are_taken_back_newest_first() {
+    const MANY: u64 = 20_000;
+    let mut two = [0, 1].map(Registry::new);
+    for nth in 0..MANY {
+        two[0].push(0, NULL_AREA, 0);
+        // Of every second one the other process has memory.
+        if nth % 2 == 0 { two[1].push(0, NULL_AREA, 0) } else { two[1].push(1000, nth, 0) }
+    }
+    settle(&mut two);
+    for left in (0..MANY / 2).rev() {
+        for process in &mut two {
+            assert_eq!(process.pop(0, 0), Ok(()));
+        }
+        if left % 1000 == 0 {
+            settle(&mut two);
+            assert_eq!(two[0].len() as u64, MANY / 2 + left);
+        }
+    }
+    // Those of which it has memory are there, the newest first.
+    for nth in (0..MANY).rev().filter(|nth| nth % 2 == 1).take(5) {
+        let slot = two[1].find(1000).expect("registered");
+        assert_eq!(two[1].area(slot, 1), Some((1000, nth)));
+        assert_eq!((two[0].pop(0, 0), two[1].pop(1000, 0)), (Ok(()), Ok(())));
+        settle(&mut two);
+    }
+}

@@ -5,6 +5,7 @@ use crate::addresses::AddrKey;
 use crate::codes::{self, Code, option};
 use crate::instance::{finalize, initialize, instance, within};
 use crate::library::{Library, Lookup};
+use crate::memory::Use;
 use crate::method::KINDS;
 use std::ffi::{c_char, c_int, c_void};
 use std::time::{Duration, Instant};
@@ -59,7 +60,8 @@ pub extern "C" fn BMI_close_context(context_id: i64) {
             let context = library.t.ops.context(context_id).ok_or(Code::EINVAL)?;
             Ok(library.close_context(context))
         };
-        let Ok(mut left) = within(close) else { return };
+        let Ok(instance) = instance() else { return };
+        let Ok(mut left) = instance.within(close) else { return };
         // Their memory is the program's again when this returns.
         while !left.is_empty() {
             let drop = begun.elapsed() >= CLOSING;
@@ -67,7 +69,7 @@ pub extern "C" fn BMI_close_context(context_id: i64) {
                 library.progress();
                 Ok(library.left_of(&left, drop))
             };
-            match within(look) {
+            match instance.within(look) {
                 Ok(still) if !drop => left = still,
                 _ => return,
             }
@@ -89,7 +91,8 @@ pub unsafe extern "C" fn BMI_addr_lookup(new_addr: *mut i64, id_string: *const c
         unsafe { put(new_addr, 0) };
         // SAFETY: passed on from the caller.
         let text = unsafe { text(id_string)? };
-        let (text, known) = within(|library| {
+        let instance = instance()?;
+        let (text, known) = instance.within(|library| {
             let text = text.filter(|_| !new_addr.is_null()).ok_or(Code::EINVAL)?;
             Ok((text, library.lookup(text)?))
         })?;
@@ -98,7 +101,7 @@ pub unsafe extern "C" fn BMI_addr_lookup(new_addr: *mut i64, id_string: *const c
             Lookup::Unresolved(kind, url) => {
                 // The resolver may take seconds, for which nobody else is to wait.
                 let places = url.resolve()?;
-                within(|library| library.looked_up(text, kind, places))?
+                instance.within(|library| library.looked_up(text, kind, places))?
             }
         };
         // SAFETY: writable (caller), and not null.
@@ -168,18 +171,18 @@ pub extern "C" fn BMI_memalloc(addr: i64, size: i64, send_recv: c_int) -> *mut c
 /// `BMI_memfree`.
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_memfree(_addr: i64, buffer: *mut c_void, _size: i64, _send_recv: c_int) -> c_int {
-    free(buffer)
+    free(buffer, Use::Program)
 }
 
 /// `BMI_unexpected_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_unexpected_free(_addr: i64, buffer: *mut c_void) -> c_int {
-    free(buffer)
+    free(buffer, Use::Message)
 }
 
 /// Whose memory it was does not matter: an address may be gone before what it sent is freed.
-fn free(buffer: *mut c_void) -> c_int {
-    int(|| within(|library| if library.give_back(buffer.cast()) { Ok(0) } else { Err(Code::EINVAL) }))
+fn free(buffer: *mut c_void, from: Use) -> c_int {
+    int(|| within(|library| if library.give_back(buffer.cast(), from) { Ok(0) } else { Err(Code::EINVAL) }))
 }
 
 /// `BMI_set_info`.

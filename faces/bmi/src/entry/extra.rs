@@ -106,12 +106,13 @@ pub extern "C" fn WEIR_BMI_ping(addr: i64, ms: c_int) -> c_int {
     int(|| {
         let limit = Duration::from_millis(u64::try_from(ms).map_err(|_| Code::EINVAL)?);
         let begun = Instant::now();
-        let (method, ticket) = within(|library| library.ping(AddrKey::from_id(addr)))?;
+        let instance = instance()?;
+        let (method, ticket) = instance.within(|library| library.ping(AddrKey::from_id(addr)))?;
         loop {
-            match within(|library| Ok(library.pinged(method, ticket)))? {
+            match instance.within(|library| Ok(library.pinged(method, ticket)))? {
                 Some(found) => return found.map(|()| 0),
                 None if begun.elapsed() >= limit => {
-                    within(|library| {
+                    instance.within(|library| {
                         library.no_ping(method, ticket);
                         Ok(())
                     })?;

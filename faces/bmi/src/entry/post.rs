@@ -78,11 +78,6 @@ unsafe fn pieces(list: &List, total: i64) -> Result<Vec<Iov>, Code> {
 /// `id` and `actual_size` are null or writable; the memory of the pieces is the library's until the
 /// operation's end is told.
 unsafe fn post(id: *mut i64, actual_size: *mut i64, common: &Common, pieces: &[Iov]) -> Result<c_int, Code> {
-    // SAFETY: writable or null (caller).
-    unsafe {
-        put(id, 0);
-        put(actual_size, 0);
-    }
     let size = u64::try_from(common.size).map_err(|_| Code::EINVAL)?;
     if !matches!(common.buffer_type, 1 | 2) || id.is_null() {
         return Err(Code::EINVAL);
@@ -114,12 +109,26 @@ unsafe fn post(id: *mut i64, actual_size: *mut i64, common: &Common, pieces: &[I
     }
 }
 
+/// Nothing is posted yet: so it is said before anything can be refused (P1).
+///
+/// # Safety
+/// As [`post`].
+unsafe fn none_yet(id: *mut i64, actual_size: *mut i64) {
+    // SAFETY: writable or null (caller).
+    unsafe {
+        put(id, 0);
+        put(actual_size, 0);
+    }
+}
+
 /// Posts one piece.
 ///
 /// # Safety
 /// As [`post`].
 unsafe fn one(id: *mut i64, actual_size: *mut i64, common: &Common, buffer: *mut c_void) -> c_int {
     int(|| {
+        // SAFETY: passed on from the caller.
+        unsafe { none_yet(id, actual_size) };
         super::is_initialized()?;
         let piece = piece(buffer, common.size)?;
         let pieces = if piece.len == 0 { &[][..] } else { &[piece] };
@@ -134,6 +143,8 @@ unsafe fn one(id: *mut i64, actual_size: *mut i64, common: &Common, buffer: *mut
 /// As [`post`] and [`pieces`].
 unsafe fn many(id: *mut i64, actual_size: *mut i64, common: &Common, list: &List) -> c_int {
     int(|| {
+        // SAFETY: passed on from the caller.
+        unsafe { none_yet(id, actual_size) };
         super::is_initialized()?;
         // SAFETY: passed on from the caller.
         unsafe {

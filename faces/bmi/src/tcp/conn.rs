@@ -163,8 +163,8 @@ pub struct Conn {
     pub batched: bool,
     /// What is waited for: readable, writable.
     pub interest: (bool, bool),
-    /// It is among the timers.
-    pub armed: bool,
+    /// When it is looked at next, if it is among the timers.
+    pub armed: Option<Instant>,
     /// Since when it is looked at whether what has left is acknowledged (T10).
     pub watched: Option<Instant>,
     connecting_until: Option<Instant>,
@@ -195,7 +195,7 @@ impl Conn {
             out: VecDeque::new(),
             batched: false,
             interest: (false, false),
-            armed: false,
+            armed: None,
             watched: None,
             connecting_until,
             since: Instant::now(),
@@ -383,8 +383,8 @@ impl Conn {
     }
 
     /// Takes of a payload what was read ahead.
-    fn take_ahead(&mut self, left: u64, allowed: u64) -> Option<Read> {
-        let incoming = self.incoming.as_mut()?;
+    fn take_ahead(&mut self, left: u64, allowed: u64) -> Result<Read, Failure> {
+        let Some(incoming) = self.incoming.as_mut() else { return Ok(Read::Nothing) };
         let most = if incoming.buffered().is_some() { left.min(allowed) } else { left };
         let end = self.ahead.len().min(self.at.saturating_add(usize::try_from(most).unwrap_or(usize::MAX)));
         let bytes = &self.ahead[self.at..end];
@@ -395,6 +395,9 @@ impl Conn {
             }
             Dest::Discard => false,
             Dest::Buffer(to) | Dest::Inbox(to) => {
+                if to.try_reserve(bytes.len()).is_err() {
+                    return Err(Failure::no_memory());
+                }
                 to.extend_from_slice(bytes);
                 true
             }
@@ -404,12 +407,12 @@ impl Conn {
         incoming.at += n;
         self.stream.took(n);
         self.since = Instant::now();
-        Some(Read::Payload { bytes: n, held })
+        Ok(Read::Payload { bytes: n, held })
     }
 
     fn read_payload(&mut self, left: u64, allowed: u64) -> Result<Read, Failure> {
         if self.has_ahead() {
-            return Ok(self.take_ahead(left, allowed).unwrap_or(Read::Nothing));
+            return self.take_ahead(left, allowed);
         }
         let Some(incoming) = self.incoming.as_mut().filter(|_| !self.dry) else { return Ok(Read::Nothing) };
         let mut nowhere = [0u8; 4096];
@@ -423,7 +426,9 @@ impl Conn {
             Dest::Buffer(bytes) | Dest::Inbox(bytes) => {
                 let have = bytes.len();
                 let room = step.min(allowed) as usize;
-                bytes.reserve(room);
+                if bytes.try_reserve(room).is_err() {
+                    return Err(Failure::no_memory());
+                }
                 // SAFETY: `room` bytes behind the first `have` are reserved.
                 let base = unsafe { bytes.as_mut_ptr().add(have) };
                 (vec![libc::iovec { iov_base: base.cast(), iov_len: room }], true)

@@ -48,6 +48,8 @@ const WATCHES: u32 = 4;
 /// follow their receives, and OrangeFS goes astray where a receive fails before its request is
 /// posted. (The originals never dial for a receive.)
 const ASK_AFTER: Duration = Duration::from_millis(100);
+/// Timers that are none any more, beside as many as there are connections.
+const TIMERS_SPARE: usize = 64;
 /// The key of the listener among the descriptors.
 const LISTENER: u64 = 0;
 
@@ -363,7 +365,7 @@ impl Tcp {
         }
         // Another address of the host may be the right one, as long as nothing has been said.
         let next = conn.which + 1;
-        if conn.is_connecting() && next < place.addrs.len() {
+        if conn.is_connecting() && next < place.addrs.len() && !matches!(why, Failure::Local) {
             place.conn = None;
             let out = conn.out;
             for i in next..self.places[addr].addrs.len() {
@@ -431,10 +433,16 @@ impl Tcp {
 
     fn arm_timer(&mut self, key: ConnKey) {
         let resting = self.resting.contains(&key);
-        let Some(conn) = self.conns.get_mut(key).filter(|c| !c.armed) else { return };
-        if let Some(at) = conn.deadline(resting, &self.settings) {
-            conn.armed = true;
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        // (A header has less time than the payload before it had.)
+        let due = conn.deadline(resting, &self.settings);
+        if let Some(at) = due.filter(|at| conn.armed.is_none_or(|armed| *at < armed)) {
+            conn.armed = Some(at);
             self.timers.push(Reverse((at, key)));
+            if self.timers.len() > 2 * self.conns.len() + TIMERS_SPARE {
+                let conns = &self.conns;
+                self.timers.retain(|Reverse((at, key))| conns.get(*key).is_some_and(|c| c.armed == Some(*at)));
+            }
         }
     }
 
@@ -499,8 +507,8 @@ impl Tcp {
             }
             self.timers.pop();
             let resting = self.resting.contains(&key);
-            let Some(conn) = self.conns.get_mut(key) else { continue };
-            conn.armed = false;
+            let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.armed == Some(at)) else { continue };
+            conn.armed = None;
             match conn.deadline(resting, &self.settings) {
                 Some(due) if due <= now => {
                     let why = conn.too_late();

@@ -30,6 +30,12 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The system has none for what comes: that is told, and only this connection ends.
+    #[must_use]
+    pub fn no_memory() -> Failure {
+        Failure::Refused("no memory for its message".to_owned())
+    }
+
     /// What operations end with; `dialling`: it was never up.
     #[must_use]
     pub fn code(&self, dialling: bool) -> Code {

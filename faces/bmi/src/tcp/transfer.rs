@@ -158,7 +158,7 @@ impl Tcp {
                 let Some(mut block) = Block::for_message(bytes.len()) else {
                     // It was accepted; without memory to hand it out the connection says so.
                     self.release(addr, Held::one(bytes.len() as u64));
-                    return self.end(t, key, &Failure::Refused("no memory for its message".to_owned()));
+                    return self.end(t, key, &Failure::no_memory());
                 };
                 block.bytes_mut().copy_from_slice(&bytes);
                 t.inbox.push(header.class, addr, Entry { tag: header.tag, size: bytes.len(), body: Body::Here(block) });

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -117,6 +118,8 @@ static void outside(void)
         IS(BMI_open_context(&ctx), -BMI_EDEVINIT);
         IS(LOOKUP(&addr, "weir://127.0.0.1:1"), -BMI_EDEVINIT);
         IS(BMI_post_send(&id, 1, &byte, 1, BMI_EXT_ALLOC, 0, NULL, 0, NULL), -BMI_EDEVINIT);
+        IS(id, 0);
+        id = 7;
         IS(BMI_test(1, &n, &error, NULL, NULL, 0, 0), -BMI_EDEVINIT);
         IS(BMI_testunexpected(1, &n, &info, 0), -BMI_EDEVINIT);
         IS(BMI_cancel(1, 0), -BMI_EDEVINIT);
@@ -160,6 +163,13 @@ static void beginnings(void)
     IS(INITIALIZE(two, port, BMI_INIT_SERVER), -BMI_ENOPROTOOPT);
     IS(INITIALIZE(method, bad, BMI_INIT_SERVER), -BMI_EINVAL);
     IS(INITIALIZE(method, "other://127.0.0.1:0", BMI_INIT_SERVER), -BMI_EINVAL);
+    char *longer = malloc(5000);
+    memset(longer, 'x', 4999);
+    memcpy(longer, port, strlen(port));
+    longer[strlen(port)] = '/';
+    longer[4999] = 0;
+    IS(INITIALIZE(method, longer, BMI_INIT_SERVER), -BMI_ENAMETOOLONG);
+    free(longer);
     snprintf(bad, sizeof bad, "%s://no-such-host.invalid:1", scheme);
     IS(INITIALIZE(method, bad, BMI_INIT_SERVER), -BMI_EHOSTNTFD);
     /* Of no host (RFC 5737). */
@@ -193,6 +203,8 @@ static void addresses(void)
     IS(LOOKUP(&b, "127.0.0.1"), -BMI_ENOPROTOOPT);
     snprintf(text, sizeof text, "%s://127.0.0.1", scheme);
     IS(LOOKUP(&b, text), -BMI_EINVAL);
+    snprintf(text, sizeof text, "%s://127.0.0.1:0", scheme);
+    IS(LOOKUP(&b, text), -BMI_EINVAL);
     snprintf(text, sizeof text, "%s://no-such-host.invalid:1", scheme);
     IS(LOOKUP(&b, text), -BMI_EHOSTNTFD);
     snprintf(text, sizeof text, "%s://[::1]:9", scheme);
@@ -208,6 +220,7 @@ static void addresses(void)
     IS(BMI_query_addr_range(server, text, 8), 1);
     IS(BMI_query_addr_range(server, text, 32), 0);
     IS(BMI_query_addr_range(server, text, -1), -BMI_EINVAL);
+    IS(BMI_query_addr_range(server, text, 33), -BMI_EINVAL);
     IS(BMI_query_addr_range(server, "nothing://1.2.3.4", 8), -BMI_EPROTO);
     IS(BMI_query_addr_range(server + 99, text, 8), -BMI_EPROTO);
     /* References. */
@@ -229,6 +242,14 @@ static void addresses(void)
     close_client();
 }
 
+/* P1: a post that is refused has no id. */
+#define REFUSED(call, code)                                                                         \
+    do {                                                                                            \
+        id = 7;                                                                                     \
+        IS(call, code);                                                                             \
+        IS(id, 0);                                                                                  \
+    } while (0)
+
 /* P3, P4, P9 */
 static void arguments(void)
 {
@@ -241,28 +262,29 @@ static void arguments(void)
     struct BMI_unexpected_info info;
     open_client();
     IS(BMI_post_send(NULL, server, byte, 1, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
-    IS(BMI_post_send(&id, server, NULL, 1, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
-    IS(BMI_post_send(&id, server, byte, -1, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
-    IS(BMI_post_send(&id, server, byte, 1, (enum bmi_buffer_type)3, 0, NULL, ctx, NULL), -BMI_EINVAL);
-    IS(BMI_post_send(&id, server, byte, 1, BMI_EXT_ALLOC, 0, NULL, ctx + 1, NULL), -BMI_EINVAL);
-    IS(BMI_post_send(&id, server, byte, 1, BMI_EXT_ALLOC, 0, NULL, -1, NULL), -BMI_EINVAL);
-    IS(BMI_post_send(&id, 0, byte, 1, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EPROTO);
-    IS(BMI_post_send(&id, server, byte, INT64_MAX, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EMSGSIZE);
-    IS(BMI_post_recv(&id, server, byte, INT64_MAX, &size, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EMSGSIZE);
+    REFUSED(BMI_post_send(&id, server, NULL, 1, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
+    REFUSED(BMI_post_send(&id, server, byte, -1, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
+    REFUSED(BMI_post_send(&id, server, byte, 1, (enum bmi_buffer_type)3, 0, NULL, ctx, NULL), -BMI_EINVAL);
+    REFUSED(BMI_post_send(&id, server, byte, 1, BMI_EXT_ALLOC, 0, NULL, ctx + 1, NULL), -BMI_EINVAL);
+    REFUSED(BMI_post_send(&id, server, byte, 1, BMI_EXT_ALLOC, 0, NULL, -1, NULL), -BMI_EINVAL);
+    REFUSED(BMI_post_send(&id, 0, byte, 1, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EPROTO);
+    REFUSED(BMI_post_send(&id, server, byte, INT64_MAX, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EMSGSIZE);
+    REFUSED(BMI_post_recv(&id, server, byte, INT64_MAX, &size, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EMSGSIZE);
     int most = 0;
     IS(BMI_get_info(server, BMI_GET_UNEXP_SIZE, &most), 0);
     CHECK(most >= 4096);
     char *big = calloc(1, most + 1);
-    IS(BMI_post_sendunexpected(&id, server, big, most + 1, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EMSGSIZE);
+    REFUSED(BMI_post_sendunexpected(&id, server, big, most + 1, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EMSGSIZE);
     free(big);
-    CHECK(id == 0);
-    IS(BMI_post_send_list(&id, server, (const void *const *)pieces, sizes, 2, 4, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
-    IS(BMI_post_send_list(&id, server, NULL, sizes, 2, 3, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
-    IS(BMI_post_send_list(&id, server, (const void *const *)pieces, NULL, 2, 3, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
-    IS(BMI_post_send_list(&id, server, (const void *const *)pieces, sizes, -1, 0, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
-    IS(BMI_post_send_list(&id, server, (const void *const *)pieces, sizes, 2000000, 3, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EMSGSIZE);
+    REFUSED(BMI_post_send_list(&id, server, (const void *const *)pieces, sizes, 2, 4, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
+    REFUSED(BMI_post_send_list(&id, server, NULL, sizes, 2, 3, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
+    REFUSED(BMI_post_send_list(&id, server, (const void *const *)pieces, NULL, 2, 3, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
+    REFUSED(BMI_post_send_list(&id, server, (const void *const *)pieces, sizes, -1, 0, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
+    REFUSED(BMI_post_send_list(&id, server, (const void *const *)pieces, sizes, 2000000, 3, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EMSGSIZE);
     sizes[1] = INT64_MAX;
-    IS(BMI_post_recv_list(&id, server, pieces, sizes, 2, 3, &size, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
+    size = 9;
+    REFUSED(BMI_post_recv_list(&id, server, pieces, sizes, 2, 3, &size, BMI_EXT_ALLOC, 0, NULL, ctx, NULL), -BMI_EINVAL);
+    IS(size, 0);
     IS(BMI_test(0, &n, &error, NULL, NULL, 0, ctx), -BMI_EINVAL);
     CHECK(n == 0);
     IS(BMI_test(12345, &n, &error, NULL, NULL, 0, ctx), -BMI_EINVAL);
@@ -309,6 +331,7 @@ static void echoes(void)
     if (b == 0)
         IS(finish(r, &size), 0);
     CHECK(size == 20000 && is_filled(q, 20000, 9));
+    IS(BMI_unexpected_free(server, p), -BMI_EINVAL); /* M7 */
     IS(BMI_memfree(server, p, 20000, BMI_SEND), 0);
     IS(BMI_memfree(server, p, 20000, BMI_SEND), -BMI_EINVAL);
     IS(BMI_memfree(server, q, 20000, BMI_RECV), 0);
@@ -687,6 +710,61 @@ static void late(void)
     close_client();
 }
 
+static int test_result;
+
+static void *test_for_long(void *nothing)
+{
+    bmi_op_id_t id;
+    bmi_error_code_t error;
+    int n;
+    test_result = BMI_testcontext(1, &id, &n, &error, NULL, NULL, 2000000000, ctx);
+    return nothing;
+}
+
+/* W3: who sleeps for a context hears that it is closed */
+static void closed(void)
+{
+    pthread_t thread;
+    open_client();
+    echo_of(8);
+    CHECK(pthread_create(&thread, NULL, test_for_long, NULL) == 0);
+    usleep(100000);
+    BMI_close_context(ctx);
+    CHECK(pthread_join(thread, NULL) == 0);
+    IS(test_result, -BMI_EINVAL);
+    IS(BMI_finalize(), 0);
+}
+
+static int ping_result;
+
+static void *ping_for_long(void *nothing)
+{
+    ping_result = WEIR_BMI_ping(server, 60000);
+    return nothing;
+}
+
+/* P5: what waits for an answer waits no more when the library ends, and has nothing to do with the next one */
+static void outlived(void)
+{
+    pthread_t thread;
+    if (strcmp(scheme, "tcp") == 0)
+        return; /* there the kernel answers for who is stopped */
+    open_client();
+    kill(server_pid, SIGSTOP);
+    CHECK(pthread_create(&thread, NULL, ping_for_long, NULL) == 0);
+    usleep(100000);
+    IS(BMI_finalize(), 0);
+    IS(INITIALIZE(NULL, NULL, 0), 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    /* (It may not have been asked for yet.) */
+    CHECK(ping_result == -BMI_EDEVINIT || ping_result == -BMI_EINVAL);
+    kill(server_pid, SIGCONT);
+    IS(BMI_open_context(&ctx), 0);
+    IS(LOOKUP(&server, server_url), 0);
+    echo_of(8);
+    close_client();
+}
+
 /* F4: a server that is stopped is silent */
 static void stops(void)
 {
@@ -847,7 +925,7 @@ static const struct {
     {"outside", outside, 0},     {"beginnings", beginnings, 1}, {"addresses", addresses, 1}, {"arguments", arguments, 1},
     {"echoes", echoes, 1},       {"lengths", lengths, 1},       {"orders", orders, 1},       {"lists", lists, 1},
     {"contexts", contexts, 1},   {"cancels", cancels, 1},       {"limits", limits, 1},       {"unexpected", unexpected, 1},
-    {"floods", floods, 1},       {"absent", absent, 1},         {"restarts", restarts, 1},   {"late", late, 1}, {"stops", stops, 1},   {"forks", forks, 1},
+    {"floods", floods, 1},       {"absent", absent, 1},         {"restarts", restarts, 1},   {"late", late, 1}, {"outlived", outlived, 1}, {"closed", closed, 1}, {"stops", stops, 1},   {"forks", forks, 1},
     {"again", again, 1},         {"loops", loops, 1},           {"options", options, 1},
 };
 

@@ -37,6 +37,11 @@ pub fn module(name: &str, flags: &[&str]) -> PathBuf {
     compile("mock", &format!("{name}.so"), &[&["-shared", "-fPIC"], flags].concat())
 }
 
+/// Builds `c/NAME.c` as what is loaded before a program (`LD_PRELOAD`).
+pub fn preload(name: &str) -> PathBuf {
+    compile(name, &format!("{name}.so"), &["-shared", "-fPIC"])
+}
+
 fn compile(name: &str, out: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(out);

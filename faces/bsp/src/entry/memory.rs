@@ -47,6 +47,9 @@ pub unsafe extern "C" fn bsp_pop_reg_at(addr: *const c_void, place: *const c_cha
         if let Err(why) = process.registry.pop(addr as usize, place) {
             let what = match why {
                 RegistryError::NullUnknown => "NULL is not registered".to_owned(),
+                RegistryError::TakenBack => {
+                    format!("{addr:p} is not registered once more: this superstep has taken all of it back already")
+                }
                 RegistryError::Inside(before) => {
                     format!(
                         "{addr:p} is not registered, but lies {before} bytes behind the beginning of memory that is"
