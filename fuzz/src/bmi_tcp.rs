@@ -13,7 +13,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 
 use arbitrary::Arbitrary;
 use weir_bmi::addresses::AddrKey;
-use weir_bmi::bare::{self, Iov, Library, Posted, Wanted};
+use weir_bmi::bare::{self, Iov, Library, Posted, Use, Wanted};
 use weir_bmi::codes::Code;
 use weir_bmi::ops::OpKey;
 use weir_bmi::tcp::codec::{EAGER_MAX, Header, Wire};
@@ -306,7 +306,10 @@ impl World {
                 assert_eq!((tag, &sent[..]), (message.tag, &got[..]));
             }
             self.received += 1;
-            assert!(self.library.give_back(message.buffer) && !self.library.give_back(message.buffer));
+            assert!(
+                self.library.give_back(message.buffer, Use::Message)
+                    && !self.library.give_back(message.buffer, Use::Message)
+            );
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use arbitrary::Arbitrary;
 use weir_bmi::addresses::AddrKey;
-use weir_bmi::bare::{self, Iov, Library, Posted, Wanted};
+use weir_bmi::bare::{self, Iov, Library, Posted, Use, Wanted};
 use weir_bmi::codes::Code;
 use weir_bmi::ops::OpKey;
 use weir_engine::{
@@ -263,7 +263,7 @@ impl World<'_> {
         while let Some(message) = self.pair.server.next_unexpected(class) {
             // SAFETY: the library lent so many bytes there, until they are given back.
             let got = unsafe { std::slice::from_raw_parts(message.buffer, message.size) }.to_vec();
-            assert!(self.pair.server.give_back(message.buffer));
+            assert!(self.pair.server.give_back(message.buffer, Use::Message));
             self.addr = Some(message.addr);
             let sent = self.unexpected.get_mut(&class).and_then(VecDeque::pop_front);
             assert_eq!(sent, Some((message.tag, got)), "of class {class}");

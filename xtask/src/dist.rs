@@ -40,9 +40,13 @@ pub fn for_tests(paths: &Paths) -> Result<()> {
     command(paths, "debug")
 }
 
-/// In one run of Cargo, lest what they share is compiled for each with features of its own. Not
-/// quietly: Cargo's own lines are the progress of these minutes.
-fn libraries(paths: &Paths) -> Result<()> {
+/// The libraries and what compilers need of them, into `target/weir`. In one run of Cargo, lest
+/// what they share is compiled for each with features of its own. Not quietly: Cargo's own lines are
+/// the progress of these minutes.
+///
+/// # Errors
+/// If they do not build.
+pub fn libraries(paths: &Paths) -> Result<()> {
     run_shown(paths.cargo().args(["build", "--release", "-p", "weir-fabric", "-p", "weir-bmi", "-p", "weir-bsp"]))?;
     put(&paths.target.join("release/libweir_fi.so"), &paths.provider())?;
     put(&paths.target.join("release/libweir_bmi.so"), &paths.bmi())?;

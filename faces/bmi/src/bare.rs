@@ -2,6 +2,7 @@
 //! nobody asleep, no lock.
 
 pub use crate::library::{Library, Lookup, Unexpected, Wanted, Word, wanted};
+pub use crate::memory::Use;
 pub use crate::method::Kind;
 pub use crate::settings::Settings;
 pub use crate::tables::Posted;

@@ -3,18 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use super::measure::Spread;
 use super::{machine, today, write};
+use crate::dist;
 use crate::lab::{Lab, Wire};
 use crate::paths::Paths;
-use crate::process::run_shown;
 
 /// How much to measure, and where it is told.
 #[derive(Debug, clap::Args)]
@@ -46,22 +45,18 @@ impl Common {
         about
     }
 
-    /// The folder with this face's library as it is now (`bsp`: `libweir-bsp.so` in `target/bsp`),
-    /// built if it is to be.
+    /// The folder with this face's library (`bsp`: `libweir-bsp.so`), built if it is to be.
     ///
     /// # Errors
-    /// If it does not build.
+    /// If it does not build, or is not there.
     pub fn library(&self, paths: &Paths, face: &str) -> Result<PathBuf> {
-        let folder = paths.target.join(face);
-        fs::create_dir_all(&folder)?;
+        if !self.no_build {
+            dist::libraries(paths)?;
+        }
+        let folder = paths.provider_dir();
         let library = folder.join(format!("libweir-{face}.so"));
-        if !self.no_build || !library.exists() {
-            run_shown(paths.cargo().args(["build", "--release", "-p", &format!("weir-{face}")]))?;
-            // A new file under the old name: running programs keep the one they have mapped.
-            let (fresh, name) = (library.with_extension("new"), format!("libweir_{face}.so"));
-            fs::copy(paths.target.join("release").join(&name), &fresh)
-                .with_context(|| format!("no {name} was built"))?;
-            fs::rename(&fresh, &library)?;
+        if !library.exists() {
+            bail!("there is no {}: leave out --no-build, or run cargo xtask build", library.display());
         }
         Ok(folder)
     }

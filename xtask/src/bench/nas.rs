@@ -214,9 +214,6 @@ struct Programs(BTreeMap<(Option<Mpi>, &'static str), PathBuf>);
 
 impl Programs {
     fn build(paths: &Paths, common: &Common) -> Result<Self> {
-        if !common.no_build || !paths.provider().exists() {
-            crate::dist::provider(paths)?;
-        }
         let folder = common.library(paths, "bsp")?;
         let mut all = BTreeMap::new();
         for kernel in KERNELS {
