@@ -427,23 +427,55 @@ const CAPTURE_SUCH_AS: &str = "/tmp/%p.pcapng";
 const PROVIDERS: &str = "WEIR_INJECT_SIZE";
 /// The most that `fi_inject` may be set to take (`docs/man/fi_weir.7`), bytes.
 const INJECT_MOST_BYTES: usize = 16 << 10;
-/// Settings that other parts of Weir read, by these names alone: keys and the command's.
-const OTHERS: [&str; 10] = [
+/// Settings that other parts of Weir read, by these names alone: keys, the command's, the
+/// launchers', those of the other faces and of the tools. (A test of the command finds all that are
+/// read.)
+const OTHERS: [&str; 26] = [
     "WEIR_KEY",
     "WEIR_KEY_FILE",
     "WEIR_LIB",
+    "WEIR_PREFIX",
+    "WEIR_LAUNCHER",
+    "WEIR_LAUNCH_TIMEOUT",
+    "WEIR_PMIX_LIBRARY",
+    "WEIR_MPI_LIBRARY",
+    "WEIR_RECORD_DIR",
+    "WEIR_SEGMENTS_DIR",
     "WEIR_BMI_BYTES",
     "WEIR_BMI_HEADER_MS",
+    "WEIR_BMI_MODULES",
     "WEIR_BMI_OPEN",
     "WEIR_BMI_PEERS_MAX",
     "WEIR_BMI_PEER_BYTES",
     "WEIR_BMI_STALL_MS",
     "WEIR_BMI_TCP_WIRE",
+    "WEIR_BSP_BOARD",
+    "WEIR_BSP_CHECK",
+    "WEIR_BSP_HP_BYTES",
+    "WEIR_BSP_LEDGER",
+    "WEIR_BSP_MEMORY",
+    "WEIR_BSP_ORDER",
+    "WEIR_BSP_QUEUE",
+    "WEIR_BSP_SLOT",
 ];
-/// What the emulator and `weir run` tell the programs they run; nobody sets them.
-const TOLD: [&str; 5] = ["WEIR_HOSTS", "WEIR_HOSTFILE", "WEIR_LAUNCH_AGENT", "WEIR_NETWORKS", "WEIR_RUN_COMMAND"];
+/// What the emulator, `weir run` and who starts the processes of a job tell these: each process or
+/// launch has its own.
+const TOLD: [&str; 12] = [
+    "WEIR_HOSTS",
+    "WEIR_HOSTFILE",
+    "WEIR_LAUNCH_AGENT",
+    "WEIR_NETWORKS",
+    "WEIR_RUN_COMMAND",
+    "WEIR_JOB_FD",
+    "WEIR_JOB_ID",
+    "WEIR_RANK",
+    "WEIR_SIZE",
+    "WEIR_BSP_MEET",
+    "WEIR_BSP_RANK",
+    "WEIR_BSP_SIZE",
+];
 /// What Weir's own tools and tests tell each other.
-const INTERNAL: [&str; 4] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_TEST_", "WEIR_UDP_TEST_"];
+const INTERNAL: [&str; 5] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_BENCH_", "WEIR_TEST_", "WEIR_UDP_TEST_"];
 /// Changed, missing, additional or exchanged letters after which a name is no misspelling of
 /// another any more, for a name of any length; for a short one it is a third of its letters.
 const MOST_WRONG: usize = 4;
