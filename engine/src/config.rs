@@ -458,6 +458,9 @@ const OTHERS: [&str; 26] = [
     "WEIR_BSP_QUEUE",
     "WEIR_BSP_SLOT",
 ];
+/// Of settings those that stay on a host: addresses are of one host, and of keys the command says
+/// which goes.
+const HERE: [&str; 3] = ["WEIR_KEY", "WEIR_KEY_FILE", "WEIR_ADDR"];
 /// What the emulator, `weir run` and who starts the processes of a job tell these: each process or
 /// launch has its own.
 const TOLD: [&str; 12] = [
@@ -516,6 +519,16 @@ impl SettingNames<'_> {
         });
         unknown.sort_unstable();
         unknown.iter().map(|name| self.about_unknown(name, &known)).collect()
+    }
+
+    /// Whether this variable is a setting that means the same on all hosts of a job, and no secret:
+    /// so that a launcher which hands on only what it is told is told of it.
+    #[must_use]
+    pub fn is_for_all_hosts(&self, name: &str) -> bool {
+        let short = name.strip_prefix(self.prefix).unwrap_or(name);
+        let stays = HERE.contains(&short) || TOLD.contains(&short) || INTERNAL.iter().any(|one| short.starts_with(one));
+        let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        short.starts_with("WEIR_") && is_plain(name) && !stays
     }
 
     /// The engine's name in one with the prefix.
@@ -672,6 +685,17 @@ mod tests {
         );
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told.iter().all(|line| line.contains("mean WEIR_KEY_FILE?")), "{told:?}");
+    }
+
+    #[test]
+    fn settings_go_to_all_hosts_but_keys_addresses_and_what_one_process_is_told_do_not() {
+        for name in ["WEIR_PORT", "FI_WEIR_IFACE", "WEIR_BSP_CHECK", "WEIR_LAUNCH_TIMEOUT", "WEIR_LANES", "WEIR_PROT"] {
+            assert!(NAMES.is_for_all_hosts(name), "{name}");
+        }
+        let here = ["WEIR_KEY", "WEIR_KEY_FILE", "FI_WEIR_ADDR", "WEIR_JOB_FD", "WEIR_LAUNCH_AGENT", "WEIR_AGENT_MARK"];
+        for name in here.into_iter().chain(["WEIR_BSP_RANK", "FI_PROVIDER", "PATH", "WEIR_A;B", "FI_WEIR_KEY"]) {
+            assert!(!NAMES.is_for_all_hosts(name), "{name}");
+        }
     }
 
     #[test]
