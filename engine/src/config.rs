@@ -427,23 +427,58 @@ const CAPTURE_SUCH_AS: &str = "/tmp/%p.pcapng";
 const PROVIDERS: &str = "WEIR_INJECT_SIZE";
 /// The most that `fi_inject` may be set to take (`docs/man/fi_weir.7`), bytes.
 const INJECT_MOST_BYTES: usize = 16 << 10;
-/// Settings that other parts of Weir read, by these names alone: keys and the command's.
-const OTHERS: [&str; 10] = [
+/// Settings that other parts of Weir read, by these names alone: keys, the command's, the
+/// launchers', those of the other faces and of the tools. (A test of the command finds all that are
+/// read.)
+const OTHERS: [&str; 26] = [
     "WEIR_KEY",
     "WEIR_KEY_FILE",
     "WEIR_LIB",
+    "WEIR_PREFIX",
+    "WEIR_LAUNCHER",
+    "WEIR_LAUNCH_TIMEOUT",
+    "WEIR_PMIX_LIBRARY",
+    "WEIR_MPI_LIBRARY",
+    "WEIR_RECORD_DIR",
+    "WEIR_SEGMENTS_DIR",
     "WEIR_BMI_BYTES",
     "WEIR_BMI_HEADER_MS",
+    "WEIR_BMI_MODULES",
     "WEIR_BMI_OPEN",
     "WEIR_BMI_PEERS_MAX",
     "WEIR_BMI_PEER_BYTES",
     "WEIR_BMI_STALL_MS",
     "WEIR_BMI_TCP_WIRE",
+    "WEIR_BSP_BOARD",
+    "WEIR_BSP_CHECK",
+    "WEIR_BSP_HP_BYTES",
+    "WEIR_BSP_LEDGER",
+    "WEIR_BSP_MEMORY",
+    "WEIR_BSP_ORDER",
+    "WEIR_BSP_QUEUE",
+    "WEIR_BSP_SLOT",
 ];
-/// What the emulator and `weir run` tell the programs they run; nobody sets them.
-const TOLD: [&str; 5] = ["WEIR_HOSTS", "WEIR_HOSTFILE", "WEIR_LAUNCH_AGENT", "WEIR_NETWORKS", "WEIR_RUN_COMMAND"];
+/// Of settings those that stay on a host: addresses are of one host, and of keys the command says
+/// which goes.
+const HERE: [&str; 3] = ["WEIR_KEY", "WEIR_KEY_FILE", "WEIR_ADDR"];
+/// What the emulator, `weir run` and who starts the processes of a job tell these: each process or
+/// launch has its own.
+const TOLD: [&str; 12] = [
+    "WEIR_HOSTS",
+    "WEIR_HOSTFILE",
+    "WEIR_LAUNCH_AGENT",
+    "WEIR_NETWORKS",
+    "WEIR_RUN_COMMAND",
+    "WEIR_JOB_FD",
+    "WEIR_JOB_ID",
+    "WEIR_RANK",
+    "WEIR_SIZE",
+    "WEIR_BSP_MEET",
+    "WEIR_BSP_RANK",
+    "WEIR_BSP_SIZE",
+];
 /// What Weir's own tools and tests tell each other.
-const INTERNAL: [&str; 4] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_TEST_", "WEIR_UDP_TEST_"];
+const INTERNAL: [&str; 5] = ["WEIR_EMULATE_", "WEIR_AGENT_", "WEIR_BENCH_", "WEIR_TEST_", "WEIR_UDP_TEST_"];
 /// Changed, missing, additional or exchanged letters after which a name is no misspelling of
 /// another any more, for a name of any length; for a short one it is a third of its letters.
 const MOST_WRONG: usize = 4;
@@ -484,6 +519,16 @@ impl SettingNames<'_> {
         });
         unknown.sort_unstable();
         unknown.iter().map(|name| self.about_unknown(name, &known)).collect()
+    }
+
+    /// Whether this variable is a setting that means the same on all hosts of a job, and no secret:
+    /// so that a launcher which hands on only what it is told is told of it.
+    #[must_use]
+    pub fn is_for_all_hosts(&self, name: &str) -> bool {
+        let short = name.strip_prefix(self.prefix).unwrap_or(name);
+        let stays = HERE.contains(&short) || TOLD.contains(&short) || INTERNAL.iter().any(|one| short.starts_with(one));
+        let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        short.starts_with("WEIR_") && is_plain(name) && !stays
     }
 
     /// The engine's name in one with the prefix.
@@ -640,6 +685,17 @@ mod tests {
         );
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told.iter().all(|line| line.contains("mean WEIR_KEY_FILE?")), "{told:?}");
+    }
+
+    #[test]
+    fn settings_go_to_all_hosts_but_keys_addresses_and_what_one_process_is_told_do_not() {
+        for name in ["WEIR_PORT", "FI_WEIR_IFACE", "WEIR_BSP_CHECK", "WEIR_LAUNCH_TIMEOUT", "WEIR_LANES", "WEIR_PROT"] {
+            assert!(NAMES.is_for_all_hosts(name), "{name}");
+        }
+        let here = ["WEIR_KEY", "WEIR_KEY_FILE", "FI_WEIR_ADDR", "WEIR_JOB_FD", "WEIR_LAUNCH_AGENT", "WEIR_AGENT_MARK"];
+        for name in here.into_iter().chain(["WEIR_BSP_RANK", "FI_PROVIDER", "PATH", "WEIR_A;B", "FI_WEIR_KEY"]) {
+            assert!(!NAMES.is_for_all_hosts(name), "{name}");
+        }
     }
 
     #[test]

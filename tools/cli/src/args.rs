@@ -20,7 +20,7 @@ const EXIT_CODES: &str = "Exit codes:
 cannot be started, 127 if there is none. `weir bench` with 130 if it was interrupted. 141: nobody reads any more what is printed.
 
 Environment:
-  WEIR_LIB          the folder of libweir-fi.so, for weir bmi that of libweir-bmi.so; else they are looked for beside this program, the former then in FI_PROVIDER_PATH
+  WEIR_LIB          the folder of libweir-fi.so and, for weir bmi, libweir-bmi.so; each may also be in weir below it or in the folder above, so that lib and lib/weir of an installation both do. Else they are looked for beside this program, the former then in FI_PROVIDER_PATH
   WEIR_MPI_LIBRARY  the MPI library that weir bench loads; else the launcher's
 
 The settings of the provider (WEIR_KEY_FILE, WEIR_IFACE, ...) are in fi_weir(7).";
@@ -58,8 +58,10 @@ Where no key or no provider can be had it says so on standard error, and what it
 fail: eval $(weir env) && mpiexec ... starts nothing then. Without a key the variables are set all the \
 same, so that programs fail and say why, instead of running without Weir.
 
-Open MPI hands only these variables to ranks on other hosts. Name every other one that you set to its mpiexec: -x WEIR_PORT -x WEIR_IFACE. \
-For Open MPI 4.1 these are named so too; the words are printed on standard error.")]
+Open MPI hands to ranks on other hosts only the variables that it is told. It is told the provider, the key, and the settings of Weir \
+(WEIR_PORT, FI_WEIR_IFACE, ...) that are set now, but for WEIR_ADDR, which names addresses of one host. Name what you set later to its mpiexec: \
+-x WEIR_PORT; after unsetting one run weir env again. For Open MPI 4.1 all are named so, for Open MPI 5 those with an equals sign in their value \
+(WEIR_FAULTS); the words are printed on standard error.")]
     Env(EnvArgs),
     /// Run a program over Weir: an MPI program by its MPI's launcher, a program of Weir's own
     /// interfaces (BSPlib) without any MPI
@@ -78,8 +80,8 @@ other (--mpi=pmi2 for MPICH and Intel MPI, pmix for Open MPI) and, unless WEIR_K
 environment of the ranks. Without --launcher the MPI's own is used instead where words for it are given (--launcher-arg), and within a step, which has the \
 allocation already.
 
-MPICH, Intel MPI and srun hand all of the environment to other hosts, Open MPI only what names the provider and the key. There name each other \
-setting: --launcher-arg=-x --launcher-arg=WEIR_PORT.
+MPICH, Intel MPI and srun hand all of the environment to other hosts. Open MPI is told to hand on the provider, the key, and every setting of Weir \
+(WEIR_PORT, FI_WEIR_IFACE, ...) but WEIR_ADDR, which names addresses of one host. Any other variable name to it: --launcher-arg=-x --launcher-arg=OMP_NUM_THREADS.
 
 A program that is linked with a library of Weir's own interfaces (libweir-bsp.so) and no MPI is started by srun within an allocation of Slurm, by \
 whichever mpiexec is on PATH with --hosts, else by weir run itself, on this machine; --local does that with any program that finds its place by such a \

@@ -35,16 +35,15 @@ pub fn run(env: &Env, args: &BmiArgs) -> Result<u8> {
 /// # Errors
 /// It is in none of them; they are listed.
 pub fn find(env: &Env) -> Result<PathBuf> {
-    let named = env.get("WEIR_LIB").map(PathBuf::from);
+    if let Some(found) = provider::named(env, &FILES) {
+        return found;
+    }
     let program = std::env::current_exe().unwrap_or_default();
-    let folders: Vec<PathBuf> = match named {
-        Some(folder) => vec![folder],
-        None => provider::beside(&program)
-            .into_iter()
-            .chain(program.parent().map(Path::to_owned))
-            .chain(["/usr/local/lib", "/usr/lib"].map(PathBuf::from))
-            .collect(),
-    };
+    let folders: Vec<PathBuf> = provider::beside(&program)
+        .into_iter()
+        .chain(program.parent().map(Path::to_owned))
+        .chain(["/usr/local/lib", "/usr/lib"].map(PathBuf::from))
+        .collect();
     let places = || folders.iter().flat_map(|folder| FILES.map(|name| folder.join(name)));
     match places().find(|file| file.is_file()) {
         Some(file) => Ok(file.canonicalize()?),
@@ -210,11 +209,13 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_named_must_have_it() {
-        let empty = tempfile::tempdir().unwrap();
-        let env = Env::from_pairs([("WEIR_LIB", empty.path())]);
+        let outer = tempfile::tempdir().unwrap();
+        let empty = outer.path().join("lib");
+        std::fs::create_dir(&empty).unwrap();
+        let env = Env::from_pairs([("WEIR_LIB", &empty)]);
         let error = find(&env).unwrap_err().to_string();
-        assert!(error.contains(FILES[0]) && error.contains(&empty.path().display().to_string()), "{error}");
-        std::fs::write(empty.path().join(FILES[0]), "").unwrap();
+        assert!(error.contains(FILES[0]) && error.contains(&empty.display().to_string()), "{error}");
+        std::fs::write(empty.join(FILES[0]), "").unwrap();
         assert!(find(&env).unwrap().ends_with(FILES[0]));
     }
 }

@@ -117,7 +117,7 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
     if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm) {
         eprintln!("weir: {hint}");
     }
-    let words = environment::handed_over(&found, &variables);
+    let words = environment::words(&environment::handed_over(&found, &variables, &key, env));
     if !words.is_empty() {
         eprintln!("weir: for ranks on other machines add to mpiexec: {}", words.join(" "));
     }

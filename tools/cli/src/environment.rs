@@ -8,6 +8,7 @@ use weir_job::{Env, JobKey, KeyError, KeySource};
 use weir_bench::typed;
 
 use crate::mpi::{self, Found, Kind};
+use crate::settings;
 
 /// One variable and its value.
 pub type Variable = (String, String);
@@ -18,21 +19,57 @@ fn refuses_list(found: &Found) -> bool {
     found.kind == Kind::Openmpi && found.version.as_deref().is_some_and(|version| version.starts_with("4."))
 }
 
-/// Launcher arguments by which Open MPI 4 hands our variables to other machines; nothing for other
-/// MPIs, which are told by a variable or hand over all.
-pub fn handed_over(found: &Found, variables: &[Variable]) -> Vec<String> {
-    let ours =
-        |name: &&str| ["FI_PROVIDER_PATH", "FI_PROVIDER", "WEIR_KEY", "WEIR_KEY_FILE", typed::LAUNCHER].contains(name);
-    let named = variables.iter().map(|(name, _)| name.as_str()).filter(ours);
-    // A key in the environment is not among what we set.
-    let key = (!variables.iter().any(|(name, _)| name == "WEIR_KEY_FILE")).then_some("WEIR_KEY");
-    if !refuses_list(found) {
-        return Vec::new();
-    }
-    named.chain(key).flat_map(|name| ["-x".to_owned(), name.to_owned()]).collect()
+/// Whether this is one of the user's settings that hold on all hosts.
+fn is_for_all_hosts(name: &std::ffi::OsStr) -> bool {
+    name.to_str().is_some_and(|name| settings::NAMES.is_for_all_hosts(name))
 }
 
-/// Open MPI 5's list of the variables that go to other machines.
+/// The user's settings that hold on all hosts, in order.
+fn for_all_hosts(env: &Env) -> Vec<String> {
+    let mut names: Vec<_> = env.names().filter(|name| is_for_all_hosts(name)).collect();
+    names.sort_unstable();
+    names.into_iter().map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+/// What ranks on other machines need: of what we set, the key's variable, the user's settings.
+fn for_other_hosts(variables: &[Variable], key: &JobKey, env: &Env) -> Vec<String> {
+    let ours = ["FI_PROVIDER_PATH", "FI_PROVIDER", "WEIR_KEY_FILE", typed::LAUNCHER];
+    let set = variables.iter().map(|(name, _)| name.as_str()).filter(|name| ours.contains(name));
+    // A key in the environment is not among what we set. Where there is none it is not named:
+    // Open MPI 5 starts nothing where it finds no variable of a name.
+    let key = match &key.source {
+        KeySource::Environment => env.get("WEIR_KEY").map(|_| "WEIR_KEY"),
+        KeySource::Launcher => Some("WEIR_KEY"),
+        KeySource::NamedFile(_) | KeySource::UserFile(_) | KeySource::CreatedFile(_) => None,
+    };
+    set.chain(key).map(str::to_owned).chain(for_all_hosts(env)).collect()
+}
+
+/// The arguments by which Open MPI's launcher hands over variables.
+pub fn words(names: &[String]) -> Vec<String> {
+    names.iter().flat_map(|name| ["-x".to_owned(), name.clone()]).collect()
+}
+
+/// What Open MPI's launcher is to be told by arguments: the variables that ranks need on other
+/// machines and that are not in its list; nothing for other MPIs, which hand over all.
+pub fn handed_over(found: &Found, variables: &[Variable], key: &JobKey, env: &Env) -> Vec<String> {
+    if found.kind != Kind::Openmpi {
+        return Vec::new();
+    }
+    let list = variables.iter().find(|(name, _)| name == LIST).map_or("", |(_, list)| list);
+    let is_listed = |name: &String| list.split(';').any(|one| one == name);
+    for_other_hosts(variables, key, env).into_iter().filter(|name| !is_listed(name)).collect()
+}
+
+/// The same for programs of Weir's own interfaces, for which no variable is set: they agree on a
+/// key by their launcher unless one is named.
+pub fn handed_to_weirs(found: &Found, env: &Env) -> Vec<String> {
+    let keys = ["WEIR_KEY", "WEIR_KEY_FILE"].into_iter().filter(|name| env.get(name).is_some()).map(str::to_owned);
+    if found.kind == Kind::Openmpi { keys.chain(for_all_hosts(env)).collect() } else { Vec::new() }
+}
+
+/// Open MPI 5's list of the variables that go to other machines. It names them only, so that what
+/// is changed afterwards is changed everywhere. A value with an equals sign gets lost on the way.
 const LIST: &str = "OMPI_MCA_mca_base_env_list";
 
 /// Tells the ranks this command, on whichever machine they are.
@@ -55,13 +92,9 @@ pub fn variables(found: &Found, folder: &Path, key: &JobKey, env: &Env, no_shm: 
     set("FI_PROVIDER_PATH", provider_path(folder, env));
     set("FI_PROVIDER", "weir".into());
     // The name of the key's file, not the key: it would show in process lists and logs.
-    let key_variable = match &key.source {
-        KeySource::Environment | KeySource::Launcher => "WEIR_KEY",
-        KeySource::NamedFile(path) | KeySource::UserFile(path) | KeySource::CreatedFile(path) => {
-            set("WEIR_KEY_FILE", path.display().to_string());
-            "WEIR_KEY_FILE"
-        }
-    };
+    if let Some(path) = key.source.path() {
+        set("WEIR_KEY_FILE", path.display().to_string());
+    }
     match found.kind {
         Kind::Mpich => {
             // MPICH may be built for UCX and libfabric both; without a choice UCX may come first.
@@ -86,11 +119,17 @@ pub fn variables(found: &Found, folder: &Path, key: &JobKey, env: &Env, no_shm: 
             set("OMPI_MCA_opal_common_ofi_provider_include", "weir".into());
             set("OMPI_MCA_mtl_ofi_provider_include", "weir".into());
             set("OMPI_MCA_osc", "^ucx".into());
-            // Its launcher hands only its own variables to other machines; this names the rest.
-            if !refuses_list(found) {
-                set(LIST, format!("FI_PROVIDER_PATH;FI_PROVIDER;{key_variable}"));
-            }
         }
+    }
+    // Its launcher hands only its own variables to other machines; this names the rest.
+    if found.kind == Kind::Openmpi && !refuses_list(found) {
+        let value = |name: &str| {
+            let ours = all.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
+            ours.or_else(|| Some(env.get(name)?.to_string_lossy().into_owned()))
+        };
+        let mut names = for_other_hosts(&all, key, env);
+        names.retain(|name| value(name).is_none_or(|value| !value.contains('=')));
+        all.push((LIST.to_owned(), names.join(";")));
     }
     all
 }
@@ -200,27 +239,50 @@ mod tests {
     #[test]
     fn open_mpi_4_is_told_by_its_arguments_what_5_is_told_by_a_variable() {
         let words = ["weir", "run", "-n", "2"].map(OsString::from);
-        let by = |version: &str, source, run: bool| {
+        let by = |version: &str, source, run: bool, set: &[(&str, &str)]| {
             let found = Found { version: Some(version.into()), ..of(Kind::Openmpi) };
-            let mut all = variables(&found, Path::new("/w"), &key(source), &Env::default(), false);
+            let (key, env) = (key(source), Env::from_pairs(set.iter().copied()));
+            let mut all = variables(&found, Path::new("/w"), &key, &env, false);
             if run {
                 tell_command(&mut all, &words);
             }
-            (value(&all, LIST).map(str::to_owned), handed_over(&found, &all).join(" "))
+            (value(&all, LIST).map(str::to_owned), handed_over(&found, &all, &key, &env).join(" "))
         };
         let file = || KeySource::UserFile("/k".into());
-        let told = |version, source| by(version, source, false);
-        let run = |version| by(version, file(), true);
+        let told = |version, source, set| by(version, source, false, set);
+        let run = |version| by(version, file(), true, &[]);
         let more = "FI_PROVIDER_PATH;FI_PROVIDER;WEIR_KEY_FILE;WEIR_RUN_COMMAND".to_owned();
         assert_eq!(run("5.0.11"), (Some(more), String::new()));
-        assert!(run("4.1.4").1.ends_with(" -x WEIR_KEY_FILE -x WEIR_RUN_COMMAND"), "{:?}", run("4.1.4"));
-        let list = Some("FI_PROVIDER_PATH;FI_PROVIDER;WEIR_KEY_FILE".to_owned());
-        assert_eq!(told("5.0.11", file()), (list, String::new()));
-        assert_eq!(told("4.1.4", file()), (None, "-x FI_PROVIDER_PATH -x FI_PROVIDER -x WEIR_KEY_FILE".into()));
-        assert_eq!(
-            told("4.1.4", KeySource::Environment),
-            (None, "-x FI_PROVIDER_PATH -x FI_PROVIDER -x WEIR_KEY".into())
-        );
+        assert!(run("4.1.4").1.ends_with(" WEIR_KEY_FILE WEIR_RUN_COMMAND"), "{:?}", run("4.1.4"));
+        let list = |rest| Some(format!("FI_PROVIDER_PATH;FI_PROVIDER{rest}"));
+        let all = |rest| format!("FI_PROVIDER_PATH FI_PROVIDER{rest}");
+        assert_eq!(told("5.0.11", file(), &[]), (list(";WEIR_KEY_FILE"), String::new()));
+        assert_eq!(told("4.1.4", file(), &[]), (None, all(" WEIR_KEY_FILE")));
+        let with_key = [("WEIR_KEY", "07")];
+        assert_eq!(told("4.1.4", KeySource::Environment, &with_key), (None, all(" WEIR_KEY")));
+        assert_eq!(told("5.0.11", KeySource::Environment, &with_key), (list(";WEIR_KEY"), String::new()));
+        assert_eq!(told("5.0.11", KeySource::Launcher, &[]), (list(";WEIR_KEY"), String::new()));
+        // Open MPI 5 would start nothing.
+        assert_eq!(told("5.0.11", no_key().source, &[]), (list(""), String::new()));
+        // The user's own settings; of these a value with '=' does not pass by the list.
+        let set = [
+            ("WEIR_PORT", "45000-45100"),
+            ("FI_WEIR_IFACE", "eth1"),
+            ("WEIR_FAULTS", "loss=1%"),
+            ("WEIR_ADDR", "10.0.0.1"),
+            ("WEIR_LAUNCH_AGENT", "/agent"),
+            ("WEIR_KEY_FILE", "/k"),
+            ("PATH", "/bin"),
+        ];
+        let (listed, named) = told("5.0.11", file(), &set);
+        assert_eq!(listed, list(";WEIR_KEY_FILE;FI_WEIR_IFACE;WEIR_PORT"));
+        assert_eq!(named, "WEIR_FAULTS");
+        let rest = " WEIR_KEY_FILE FI_WEIR_IFACE WEIR_FAULTS WEIR_PORT";
+        assert_eq!(told("4.1.4", file(), &set), (None, all(rest)));
+        let weirs = |kind| handed_to_weirs(&of(kind), &Env::from_pairs(set)).join(" ");
+        assert_eq!(weirs(Kind::Openmpi), rest.trim_start());
+        let hydra = of(Kind::Mpich);
+        assert_eq!(weirs(Kind::Mpich) + &handed_over(&hydra, &[], &key(file()), &Env::from_pairs(set)).join(" "), "");
     }
 
     #[test]

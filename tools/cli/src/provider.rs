@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::mpi::ask;
@@ -33,12 +33,8 @@ pub struct Facts {
 /// If it is in none of them; the message lists where it was looked for. A `WEIR_LIB` without it is
 /// an error: another provider than the one named would be taken silently.
 pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
-    if let Some(named) = env.get("WEIR_LIB").map(PathBuf::from) {
-        let file = named.join(FILE_NAME);
-        if !file.is_file() {
-            bail!("WEIR_LIB={}: there is no {FILE_NAME} in that folder", named.display());
-        }
-        return Ok(file.canonicalize()?);
+    if let Some(found) = named(env, &[FILE_NAME]) {
+        return found;
     }
     let mut folders = std::env::current_exe().map(|program| beside(&program)).unwrap_or_default();
     let path = env.get("FI_PROVIDER_PATH").map(std::ffi::OsString::as_os_str);
@@ -52,6 +48,25 @@ pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
             bail!("{FILE_NAME} is in none of: {}; set WEIR_LIB to its folder", looked.join(", "))
         }
     }
+}
+
+/// A library in the folder that `WEIR_LIB` names, in `weir` below it, or in the one above it: so
+/// that `lib` and `lib/weir` of an installation suit all libraries. Nothing where it is not set.
+///
+/// # Errors
+/// There is none of these files.
+pub fn named(env: &weir_job::Env, files: &[&str]) -> Option<Result<PathBuf>> {
+    let folder = PathBuf::from(env.get("WEIR_LIB")?);
+    let folders = [folder.clone(), folder.join("weir"), folder.join("..")];
+    let mut places = folders.iter().flat_map(|folder| files.iter().map(move |file| folder.join(file)));
+    Some(match places.find(|file| file.is_file()) {
+        Some(file) => file.canonicalize().map_err(anyhow::Error::from),
+        None => Err(anyhow!(
+            "WEIR_LIB={}: there is no {} in that folder, in weir below it, or above it",
+            folder.display(),
+            files[0]
+        )),
+    })
 }
 
 /// Where the provider is beside this program, wherever both were moved to: in `lib/weir` of its
@@ -144,10 +159,32 @@ mod tests {
     #[test]
     fn a_named_folder_without_the_provider_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let find = || find(&weir_job::Env::from_pairs([("WEIR_LIB", dir.path())]));
-        let error = find().unwrap_err().to_string();
+        let folder = dir.path().join("lib/weir");
+        std::fs::create_dir_all(&folder).unwrap();
+        let find = |folder: &Path| find(&weir_job::Env::from_pairs([("WEIR_LIB", folder)]));
+        let error = find(&folder).unwrap_err().to_string();
         assert!(error.contains("WEIR_LIB=") && error.contains(FILE_NAME), "{error}");
-        std::fs::write(dir.path().join(FILE_NAME), "").unwrap();
-        assert!(find().is_ok());
+        std::fs::write(folder.join(FILE_NAME), "").unwrap();
+        assert!(find(&folder).is_ok());
+    }
+
+    #[test]
+    fn one_value_suits_all_libraries_of_an_installation() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(prefix.join("lib/weir")).unwrap();
+        let (provider, bmi) = (prefix.join("lib/weir").join(FILE_NAME), prefix.join("lib/libweir-bmi.so"));
+        std::fs::write(&provider, "").unwrap();
+        std::fs::write(&bmi, "").unwrap();
+        for named in ["lib", "lib/weir", "lib/weir/"] {
+            let env = weir_job::Env::from_pairs([("WEIR_LIB", prefix.join(named))]);
+            assert_eq!(
+                (find(&env).unwrap(), crate::bmi::find(&env).unwrap()),
+                (provider.clone(), bmi.clone()),
+                "{named}"
+            );
+        }
+        let env = weir_job::Env::from_pairs([("WEIR_LIB", &prefix)]);
+        assert!(find(&env).is_err() && crate::bmi::find(&env).is_err(), "a prefix is not searched");
     }
 }

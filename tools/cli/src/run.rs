@@ -52,7 +52,7 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     let mut command = Command::new(&launcher);
     match srun {
         Some(interface) => drop(command.args(slurm::words(&args, interface))),
-        None => by_mpiexec(&mut command, &found, env, &args, &environment::handed_over(&found, &variables))?,
+        None => by_mpiexec(&mut command, &found, env, &args, environment::handed_over(&found, &variables, &key, env))?,
     }
     command.arg(&program).args(args.program.iter().skip(1));
     command.envs(variables.iter().cloned());
@@ -133,7 +133,7 @@ fn run_weirs(env: &Env, args: &RunArgs, program: &Path) -> Result<u8> {
                 .context("ranks on other hosts are started by the mpiexec of any MPI")?,
         };
         command = Command::new(found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?);
-        by_mpiexec(&mut command, &found, env, args, &[])?;
+        by_mpiexec(&mut command, &found, env, args, environment::handed_to_weirs(&found, env))?;
     }
     command.arg(program).args(args.program.iter().skip(1));
     if args.dry_run {
@@ -143,8 +143,17 @@ fn run_weirs(env: &Env, args: &RunArgs, program: &Path) -> Result<u8> {
     supervise(&mut command).with_context(|| format!("cannot start {}", name.display()))
 }
 
+/// The variables of these that a launcher's arguments do not hand over. Of one that is named twice
+/// one Open MPI takes the first value, another the last.
+fn not_given(names: Vec<String>, given: &[OsString]) -> Vec<String> {
+    let is_x = |word: &OsString| word == "-x" || word == "--x";
+    let values: Vec<_> = given.windows(2).filter(|two| is_x(&two[0])).map(|two| two[1].to_string_lossy()).collect();
+    let is_given = |name: &String| values.iter().any(|value| value.split('=').next() == Some(name.as_str()));
+    names.into_iter().filter(|name| !is_given(name)).collect()
+}
+
 /// The words of an MPI's launcher, up to the program.
-fn by_mpiexec(command: &mut Command, found: &Found, env: &Env, args: &RunArgs, handed: &[String]) -> Result<()> {
+fn by_mpiexec(command: &mut Command, found: &Found, env: &Env, args: &RunArgs, handed: Vec<String>) -> Result<()> {
     if args.tag_output {
         bail!(
             "--tag-output: {}'s launcher has an option of its own for that; hand it over with --launcher-arg",
@@ -156,7 +165,7 @@ fn by_mpiexec(command: &mut Command, found: &Found, env: &Env, args: &RunArgs, h
         command.args(host_words(found.kind, &args.hosts, args.ranks));
         start_by_agent(command, found.kind, env, &args.launcher_arg);
     }
-    command.args(handed).args(&args.launcher_arg);
+    command.args(environment::words(&not_given(handed, &args.launcher_arg))).args(&args.launcher_arg);
     Ok(())
 }
 
@@ -536,6 +545,13 @@ mod tests {
         assert_eq!(words(Kind::Mpich, &inside, &["-launcher", "fork"]), "");
         assert_eq!(words(Kind::Mpich, &[inside[0], ("HYDRA_LAUNCHER_EXEC", "/mine")], &[]), "");
         assert_eq!(words(Kind::Openmpi, &inside, &["--mca", "plm_ssh_agent", "/mine"]), "");
+    }
+
+    #[test]
+    fn what_the_user_hands_over_is_not_handed_over_again() {
+        let given = ["-ppn", "1", "-x", "WEIR_PORT=46000", "--x", "WEIR_IFACE", "-x"].map(OsString::from);
+        let names = ["WEIR_PORT", "WEIR_IFACE", "WEIR_POR", "WEIR_FAULTS"].map(str::to_owned);
+        assert_eq!(not_given(names.to_vec(), &given), ["WEIR_POR", "WEIR_FAULTS"]);
     }
 
     #[test]

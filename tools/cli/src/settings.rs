@@ -4,6 +4,9 @@
 use weir_engine::{Endpoint, EngineConfig, SettingNames, XdpUse};
 use weir_job::Env;
 
+/// As the provider lets people name them.
+pub const NAMES: SettingNames<'_> = SettingNames { prefix: "FI_", listed_by: "fi_info -g weir or man fi_weir" };
+
 /// Something to say of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
@@ -16,8 +19,7 @@ pub struct Complaint {
 /// What the provider would say of the settings in this environment. Whether an endpoint opens with
 /// them is tried where `opens`: where it is known why none does, that is no fault of theirs.
 pub fn complaints(env: &Env, opens: bool) -> Vec<Complaint> {
-    let unknown = SettingNames { prefix: "FI_", listed_by: "fi_info -g weir or man fi_weir" }
-        .unknown(env.names().map(|name| name.to_string_lossy().into_owned()));
+    let unknown = NAMES.unknown(env.names().map(|name| name.to_string_lossy().into_owned()));
     let mut all: Vec<Complaint> = unknown.into_iter().map(|text| Complaint { text, fatal: false }).collect();
     let config = understood(env);
     let warnings = config.as_ref().map(EngineConfig::warnings).unwrap_or_default();
@@ -87,6 +89,43 @@ fn try_endpoint(env: &Env, mut config: EngineConfig) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Every literal of the code of this folder that is a variable's name, but for those of tests.
+    fn names_read(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if !["tests", "benches", "examples", "target"].iter().any(|other| path.ends_with(other)) {
+                    names_read(&path, found);
+                }
+            } else if path.extension().is_some_and(|e| ["rs", "c", "h"].iter().any(|known| e == *known)) {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+                let letters = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+                let names = code.split('"').map(|word| word.strip_suffix('=').unwrap_or(word));
+                found.extend(
+                    names
+                        .filter(|name| name.starts_with("WEIR_") && !name.ends_with('_') && name.chars().all(letters))
+                        .map(str::to_owned),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_variable_that_is_read_somewhere_is_known() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut names = BTreeSet::new();
+        for folder in ["core", "engine", "faces", "job", "tools", "transports"] {
+            names_read(&root.join(folder), &mut names);
+        }
+        assert!(["WEIR_PORT", "WEIR_BSP_SLOT", "WEIR_RECORD_DIR"].iter().all(|name| names.contains(*name)));
+        // Who builds it tells this one to the compiler.
+        names.remove("WEIR_COMMIT");
+        assert_eq!(NAMES.unknown(names), Vec::<String>::new());
+    }
 
     fn told(name: &str, value: &str) -> Vec<Complaint> {
         complaints(&Env::from_pairs([(name, value)]), true)

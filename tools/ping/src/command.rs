@@ -22,7 +22,7 @@ use crate::{Error, Finding, Severity, end, listen};
 
 Tried are, both ways: versions, the job's key, UDP and TCP to each address that Weir would use, the largest datagram that passes; \
 then, between two endpoints such as a job's, the round trip of 8 bytes and the rate of 1 MiB. The settings of this shell that mean the \
-same everywhere (WEIR_PORT, WEIR_IFACE, WEIR_KEY_FILE, ...) hold on the other host too; inside weir emulate the agent is its own.
+same everywhere (WEIR_PORT, FI_WEIR_IFACE, WEIR_KEY_FILE, ...) hold on the other host too; inside weir emulate the agent is its own.
 
 Whoever asks a listening end proves that he has the job's key, and so does the end. It answers nobody else.
 

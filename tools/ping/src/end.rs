@@ -108,7 +108,7 @@ impl End {
     fn hello(&mut self, given: Option<&str>) -> Result<Answer, String> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
         let mut hello = Hello { format: FORMAT, version: self.version.clone(), host, ..Hello::default() };
-        let config = EngineConfig::from_env().map_err(|error| error.to_string())?;
+        let config = crate::environment::settings()?;
         let probes =
             Probes::open(config.port, config.port_span).map_err(|error| format!("no sockets for probes: {error}"))?;
         (hello.udp_port, hello.tcp_port) = (probes.udp_port, probes.tcp_port);

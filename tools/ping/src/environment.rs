@@ -1,7 +1,9 @@
 //! What of this shell's settings an end on another host is started with.
 
+use weir_engine::EngineConfig;
+
 /// Settings that a job's launcher would hand on, and that mean the same on every host; not the key,
-/// which would show in lists of processes.
+/// which would show in lists of processes. Each also as `FI_WEIR_X`, which counts first.
 const HANDED_ON: [&str; 15] = [
     "WEIR_KEY_FILE",
     "WEIR_PORT",
@@ -20,6 +22,22 @@ const HANDED_ON: [&str; 15] = [
     "WEIR_STRIPE",
 ];
 
+/// The engine's settings as a rank under an MPI has them: of `FI_WEIR_X` and `WEIR_X` the former
+/// counts.
+///
+/// # Errors
+/// One line about the first that cannot be understood, by the name that is set.
+pub fn settings() -> Result<EngineConfig, String> {
+    settings_of(&|name| std::env::var(name).ok())
+}
+
+fn settings_of(get: &dyn Fn(&str) -> Option<String>) -> Result<EngineConfig, String> {
+    let full = |name: &str| format!("FI_{name}");
+    let value = |name: &str| get(&full(name)).or_else(|| get(name)).filter(|value| !value.is_empty());
+    let as_set = |name: &str| if get(&full(name)).is_some() { full(name) } else { name.to_owned() };
+    EngineConfig::from_vars(&value).map_err(|error| error.with_variable(as_set).to_string())
+}
+
 /// The words before the command: `env NAME=VALUE ...`, quoted, as agents put the words they are
 /// given into one line for a shell; nothing without settings.
 #[must_use]
@@ -28,8 +46,9 @@ pub fn for_host() -> Vec<String> {
 }
 
 fn of(get: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
-    let set = |name: &&str| get(name).map(|value| format!("{name}={value}"));
-    let words: Vec<String> = HANDED_ON.iter().filter_map(set).map(|word| quoted(&word)).collect();
+    let set = |name: String| get(&name).map(|value| format!("{name}={value}"));
+    let names = HANDED_ON.iter().flat_map(|name| [(*name).to_owned(), format!("FI_{name}")]);
+    let words: Vec<String> = names.filter_map(set).map(|word| quoted(&word)).collect();
     if words.is_empty() { words } else { std::iter::once("env".to_owned()).chain(words).collect() }
 }
 
@@ -42,6 +61,21 @@ pub fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn libfabrics_name_of_a_setting_counts_first_here_and_there() {
+        let set = |name: &str| match name {
+            "WEIR_PORT" => Some("45000".into()),
+            "FI_WEIR_PORT" => Some("46000-46100".into()),
+            "FI_WEIR_LEVEL" => Some("auth".into()),
+            _ => None,
+        };
+        assert_eq!(of(&set), ["env", "WEIR_PORT=45000", "FI_WEIR_PORT=46000-46100", "FI_WEIR_LEVEL=auth"]);
+        let config = settings_of(&set).unwrap();
+        assert_eq!((config.port, config.port_span, config.level), (46000, 101, weir_engine::Level::Auth));
+        let error = settings_of(&|name| (name == "FI_WEIR_PORT").then(|| "x".into())).unwrap_err();
+        assert!(error.starts_with("FI_WEIR_PORT: 'x'"), "{error}");
+    }
 
     #[test]
     fn settings_are_handed_on_but_no_key() {

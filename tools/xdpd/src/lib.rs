@@ -26,9 +26,12 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   weir xdpd --interface eth1 --allow alice        # short packets of alice's ranks with WEIR_XDP=auto
   weir xdpd --interface eth1 --allow @mpi         # all members of the group mpi
-  systemctl enable --now weir-xdpd.socket         # the same by systemd, once share/weir/systemd/* are in /etc/systemd/system
+  systemctl enable --now weir-xdpd.socket         # the same by systemd
 
-The service starts /usr/bin/weir with the options that /etc/default/weir-xdpd has, for example WEIR_XDPD=\"--interface eth1 --allow @mpi\".")]
+The service starts /usr/bin/weir with the options that /etc/default/weir-xdpd has, for example WEIR_XDPD=\"--interface eth1 --allow @mpi\"; without an \
+interface it does not start, and its journal says so. The Debian package brings socket, service and that file, and enables nothing. From the wheel or the \
+archive copy weir-xdpd.socket and weir-xdpd.service of share/weir/systemd to /etc/systemd/system, and write the path of weir, which must not be below \
+/home, into the service's ExecStart.")]
 pub struct XdpdArgs {
     /// Interface to serve; may be given several times. For an address on a VLAN name the VLAN's own
     /// interface (eth0.5)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -17,6 +17,18 @@ use crate::process::run_quiet;
 pub const REVISION: &str = "1";
 /// Where Debian's Wireshark looks for plugins.
 const PLUGINS: &str = "usr/lib/x86_64-linux-gnu/wireshark/plugins";
+/// Where systemd looks for units of packages.
+const UNITS: &str = "usr/lib/systemd/system";
+/// What the administrator writes: an upgrade leaves it as it is.
+const OPTIONS: &str = "etc/default/weir-xdpd";
+/// Nothing is enabled or started by installing; what was enabled ends before its files go.
+const BEFORE_REMOVAL: &str = "#!/bin/sh
+set -e
+if [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then
+    systemctl disable --now weir-xdpd.socket || true
+    systemctl stop weir-xdpd.service || true
+fi
+";
 
 /// Makes the package from a staged tree; `root` is an empty folder for its own.
 ///
@@ -32,13 +44,17 @@ pub fn make(origin: &Origin, staged: &Path, root: &Path, out: &Path) -> Result<(
         let full = root.join(&file);
         let meta = full.symlink_metadata()?;
         bytes += meta.len();
-        if meta.is_file() {
+        if meta.is_file() && file != Path::new(OPTIONS) {
             let sum = run_quiet(Command::new("md5sum").arg("--").arg(&full))?;
             sums += &format!("{}  {}\n", sum.split(' ').next().unwrap_or_default(), file.display());
         }
     }
     tree::write(&root.join("DEBIAN/md5sums"), &sums)?;
     tree::write(&root.join("DEBIAN/control"), &control(origin, &depends, bytes.div_ceil(1024)))?;
+    tree::write(&root.join("DEBIAN/conffiles"), &format!("/{OPTIONS}\n"))?;
+    let script = root.join("DEBIAN/prerm");
+    tree::write(&script, BEFORE_REMOVAL)?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     // Modes do not depend on who made them.
     run_quiet(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(root))?;
     let mut pack = Command::new("dpkg-deb");
@@ -48,7 +64,7 @@ pub fn make(origin: &Origin, staged: &Path, root: &Path, out: &Path) -> Result<(
 }
 
 /// Debian's places differ in little: compressed pages, a folder of its own for zsh, one name for
-/// the copyright, and plugins that Wireshark finds.
+/// the copyright, plugins that Wireshark finds, units that systemd finds.
 fn lay_out(origin: &Origin, staged: &Path, root: &Path) -> Result<()> {
     let doc = root.join("usr").join(tree::DOC);
     for file in tree::files(staged)? {
@@ -61,11 +77,13 @@ fn lay_out(origin: &Origin, staged: &Path, root: &Path) -> Result<()> {
             {
                 continue;
             }
-            "share/zsh/site-functions/_weir" => "share/zsh/vendor-completions/_weir".into(),
-            "share/doc/weir/CHANGELOG.md" => "share/doc/weir/changelog".into(),
-            _ => name,
+            "share/zsh/site-functions/_weir" => "usr/share/zsh/vendor-completions/_weir".into(),
+            "share/doc/weir/CHANGELOG.md" => "usr/share/doc/weir/changelog".into(),
+            options if options == tree::SYSTEMD[2] => OPTIONS.to_owned(),
+            unit if tree::SYSTEMD.contains(&unit) => unit.replace("share/weir/systemd", UNITS),
+            _ => format!("usr/{name}"),
         };
-        let to = root.join("usr").join(&to);
+        let to = root.join(&to);
         tree::copy(&staged.join(&file), &to)?;
         let packed = to.starts_with(root.join("usr/share/man"))
             || to.ends_with("changelog")

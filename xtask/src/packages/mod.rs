@@ -253,11 +253,36 @@ mod tests {
             tree::BMI[2].1,
             tree::BMI_MODULES[0],
             tree::BMI_MODULES[1],
+            tree::SYSTEMD[0],
+            tree::SYSTEMD[1],
+            tree::SYSTEMD[2],
             "third-party-licences.txt",
         ] {
             assert!(list.contains(file), "{file} is missing in\n{list}");
         }
         assert!(list.lines().all(|line| line.contains(" 0/0 ") && line.contains("2023-11-14")), "{list}");
+        if let Some(deb) = &a.deb {
+            units_are_where_systemd_finds_them(deb);
+        }
+    }
+
+    /// And nothing starts them; their options are the administrator's.
+    fn units_are_where_systemd_finds_them(deb: &Path) {
+        let list = run_quiet(Command::new("dpkg-deb").arg("--contents").arg(deb)).unwrap();
+        for file in ["usr/lib/systemd/system/weir-xdpd.socket", "usr/lib/systemd/system/weir-xdpd.service"] {
+            assert!(list.lines().any(|line| line.ends_with(&format!(" ./{file}"))), "{file} is missing in\n{list}");
+        }
+        assert!(list.contains(" ./etc/default/weir-xdpd") && !list.contains("share/weir/systemd"), "{list}");
+        let control = |file: &str| run_quiet(Command::new("dpkg-deb").arg("--info").arg(deb).arg(file));
+        assert_eq!(control("conffiles").unwrap().trim(), "/etc/default/weir-xdpd");
+        assert!(!control("md5sums").unwrap().contains("etc/default"));
+        assert!(control("postinst").is_err() && control("preinst").is_err(), "installing starts something");
+        let folder = tempfile::tempdir().unwrap();
+        run_quiet(Command::new("dpkg-deb").arg("--extract").arg(deb).arg(folder.path())).unwrap();
+        let options = fs::read_to_string(folder.path().join("etc/default/weir-xdpd")).unwrap();
+        assert!(options.lines().all(|line| line.starts_with('#')), "{options}");
+        let service = fs::read_to_string(folder.path().join("usr/lib/systemd/system/weir-xdpd.service")).unwrap();
+        assert!(service.contains("\nEnvironmentFile=-/etc/default/weir-xdpd\n"), "{service}");
     }
 
     #[test]

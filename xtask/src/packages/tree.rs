@@ -52,8 +52,14 @@ pub const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "share/zsh/site-functions/_weir"),
     ("fish", "share/fish/vendor_completions.d/weir.fish"),
 ];
+/// For systemd: socket, service, and the file of the service's options.
+pub const SYSTEMD: [&str; 3] = [
+    "share/weir/systemd/weir-xdpd.socket",
+    "share/weir/systemd/weir-xdpd.service",
+    "share/weir/systemd/weir-xdpd.default",
+];
 /// Files that are as they are in the project.
-const AS_THEY_ARE: [(&str, &str); 14] = [
+const AS_THEY_ARE: [(&str, &str); 15] = [
     ("include/bsp.h", BSP_HEADER),
     ("include/bmi-method.h", BMI_MODULES[0]),
     ("include/bmi-support.h", BMI_MODULES[1]),
@@ -61,8 +67,9 @@ const AS_THEY_ARE: [(&str, &str); 14] = [
     ("tools/wireshark/weir.lua", DISSECTOR),
     ("packaging/modulefiles/weir.lua", "share/weir/modulefiles/weir.lua"),
     ("packaging/modulefiles/weir.tcl", "share/weir/modulefiles/weir"),
-    ("packaging/systemd/weir-xdpd.socket", "share/weir/systemd/weir-xdpd.socket"),
-    ("packaging/systemd/weir-xdpd.service", "share/weir/systemd/weir-xdpd.service"),
+    ("packaging/systemd/weir-xdpd.socket", SYSTEMD[0]),
+    ("packaging/systemd/weir-xdpd.service", SYSTEMD[1]),
+    ("packaging/systemd/weir-xdpd.default", SYSTEMD[2]),
     ("README.md", "share/doc/weir/README.md"),
     ("CHANGELOG.md", "share/doc/weir/CHANGELOG.md"),
     ("SECURITY.md", "share/doc/weir/SECURITY.md"),
