@@ -41,8 +41,8 @@ pub fn for_tests(paths: &Paths) -> Result<()> {
 }
 
 /// The libraries and what compilers need of them, into `target/weir`. In one run of Cargo, lest
-/// what they share is compiled for each with features of its own. Not quietly: Cargo's own lines are
-/// the progress of these minutes.
+/// what they share is compiled for each with features of its own. Not quietly: Cargo's own lines
+/// are the progress of these minutes.
 ///
 /// # Errors
 /// If they do not build.
