@@ -528,7 +528,8 @@ impl SettingNames<'_> {
         let short = name.strip_prefix(self.prefix).unwrap_or(name);
         let stays = HERE.contains(&short) || TOLD.contains(&short) || INTERNAL.iter().any(|one| short.starts_with(one));
         let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        short.starts_with("WEIR_") && is_plain(name) && !stays
+        // (Whatever is called a key may hold one.)
+        short.starts_with("WEIR_") && !short.starts_with("WEIR_KEY") && is_plain(name) && !stays
     }
 
     /// The engine's name in one with the prefix.
@@ -693,7 +694,9 @@ mod tests {
             assert!(NAMES.is_for_all_hosts(name), "{name}");
         }
         let here = ["WEIR_KEY", "WEIR_KEY_FILE", "FI_WEIR_ADDR", "WEIR_JOB_FD", "WEIR_LAUNCH_AGENT", "WEIR_AGENT_MARK"];
-        for name in here.into_iter().chain(["WEIR_BSP_RANK", "FI_PROVIDER", "PATH", "WEIR_A;B", "FI_WEIR_KEY"]) {
+        for name in
+            here.into_iter().chain(["WEIR_KEYS", "WEIR_BSP_RANK", "FI_PROVIDER", "PATH", "WEIR_A;B", "FI_WEIR_KEY"])
+        {
             assert!(!NAMES.is_for_all_hosts(name), "{name}");
         }
     }

@@ -152,13 +152,18 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
     println!("{}", disk::room(&paths.target, 0));
     tally.note("build the tests", &result, built.elapsed());
     let mut launched = false;
-    let (programs, seeds) = (Programs::of(paths)?, seeds(quick, long));
+    let seeds = seeds(quick, long);
+    let programs = Programs::of(paths).unwrap_or_else(|error| {
+        tally.note("which test programs there are", &Err(format!("{error:#}")), Duration::ZERO);
+        Programs::default()
+    });
+    let split = !quick && !programs.core.is_empty();
     std::thread::scope(|scope| {
         let beside = (!quick).then(|| {
             scope.spawn(|| {
                 let mut tally = compiled_beside(paths, long);
-                if builds {
-                    core_tests(paths, &programs, seeds, &mut tally);
+                if builds && split {
+                    core_tests(paths, &programs, (seeds, long), &mut tally);
                 }
                 tally
             })
@@ -167,7 +172,7 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
             // Launchers are tested against the real ones, which come with the MPIs. Why they cannot
             // be had is told further down.
             launched = mpi::set_up(paths).is_ok();
-            cargo_tests(paths, &programs, !quick, seeds, &mut tally);
+            cargo_tests(paths, &programs, split, seeds, &mut tally);
             over_another(paths, &mut tally, ("engine over shared memory", "shm"));
             match weir_sctp::available() {
                 Ok(()) => over_another(paths, &mut tally, ("engine over SCTP", "sctp")),
@@ -387,19 +392,20 @@ const fn seeds(quick: bool, long: bool) -> u32 {
 fn cargo_tests(paths: &Paths, programs: &Programs, beside: bool, seeds: u32, tally: &mut Tally) {
     let mut command = tests(paths, seeds);
     if !beside {
-        return counted(&mut command, "cargo test", tally);
+        return counted(&mut command, "cargo test", TESTING, tally);
     }
     command.args(["--lib", "--bins"]).args(programs.others.iter().flat_map(|name| ["--test", name]));
-    counted(&mut command, "cargo test", tally);
-    counted(tests(paths, seeds).arg("--doc"), "examples in the documentation", tally);
+    counted(&mut command, "cargo test", TESTING, tally);
+    counted(tests(paths, seeds).arg("--doc"), "examples in the documentation", TESTING, tally);
 }
 
 /// The test programs of the pure core: without sockets and clocks, so that they may wait as long as
 /// they like for a processor. They go beside the others, which wait for a third of their time.
-fn core_tests(paths: &Paths, programs: &Programs, seeds: u32, tally: &mut Tally) {
+fn core_tests(paths: &Paths, programs: &Programs, (seeds, long): (u32, bool), tally: &mut Tally) {
     let mut command = tests(paths, seeds);
     command.args(programs.core.iter().flat_map(|name| ["--test", name]));
-    counted(&mut giving_way(&command), "cargo test of the core", tally);
+    let limit = TESTING * if long { 8 } else { 1 };
+    counted(&mut giving_way(&command), "cargo test of the core", limit, tally);
 }
 
 /// With the whole workspace always, lest the same programs are compiled once more with other
@@ -413,9 +419,9 @@ fn tests(paths: &Paths, seeds: u32) -> Command {
 }
 
 /// Runs test programs by Cargo; each test counts.
-fn counted(command: &mut Command, name: &str, tally: &mut Tally) {
+fn counted(command: &mut Command, name: &str, limit: Duration, tally: &mut Tally) {
     let begin = Instant::now();
-    let outcome = match run_limited(command, TESTING) {
+    let outcome = match run_limited(command, limit) {
         Ok(outcome) => outcome,
         Err(error) => return tally.note(name, &Err(format!("{error:#}")), begin.elapsed()),
     };
@@ -450,7 +456,7 @@ fn counted(command: &mut Command, name: &str, tally: &mut Tally) {
 fn over_another(paths: &Paths, tally: &mut Tally, (name, carrier): (&str, &str)) {
     let mut command = tests(paths, 0);
     command.env_remove("WEIR_TEST_SEEDS").env("WEIR_TEST_CARRIER", carrier);
-    counted(command.args(ON_ANY_CARRIER.iter().flat_map(|name| ["--test", name])), name, tally);
+    counted(command.args(ON_ANY_CARRIER.iter().flat_map(|name| ["--test", name])), name, TESTING, tally);
 }
 
 /// `launched`: the launchers were there when all tests ran, and so were tested. `world`: whether

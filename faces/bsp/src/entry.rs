@@ -29,8 +29,10 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// The process that called `bsp_begin`: what it forks has no part in the program.
 static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
-/// This process was forked by one that had called it.
+/// This process was forked by one that had called a primitive.
 static FORKED: AtomicBool = AtomicBool::new(false);
+/// Children that are forked are told.
+static WATCHED: AtomicBool = AtomicBool::new(false);
 /// `bsp_init` was called.
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 /// How the process was started, between the first question for it and `bsp_begin`.
@@ -112,7 +114,14 @@ unsafe fn at(place: *const c_char) -> Place {
 
 /// How this process was started, asked for once.
 fn started() -> (usize, usize) {
+    if FORKED.load(Ordering::Relaxed) {
+        fail::fail_alone("a primitive was called in a process that the program has forked, which has no part in it");
+    }
     let mut started = STARTED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if started.is_none() && !WATCHED.swap(true, Ordering::Relaxed) {
+        // SAFETY: a function that stays, and only stores to atomics.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
     let Started(bootstrap) = started.get_or_insert_with(|| match bootstrap::find() {
         Ok(bootstrap) => Started(bootstrap),
         Err(why) => fail::fail(None, &why),
@@ -191,11 +200,8 @@ pub unsafe extern "C" fn bsp_begin_at(maxprocs: c_int, place: *const c_char) {
             Err((why, bootstrap)) => fail::fail_before(bootstrap, &format!("{place}bsp_begin: {why}")),
         }
         BEGUN_BY.store(std::process::id(), Ordering::Relaxed);
-        // SAFETY: functions that stay; the second only stores to atomics.
-        unsafe {
-            libc::atexit(left);
-            libc::pthread_atfork(None, None, Some(in_child));
-        }
+        // SAFETY: a function that stays.
+        unsafe { libc::atexit(left) };
     });
 }
 

@@ -91,10 +91,12 @@ pub fn fail_before(mut bootstrap: Box<dyn Bootstrap>, text: &str) -> ! {
     leave(EXIT_CODE)
 }
 
-/// A process that is none of the program's has failed: it ends alone.
+/// A process that is none of the program's has failed: it ends alone. What its parent has not
+/// written yet is its parent's to write.
 pub fn fail_alone(text: &str) -> ! {
     say(None, text);
-    leave(EXIT_CODE)
+    // SAFETY: ends the process, without what it inherited of streams and handlers.
+    unsafe { libc::_exit(EXIT_CODE) }
 }
 
 fn tell_launcher(bootstrap: &mut dyn Bootstrap, line: &str) {

@@ -20,7 +20,7 @@ const EXIT_CODES: &str = "Exit codes:
 cannot be started, 127 if there is none. `weir bench` with 130 if it was interrupted. 141: nobody reads any more what is printed.
 
 Environment:
-  WEIR_LIB          the folder of libweir-fi.so and, for weir bmi, libweir-bmi.so; each may also be in weir below it or in the folder above, so that lib and lib/weir of an installation both do. Else they are looked for beside this program, the former then in FI_PROVIDER_PATH
+  WEIR_LIB          the folder of libweir-fi.so and, for weir bmi, libweir-bmi.so; each may also be in weir below it or, of a folder named weir, in the one above, so that lib and lib/weir of an installation both do. Else they are looked for beside this program, the former then in FI_PROVIDER_PATH
   WEIR_MPI_LIBRARY  the MPI library that weir bench loads; else the launcher's
 
 The settings of the provider (WEIR_KEY_FILE, WEIR_IFACE, ...) are in fi_weir(7).";

@@ -64,6 +64,10 @@ pub fn handed_over(found: &Found, variables: &[Variable], key: &JobKey, env: &En
 /// The same for programs of Weir's own interfaces, for which no variable is set: they agree on a
 /// key by their launcher unless one is named.
 pub fn handed_to_weirs(found: &Found, env: &Env) -> Vec<String> {
+    // Open MPI 4 starts nothing where it is told by both; a site's list stands.
+    if refuses_list(found) && env.get(LIST).is_some() {
+        return Vec::new();
+    }
     let keys = ["WEIR_KEY", "WEIR_KEY_FILE"].into_iter().filter(|name| env.get(name).is_some()).map(str::to_owned);
     if found.kind == Kind::Openmpi { keys.chain(for_all_hosts(env)).collect() } else { Vec::new() }
 }

@@ -50,22 +50,22 @@ pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
     }
 }
 
-/// A library in the folder that `WEIR_LIB` names, in `weir` below it, or in the one above it: so
-/// that `lib` and `lib/weir` of an installation suit all libraries. Nothing where it is not set.
+/// A library in the folder that `WEIR_LIB` names, in `weir` below it, or, of a folder `weir`, in
+/// the one above it: so that `lib` and `lib/weir` of an installation suit all libraries. Nothing
+/// where it is not set.
 ///
 /// # Errors
 /// There is none of these files.
 pub fn named(env: &weir_job::Env, files: &[&str]) -> Option<Result<PathBuf>> {
     let folder = PathBuf::from(env.get("WEIR_LIB")?);
-    let folders = [folder.clone(), folder.join("weir"), folder.join("..")];
+    let above = folder.ends_with("weir").then(|| folder.join(".."));
+    let folders: Vec<PathBuf> = [folder.clone(), folder.join("weir")].into_iter().chain(above).collect();
     let mut places = folders.iter().flat_map(|folder| files.iter().map(move |file| folder.join(file)));
     Some(match places.find(|file| file.is_file()) {
         Some(file) => file.canonicalize().map_err(anyhow::Error::from),
-        None => Err(anyhow!(
-            "WEIR_LIB={}: there is no {} in that folder, in weir below it, or above it",
-            folder.display(),
-            files[0]
-        )),
+        None => {
+            Err(anyhow!("WEIR_LIB={}: there is no {} in that folder, nor in weir below it", folder.display(), files[0]))
+        }
     })
 }
 

@@ -215,6 +215,9 @@ struct Programs(BTreeMap<(Option<Mpi>, &'static str), PathBuf>);
 impl Programs {
     fn build(paths: &Paths, common: &Common) -> Result<Self> {
         let folder = common.library(paths, "bsp")?;
+        if !paths.provider().exists() {
+            bail!("there is no {}: leave out --no-build", paths.provider().display());
+        }
         let mut all = BTreeMap::new();
         for kernel in KERNELS {
             for mpi in MPIS {

@@ -709,6 +709,9 @@ impl Tcp {
         }
         self.conns.clear();
         self.places.clear();
+        self.pings.clear();
+        // (A call that still resolves a name may hold the library for a while longer.)
+        self.listener = None;
     }
 
     /// As [`Tcp::close_all`], for as long as the settings say.

@@ -756,8 +756,9 @@ static void outlived(void)
     IS(BMI_finalize(), 0);
     IS(INITIALIZE(NULL, NULL, 0), 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    /* (It may not have been asked for yet, and on a busy machine the server is taken for dead first.) */
-    CHECK(ping_result < 0);
+    /* (It may not have been asked for yet, the server may be taken for dead first, and what it sent before it was stopped may
+       come as an answer: what counts is that the ping has ended, and what follows.) */
+    CHECK(ping_result <= 0);
     kill(server_pid, SIGCONT);
     IS(BMI_open_context(&ctx), 0);
     IS(LOOKUP(&server, server_url), 0);
