@@ -31,6 +31,8 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 static BEGUN_BY: AtomicU32 = AtomicU32::new(0);
 /// This process was forked by one that had called a primitive.
 static FORKED: AtomicBool = AtomicBool::new(false);
+/// Where such a process called a primitive.
+const IN_CHILD: &str = "in a process that the program has forked, which has no part in it";
 /// Children that are forked are told.
 static WATCHED: AtomicBool = AtomicBool::new(false);
 /// `bsp_init` was called.
@@ -69,7 +71,7 @@ fn inside(name: &str, place: Place) -> &'static mut Process {
 #[cold]
 fn outside(name: &str, place: Place) -> ! {
     let when = match (FORKED.load(Ordering::Relaxed), BEGUN.load(Ordering::Relaxed)) {
-        (true, _) => "in a process that the program has forked, which has no part in it",
+        (true, _) => IN_CHILD,
         (false, true) => "after bsp_end",
         (false, false) => "before bsp_begin",
     };
@@ -115,7 +117,7 @@ unsafe fn at(place: *const c_char) -> Place {
 /// How this process was started, asked for once.
 fn started() -> (usize, usize) {
     if FORKED.load(Ordering::Relaxed) {
-        fail::fail_alone("a primitive was called in a process that the program has forked, which has no part in it");
+        fail::fail_alone(&format!("a primitive was called {IN_CHILD}"));
     }
     let mut started = STARTED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if started.is_none() && !WATCHED.swap(true, Ordering::Relaxed) {
