@@ -36,7 +36,7 @@ impl Endpoint {
             return Ok(());
         }
         let now = now();
-        let (peer, bytes) = (op.peer, op.memory.len() as usize);
+        let peer = op.peer;
         let burst = self.is_burst(&core, now, peer);
         let late = !burst && core.held_bytes > 0;
         if late {
@@ -55,7 +55,7 @@ impl Endpoint {
             self.wake_sleeper(&core);
             return Ok(());
         }
-        core.st.messages.send(now, op)?;
+        let bytes = core.st.messages.send(now, op)?;
         self.after_send(&mut core, now, peer, bytes);
         Ok(())
     }
@@ -81,6 +81,7 @@ impl Endpoint {
 
     /// Sends what was just queued, unless it is one of a burst of small ones that go to this peer
     /// in packets: then it waits for a full packet, the next poll, or the watchdog at the latest.
+    /// `bytes`: what of it goes now. A long message that is announced is a small one here.
     #[inline]
     pub(crate) fn after_send(&self, core: &mut Core, at: Time, peer: u32, bytes: usize) {
         // Beside the payload: frame head and envelope.

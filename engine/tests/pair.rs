@@ -621,13 +621,9 @@ fn datagrams_of(cfg: EngineConfig, count: u64, expected: bool) -> u64 {
     send_mode(&p.a, p.to_b, 5, &mut byte, SendMode::Transmit, 0);
     assert_eq!(wait(&p.b, &p.a, Queue::Recv).context, 0);
     wait(&p.a, &p.b, Queue::Send);
-    let sent = |p: &Pair| {
-        let json: serde_json::Value = serde_json::from_str(&p.a.counters_json()).expect("JSON");
-        json["transport"]["tx_datagrams"].as_u64().expect("a number")
-    };
     // The first message belongs to no burst.
     std::thread::sleep(Duration::from_millis(5));
-    let before = sent(&p);
+    let before = sent_datagrams(&p);
     if expected {
         p.a.expect_several();
     }
@@ -639,7 +635,12 @@ fn datagrams_of(cfg: EngineConfig, count: u64, expected: bool) -> u64 {
         p.b.poll(Queue::Recv, &mut out, 16);
         assert!(start.elapsed() < LIMIT, "{} of {count} came", out.len());
     }
-    sent(&p) - before
+    sent_datagrams(&p) - before
+}
+
+fn sent_datagrams(p: &Pair) -> u64 {
+    let json: serde_json::Value = serde_json::from_str(&p.a.counters_json()).expect("JSON");
+    json["transport"]["tx_datagrams"].as_u64().expect("a number")
 }
 
 #[test]
@@ -660,6 +661,39 @@ fn small_sends_in_a_burst_share_packets_and_leave_although_nobody_polls() {
     // Without a thread that looks after them none may be held back.
     let alone = datagrams_of_a_burst(EngineConfig { coalesce_ns: 1_000_000, watchdog_us: 0, ..config() }, 100);
     assert!(alone >= 100, "{alone} datagrams");
+}
+
+/// What is announced is as small as a small message, however long it is itself.
+#[test]
+fn announcements_in_a_burst_share_packets() {
+    if about_packets("In shared memory each message is a record of its own") {
+        return;
+    }
+    const COUNT: usize = 60;
+    let start = Instant::now();
+    loop {
+        let p = pair_with(EngineConfig { eager_bytes: 0, coalesce_ns: 1_000_000, ..config() });
+        let mut long = pattern(8 << 10, 1);
+        let mut bufs = vec![vec![0; long.len()]; COUNT + 1];
+        post(&p.b, Some(p.to_a), 5, 0, &mut bufs[COUNT], COUNT);
+        send_mode(&p.a, p.to_b, 5, &mut long, SendMode::Transmit, COUNT);
+        wait(&p.b, &p.a, Queue::Recv);
+        wait(&p.a, &p.b, Queue::Send);
+        let before = sent_datagrams(&p);
+        for i in 0..COUNT {
+            send_mode(&p.a, p.to_b, 5, &mut long, SendMode::Transmit, i);
+        }
+        let took = sent_datagrams(&p) - before;
+        for (i, buf) in bufs[..COUNT].iter_mut().enumerate() {
+            post(&p.b, Some(p.to_a), 5, 0, buf, i);
+            assert_eq!(wait(&p.b, &p.a, Queue::Recv).result, Ok(()));
+        }
+        assert!(bufs.iter().all(|buf| *buf == long));
+        if took < COUNT as u64 / 2 {
+            break;
+        }
+        assert!(start.elapsed() < LIMIT, "{took} datagrams");
+    }
 }
 
 #[test]

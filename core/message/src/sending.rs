@@ -67,15 +67,16 @@ struct Plan {
 }
 
 impl<M: Memory, S: Sink> Messages<M, S> {
-    /// Starts a send. With [`SendMode::Inject`] or `copy`, its memory is not used any more when
-    /// this returns.
+    /// Starts a send, and tells how many bytes of it go now: none if it is announced and waits for
+    /// the receiver. With [`SendMode::Inject`] or `copy`, its memory is not used any more when this
+    /// returns.
     ///
     /// # Errors
     /// [`MessageError::Again`] when a queue is full, [`MessageError::NoMemory`],
     /// [`MessageError::PeerDown`], [`MessageError::TooBig`], [`MessageError::Invalid`],
     /// [`MessageError::Socket`].
     #[inline]
-    pub fn send(&mut self, now: Time, mut op: SendOp<M>) -> Result<(), MessageError> {
+    pub fn send(&mut self, now: Time, mut op: SendOp<M>) -> Result<usize, MessageError> {
         let len = op.memory.len() as usize;
         check_copied("injected message", len, op.must_copy())?;
         self.check_socket()?;
@@ -108,7 +109,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if eager && !up {
             self.peers[op.peer].early_bytes += len;
         }
-        Ok(())
+        Ok(if eager { len } else { 0 })
     }
 
     /// How a send goes; takes the room for its copy.

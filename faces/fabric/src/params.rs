@@ -87,7 +87,7 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "coalesce_ns",
-        "Small messages to one peer that follow each other within this time share a packet; 0 turns it off (default: 2000)",
+        "Small messages, and announcements of long ones, to one peer that follow each other within this time share a packet; 0 turns it off (default: 2000)",
     ),
     param(
         "credit_bytes",

@@ -142,7 +142,7 @@ impl Core {
                 self.put_on_wire(host, &t);
                 Ok(())
             }
-            None => self.messages.send(now, send),
+            None => self.messages.send(now, send).map(drop),
         };
         match sent {
             Ok(()) if host.shared.has(Defect::ToldEarly) && hits(id.0) => self.told_early(host, id, op),
