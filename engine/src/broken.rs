@@ -44,9 +44,8 @@ impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.core.is_unwound() {
-            self.shared.armed.store(false, Ordering::Release);
             // Whoever wakes waits for the lock, which is marked before it is free.
-            self.shared.notify.signal();
+            self.shared.wake_all();
         }
     }
 }
