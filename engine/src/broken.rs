@@ -60,6 +60,14 @@ impl Shared {
         self.entered(self.core.lock())
     }
 
+    /// In a child made by fork(2): nothing of this endpoint is used here, and nothing is done to the
+    /// descriptors that are the parent's too.
+    pub(crate) fn abandon(&self) {
+        self.core.abandon();
+        self.armed.take_all();
+        self.watch.abandon();
+    }
+
     /// Takes the lock if it is free and the state good.
     pub(crate) fn try_enter(&self) -> Option<Entered<'_>> {
         self.entered(self.core.try_lock()?).ok()

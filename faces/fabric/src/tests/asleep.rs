@@ -197,14 +197,17 @@ fn a_counter_wakes_for_what_has_no_completion() {
 }
 
 #[test]
-fn a_child_that_closes_its_copies_leaves_the_parents_sleep_alone() {
+fn a_child_that_uses_and_closes_its_copies_leaves_the_parents_sleep_alone() {
     let s = Sleeper::with_two_queues();
     s.may_sleep(1, "nothing is there", || ());
     // SAFETY: the child makes no use of other threads' state but what closing takes, and ends
     // without running anything of this program.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let ok = close(s.ep) == 0;
+        let is_refused = |code: isize| code == -(FI_EOPBADSTATE as isize);
+        // SAFETY: no memory.
+        let sent = unsafe { (MSG.inject)(s.ep, null(), 0, 0) };
+        let ok = is_refused(s.read(1)) && is_refused(s.read(0)) && is_refused(sent) && close(s.ep) == 0;
         // SAFETY: the child's end.
         unsafe { libc::_exit(i32::from(!ok)) };
     }
