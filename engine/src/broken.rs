@@ -44,9 +44,8 @@ impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.core.is_unwound() {
-            self.shared.armed.store(false, Ordering::Release);
             // Whoever wakes waits for the lock, which is marked before it is free.
-            self.shared.notify.signal();
+            self.shared.wake_all();
         }
     }
 }
@@ -59,6 +58,14 @@ impl Shared {
     #[inline]
     pub(crate) fn enter(&self) -> Result<Entered<'_>, EngineError> {
         self.entered(self.core.lock())
+    }
+
+    /// In a child made by fork(2): nothing of this endpoint is used here, and nothing is done to the
+    /// descriptors that are the parent's too.
+    pub(crate) fn abandon(&self) {
+        self.core.abandon();
+        self.armed.take_all();
+        self.watch.abandon();
     }
 
     /// Takes the lock if it is free and the state good.

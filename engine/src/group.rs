@@ -185,14 +185,7 @@ impl Shared {
         core.progress_polled(now);
         self.quiet_until.store(core.quiet_until().0, Ordering::Relaxed);
         self.look_soon();
-        if !self.armed.load(Ordering::Relaxed) {
-            return;
-        }
-        if core.st.messages.has_completions() {
-            if self.armed.swap(false, Ordering::AcqRel) {
-                self.notify.signal();
-            }
-        } else if !core.prepare_sleep() {
+        if self.armed.any() && !self.wake_due(&core) && !core.prepare_sleep() {
             // The pass has told peers that nobody sleeps here; its watchdog does, and something has
             // come for it.
             self.wake_who_sleeps();

@@ -7,6 +7,7 @@
 //! rendezvous go on while the program computes.
 
 mod api;
+mod armed;
 #[cfg(feature = "bare")]
 pub mod bare;
 mod broken;
@@ -112,8 +113,9 @@ struct Shared {
     helped: AtomicBool,
     /// Until when it needs no turn of them, for it has nothing to do, nanoseconds.
     quiet_until: AtomicU64,
-    /// The caller sleeps on `notify`: the watchdog makes all progress and writes it.
-    armed: AtomicBool,
+    /// Callers sleep, each on the descriptor of what it waits for: the watchdog makes all progress
+    /// and writes those that it has something for.
+    armed: armed::Armed,
     /// The caller that is `armed` sleeps on the sockets themselves: it makes the progress.
     sleeps_here: AtomicBool,
     /// Another caller has armed meanwhile, and sleeps on `notify`.
@@ -132,6 +134,8 @@ struct Shared {
     others: [RawFd; 2],
     /// Written when completions come while armed.
     notify: EventFd,
+    /// The same of those who wait for less.
+    narrower: armed::Narrower,
     /// Where the watchdog sleeps.
     watch: watch::Watch,
     waiting: waiting::Waiting,
@@ -159,7 +163,7 @@ impl Shared {
         self.sent_since_poll.store(false, Ordering::Relaxed);
         // Where another thread sleeps until something comes, what comes is to wake it, whoever
         // polls meanwhile.
-        if self.watch.is_watched() && !self.armed.load(Ordering::Relaxed) {
+        if self.watch.is_watched() && !self.armed.any() {
             self.watch.program_is_back(self.look_time());
         }
         at.0.saturating_sub(last) > waiting::ELSEWHERE_NS
@@ -188,7 +192,7 @@ impl Shared {
         if !self.sent_since_poll.load(Ordering::Relaxed) {
             self.sent_since_poll.store(true, Ordering::Relaxed);
             self.waiting.sends(now);
-            if self.watch.is_watched() && !self.armed.load(Ordering::Relaxed) {
+            if self.watch.is_watched() && !self.armed.any() {
                 self.watch.program_is_back(self.look_time());
             }
             if self.sleeps_here.load(Ordering::Relaxed) {
@@ -612,7 +616,7 @@ impl Endpoint {
     /// this does nothing: the association is its parent's.
     pub fn close(&self) {
         let shared = &*self.shared;
-        if shared.pid != std::process::id() || std::mem::replace(&mut shared.core.lock().st.closed, true) {
+        if self.is_inherited() || std::mem::replace(&mut shared.core.lock().st.closed, true) {
             return;
         }
         if let Some(group) = shared.group.get() {
@@ -637,6 +641,13 @@ impl Endpoint {
             // What is half changed is not touched any more, by nobody.
             shared.core.lock().finished = true;
         }
+    }
+
+    /// Whether this process was forked from the one that opened the endpoint: what there is of it
+    /// here is a copy, and the sockets, descriptors and shared memory under it are the parent's.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.shared.pid != std::process::id()
     }
 
     /// Whether the endpoint is in order. To be asked by who waits and finds nothing: after a panic

@@ -112,6 +112,13 @@ impl<T> Lock<T> {
         self.poisoned.load(Ordering::Relaxed)
     }
 
+    /// In a child made by fork(2), which has one thread: whoever held the lock does so elsewhere,
+    /// and the value may be half changed.
+    pub fn abandon(&self) {
+        self.poisoned.store(true, Ordering::Relaxed);
+        self.taken.store(false, Ordering::Release);
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     #[must_use]

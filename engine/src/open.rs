@@ -99,7 +99,7 @@ impl Endpoint {
         let shared = Arc::new(Shared {
             last_poll: AtomicU64::new(now().0),
             last_found: AtomicU64::new(now().0),
-            armed: AtomicBool::new(false),
+            armed: crate::armed::Armed::default(),
             sleeps_here: AtomicBool::new(false),
             armed_beside: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -110,6 +110,7 @@ impl Endpoint {
             sockets: device.wake_sources(),
             others: [bulk_connections_fd, shm_fd],
             notify: EventFd::new().map_err(io("making an event descriptor"))?,
+            narrower: crate::armed::Narrower::default(),
             watch: watch::Watch::new(device.wake_sources(), [bulk_connections_fd, shm_fd])
                 .map_err(io("making event descriptors"))?,
             waiting: waiting::Waiting::new(

@@ -28,12 +28,9 @@ impl Endpoint {
     pub fn poll_each(&self, queue: Queue, max: usize, mut each: impl FnMut(&Completion)) -> usize {
         let now = now();
         let shared = &*self.shared;
-        if shared.armed.load(Ordering::Relaxed)
-            && !shared.sleeps_here.load(Ordering::Acquire)
-            && shared.armed.swap(false, Ordering::AcqRel)
-        {
+        if shared.armed.any() && !shared.sleeps_here.load(Ordering::Acquire) {
             // Another thread may be the one that sleeps, and nobody watches for it any more.
-            shared.notify.signal();
+            shared.wake_armed();
         }
         let was_elsewhere = shared.polled(now);
         if shared.helped.load(Ordering::Relaxed) {
@@ -140,7 +137,7 @@ impl Endpoint {
         core.progress_polled(now);
         self.shared.look_soon();
         self.wake_sleeper(&core);
-        if self.shared.armed.load(Ordering::Relaxed) && !core.prepare_sleep() {
+        if self.shared.armed.any() && !core.prepare_sleep() {
             // Another thread sleeps until something comes, and something has: it is the watchdog's
             // to see to.
             self.shared.wake_who_sleeps();
@@ -160,12 +157,25 @@ impl Endpoint {
     /// Prepares to sleep on [`Endpoint::notify_fd`]. False when completions are there already: do
     /// not sleep.
     pub fn arm(&self) -> bool {
-        let Ok(mut core) = self.shared.enter() else { return false };
-        if core.st.messages.has_completions() {
-            return false;
-        }
-        self.shared.notify.clear();
-        self.shared.armed.store(true, Ordering::Release);
+        self.arm_for(Queue::Both)
+    }
+
+    /// The same on [`Endpoint::fd_for`] this queue, whatever lies unread in the other.
+    pub fn arm_for(&self, queue: Queue) -> bool {
+        let Ok(core) = self.shared.enter() else { return false };
+        self.shared.arm(&core, queue) && self.armed(core)
+    }
+
+    /// The same of what [`Endpoint::totals`] count from now on: who waits for that looks at them
+    /// before it sleeps ([`Endpoint::signal_counts`]).
+    pub fn arm_for_counts(&self) -> bool {
+        let Ok(core) = self.shared.enter() else { return false };
+        self.shared.arm_for_counts(&core);
+        self.armed(core)
+    }
+
+    /// Somebody has armed: sees to it that somebody makes progress meanwhile.
+    fn armed(&self, mut core: broken::Entered<'_>) -> bool {
         if self.shared.sleeps_here.load(Ordering::Relaxed) {
             // It finds what comes for both, and may just have been told of something that was
             // cleared here.
@@ -198,9 +208,10 @@ impl Endpoint {
         if time.is_zero() {
             return SleepHere::LookAgain;
         }
-        shared.notify.clear();
+        if !shared.arm(&core, Queue::Both) {
+            return SleepHere::LookAgain;
+        }
         shared.sleeps_here.store(true, Ordering::Release);
-        shared.armed.store(true, Ordering::Release);
         // Asleep is not away: the watchdog need not step in, unless another thread sends.
         shared.sent_since_poll.store(false, Ordering::Relaxed);
         shared.last_poll.store(at.plus_ns(time.as_nanos() as u64).0, Ordering::Relaxed);
@@ -243,13 +254,13 @@ impl Drop for Sleeper {
         // With the core locked, as who arms beside this one. (A turn that began earlier may signal
         // yet: it costs the next sleep a look.)
         let core = self.shared.enter();
-        self.shared.armed.store(false, Ordering::Relaxed);
+        let armed = self.shared.armed.take_all();
         self.shared.last_poll.store(now().0, Ordering::Relaxed);
         self.shared.sleeps_here.store(false, Ordering::Release);
         drop(core);
         if self.shared.armed_beside.swap(false, Ordering::Relaxed) {
             // Nobody watches for it any more.
-            self.shared.notify.signal();
+            self.shared.signal(armed);
         }
     }
 }

@@ -117,12 +117,8 @@ impl Endpoint {
     /// What this thread did may have completed something (a message to self, one that had arrived):
     /// another that sleeps must know. Costs the look at one flag.
     pub(crate) fn wake_sleeper(&self, core: &Core) {
-        let shared = &*self.shared;
-        if shared.armed.load(Ordering::Relaxed)
-            && core.st.messages.has_completions()
-            && shared.armed.swap(false, Ordering::AcqRel)
-        {
-            shared.notify.signal();
+        if self.shared.armed.any() {
+            self.shared.wake_due(core);
         }
     }
 }

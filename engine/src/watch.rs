@@ -114,6 +114,13 @@ impl Watch {
         }
     }
 
+    /// In a child made by fork(2): the set and the timer are those of the parent's thread.
+    pub fn abandon(&self) {
+        self.watched.store(false, Ordering::Relaxed);
+        self.long.store(false, Ordering::Relaxed);
+        self.look_owed.store(false, Ordering::Relaxed);
+    }
+
     /// Whether the thread sleeps on the sockets, or is about to.
     #[inline]
     pub fn is_watched(&self) -> bool {

@@ -77,7 +77,7 @@ fn run(shared: &Shared) {
 fn passes(shared: &Shared) {
     let mut less = 1;
     while !shared.stop.load(Ordering::Acquire) && !shared.core.is_poisoned() {
-        let armed = shared.armed.load(Ordering::Acquire) && !shared.sleeps_here.load(Ordering::Acquire);
+        let armed = shared.armed.any() && !shared.sleeps_here.load(Ordering::Acquire);
         let away_ns = now().0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
         let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.patience_ns());
         if !take_over {
@@ -133,7 +133,6 @@ fn step(shared: &Shared, armed: bool, away_ns: u64) -> Option<Step> {
     assert!(!shared.watchdog_panics.load(Ordering::Relaxed), "a defect, by order of a test");
     core.st.counters.watchdog_steps += 1;
     core.progress(now());
-    let completions = core.st.messages.has_completions();
     let broken = core.st.messages.broken().is_some();
     let timeout = if broken { None } else { core.next_timeout() };
     let blocked = core.blocked_at().filter(|_| !broken);
@@ -141,11 +140,10 @@ fn step(shared: &Shared, armed: bool, away_ns: u64) -> Option<Step> {
     let sleep = sleep_time(shared, armed, away_ns, timeout, sent);
     let sleep = if core.prepare_sleep() { sleep } else { Duration::ZERO };
     shared.watch.has_looked(sleep);
-    drop(core);
     // (One that sleeps by itself is told too, if the thread was the first to find something.)
-    if completions && shared.armed.load(Ordering::Relaxed) && shared.armed.swap(false, Ordering::AcqRel) {
-        shared.notify.signal();
-    }
+    let due = if shared.armed.any() { shared.take_due(&core) } else { 0 };
+    drop(core);
+    shared.signal(due);
     Some(Step { sleep, broken, blocked })
 }
 

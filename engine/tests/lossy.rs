@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{LIMIT, iov, packets, pair_with, recv_op, send_op, send_when_accepted};
+use common::{LIMIT, iov, packets, pair_with, recv_op, send_op, send_when_accepted, wait};
 use std::sync::Arc;
 use std::time::Instant;
 use weir_engine::{Class, Endpoint, EngineConfig, MultiOrder, Queue, RecvOp, SendMode, SendOp};
@@ -160,4 +160,18 @@ fn messages_in_multi_receives_are_reported_in_order() {
         assert!(start.elapsed() < LIMIT, "stuck: {} {}", p.a.counters_json(), p.b.counters_json());
     }
     assert!(released > 0);
+}
+
+#[test]
+fn who_closes_waits_until_the_last_packets_have_left_a_device_that_delays_them() {
+    let p = pair_with(EngineConfig { faults: Some("delay=30ms".into()), ..packets() });
+    let (mut data, mut buf) = ([1u8; 64], [0u8; 64]);
+    let (sent, room) = (iov(&mut data), iov(&mut buf));
+    // SAFETY: the memory outlives the completions.
+    unsafe { p.b.recv(&recv_op(None, 7, &room)) }.expect("receive");
+    send_when_accepted(&p.a, &send_op(p.to_b, 7, &sent, SendMode::Acknowledged));
+    assert_eq!(wait(&p.b, &p.a, Queue::Recv).result, Ok(()));
+    // It says by its farewell that this came.
+    p.b.close();
+    assert_eq!(wait(&p.a, &p.a, Queue::Send).result, Ok(()));
 }

@@ -7,7 +7,9 @@ use common::{
     wait,
 };
 use std::time::Instant;
-use weir_engine::{Access, Class, EngineConfig, EngineError, Iov, OpError, OpKind, PeekOp, Queue, RmaOp, SendMode};
+use weir_engine::{
+    Access, CarrierUse, Class, EngineConfig, EngineError, Iov, OpError, OpKind, PeekOp, Queue, RmaOp, SendMode,
+};
 
 fn write_mode(p: &Pair, key: u64, data: &[Iov], immediate: Option<u64>, mode: SendMode) {
     let op = RmaOp { data: immediate, mode, ..rma_op(p.to_b, key, data) };
@@ -63,6 +65,51 @@ fn remote_memory_is_written_and_read_within_its_rights() {
         }
     }
     assert!(p.b.unregister(42) && !p.b.unregister(42));
+}
+
+#[test]
+fn a_refused_write_is_told_whatever_carries_it() {
+    for carrier in [CarrierUse::Network, CarrierUse::Shm] {
+        let p = pair_with(EngineConfig { carrier, ..config() });
+        let mut memory = vec![0u8; 64];
+        let key = register_with(&p.b, &mut memory, Access { remote_read: true, remote_write: false });
+        let mut data = pattern(5000, 3);
+        let src = iov(&mut data);
+        for len in [1, 64, 5000] {
+            for mode in [SendMode::Transmit, SendMode::Acknowledged, SendMode::Delivery] {
+                let part = [Iov { len, ..src[0] }];
+                write_mode(&p, key, &part, None, mode);
+                assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Err(OpError::Access), "{carrier:?} {len} {mode:?}");
+            }
+        }
+        assert_eq!(memory, [0; 64]);
+    }
+}
+
+#[test]
+fn a_write_is_over_when_it_is_answered_though_nothing_follows() {
+    // Far fewer than there are between two looks at a timer, and far more than it takes.
+    const POLLS: u32 = 100;
+    for mode in [SendMode::Transmit, SendMode::Delivery] {
+        let p = pair_with(EngineConfig { carrier: CarrierUse::Shm, watchdog_us: 0, ..config() });
+        let mut memory = vec![0u8; 64];
+        let key = register(&p.b, &mut memory);
+        let mut data = pattern(64, 3);
+        let src = iov(&mut data);
+        let mut late = 0;
+        for _ in 0..50 {
+            write_mode(&p, key, &src, None, mode);
+            let (start, mut out, mut polls) = (Instant::now(), Vec::new(), 0);
+            while p.a.poll(Queue::Send, &mut out, 1) == 0 {
+                p.b.progress();
+                polls += 1;
+                assert!(start.elapsed() < LIMIT);
+            }
+            assert_eq!(out[0].result, Ok(()));
+            late += u32::from(polls > POLLS);
+        }
+        assert!(late < 25, "{late} of 50 writes waited for a timer ({mode:?})");
+    }
 }
 
 /// As many reads from `b` into `buf` as `a` accepts.

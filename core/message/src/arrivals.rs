@@ -61,6 +61,11 @@ pub(crate) struct Arriving<M> {
 }
 
 impl<M> Arriving<M> {
+    /// Its payload is not here, or not all of it.
+    pub(crate) fn lacks_bytes(&self) -> bool {
+        !self.complete || self.carriage != Carriage::Eager
+    }
+
     /// Bytes of the peer's credit that come free with it.
     pub(crate) fn credit_bytes(&self) -> u64 {
         if self.carriage == Carriage::Eager { self.len } else { 0 }
@@ -102,7 +107,7 @@ impl<M> Arrivals<M> {
 
     /// Those of a peer, or of all, that lack bytes.
     pub(crate) fn unfinished(&self, of: Option<u32>) -> Vec<MsgKey> {
-        let wanted = |m: &Arriving<M>| !m.complete && of.is_none_or(|peer| m.peer == peer);
+        let wanted = |m: &Arriving<M>| m.lacks_bytes() && of.is_none_or(|peer| m.peer == peer);
         self.table.iter().filter(|(_, m)| wanted(m)).map(|(k, _)| k).collect()
     }
 

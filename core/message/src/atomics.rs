@@ -12,6 +12,7 @@ use crate::limits::ATOMICS_MAX;
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::notice::Sink;
+use crate::remote::is_range;
 use crate::sends::{Role, SendState};
 use crate::source::Source;
 use alloc::string::ToString;
@@ -64,6 +65,12 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             number: if self.trace.on(2) { self.trace_atomic(&op) } else { 0 },
             ..SendState::new(op.peer, Source::User(result), bytes, role, kind)
         };
+        if !is_range(op.remote_addr, u64::from(op.count) * bytes) {
+            // (No element of it was begun.)
+            self.counters.access_errors += 1;
+            self.finish_send(SendState { role: Role::Atomics, ..whole }, Err(OpError::Access));
+            return Ok(());
+        }
         let k = self.sends.insert(whole);
         for i in 0..op.count {
             let element = if several { self.element(&op, k, i) } else { k };

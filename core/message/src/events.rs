@@ -282,11 +282,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         // Among them receives whose rendezvous was under way: neither the matcher nor the
         // unfinished below know of them.
         self.fail_rndvs(now, Some(peer.0), error);
-        // What had begun to arrive and cannot be completed; complete unexpected messages stay
-        // receivable.
-        for k in self.msgs.unfinished(Some(peer.0)) {
-            self.break_msg(now, k, error);
-        }
+        // What had begun to arrive, or was announced, and cannot be completed; complete unexpected
+        // messages stay receivable.
+        self.break_unfinished(now, Some(peer.0), error);
     }
 
     /// The socket cannot be used any more, says the system: no peer can be reached, and nothing
@@ -299,11 +297,20 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let sends = self.sends.of_others(self.loopback.peer);
         self.fail_sends(sends, error);
         self.fail_rndvs(now, None, error);
-        for k in self.msgs.unfinished(None) {
-            self.break_msg(now, k, error);
-        }
+        self.break_unfinished(now, None, error);
         for k in self.recvs.keys() {
             self.take_back(now, k, error);
+        }
+    }
+
+    /// Messages that cannot be completed any more, of one peer, or of all others than this endpoint
+    /// itself. One that was claimed waits for its receive, which is to hear of it.
+    fn break_unfinished(&mut self, now: Time, of: Option<u32>, error: OpError) {
+        for k in self.msgs.unfinished(of) {
+            let is_own = self.msgs.get(k).is_some_and(|m| self.is_own(m.peer));
+            if (of.is_some() || !is_own) && !self.claims.values().any(|claimed| *claimed == k) {
+                self.break_msg(now, k, error);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Looking before receiving: peeks, claims, and what becomes of a message that was claimed.
 
-use crate::api::{Completion, MessageError, OpKind, PeekOp, RecvOp};
+use crate::api::{Completion, MessageError, OpError, OpKind, PeekOp, RecvOp};
 use crate::arrivals::{Carriage, Place};
 use crate::keys::{MsgKey, key};
 use crate::memory::Memory;
@@ -114,6 +114,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             });
             return Ok(());
         }
+        let lost =
+            self.broken.map(OpError::Socket).or(self.peers.get(m.peer).and_then(|p| p.down).map(OpError::PeerDown));
+        let lost = lost.filter(|_| m.lacks_bytes() && !self.is_own(m.peer));
         let dest = core::mem::take(&mut op.memory);
         let r = self.recvs.insert(RecvState {
             dest: dest.clone(),
@@ -127,7 +130,14 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if self.trace.on(2) {
             self.trace_posted(r, &op, Some(k));
         }
-        self.bind_to(now, k, r, dest);
+        match lost {
+            // Its sender is gone, and the rest of it with him.
+            Some(error) => {
+                self.drop_msg(k);
+                self.fail_recv(r, error);
+            }
+            None => self.bind_to(now, k, r, dest),
+        }
         Ok(())
     }
 }

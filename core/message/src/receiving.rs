@@ -409,7 +409,7 @@ fn write_buffer(buf: &mut [u8], offset: u64, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Completion, OpKind, SendMode};
+    use crate::api::{Class, Completion, OpKind, PeekOp, SendMode};
     use crate::config::Config;
     use crate::testing::{Bytes, PEER, Pair, recv_op, send_op};
     use alloc::vec;
@@ -428,6 +428,31 @@ mod tests {
         let many = RecvOp { multi_min: Some(10), source, ..recv_op(7, Bytes::new(&[0; 1000])) };
         pair.sides[0].recv(pair.now, many).expect("two messages wait for it");
         pair.ended(0)
+    }
+
+    #[test]
+    fn what_was_only_announced_goes_with_its_sender_but_for_what_was_claimed() {
+        // All is announced.
+        let cfg = Config { eager_bytes: 0, ..Config::default() };
+        let mut pair: Pair = Pair::connected(&cfg, &weir_link::Config::default());
+        for tag in [1, 2] {
+            let send = send_op(tag, Bytes::new(&[1; 300]), SendMode::Delivery);
+            pair.sides[1].send(pair.now, send).expect("accepted");
+        }
+        pair.settle();
+        let seek =
+            PeekOp { source: None, class: Class::Tagged, tag: 1, ignore: 0, claim: true, discard: false, context: 1 };
+        assert!(pair.sides[0].peek(pair.now, &seek).expect("free").is_some());
+        pair.sides[0].close_peer(pair.now, PEER);
+        // A receive from anybody waits for somebody else.
+        pair.sides[0].recv(pair.now, recv_op(8, Bytes::new(&[0; 300]))).expect("posted");
+        assert_eq!(pair.ended(0).len(), 0);
+        // Who has claimed a message hears that it will not come.
+        pair.sides[0].recv_claimed(pair.now, recv_op(1, Bytes::new(&[0; 300])), false).expect("it was claimed");
+        let ended = pair.ended(0);
+        assert!(matches!(ended[..], [Completion { context: 1, result: Err(OpError::PeerDown(_)), .. }]), "{ended:?}");
+        assert!(pair.sides[0].cancel(pair.now, 8));
+        assert_eq!(pair.sides[0].held(), [0; 4]);
     }
 
     #[test]

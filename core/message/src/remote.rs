@@ -23,6 +23,13 @@ use weir_match::envelope::{Envelope, Status};
 /// Writes up to this size go in pieces; above, the extra round trip of a rendezvous transfer costs
 /// less than the control messages.
 pub const PIECES_BYTES: usize = 32 << 10;
+
+/// Whether a range lies within the address space. Of one that does not, and that goes as several
+/// messages, some would come in at its beginning: it is refused here (spec/envelopes.md 2).
+pub(crate) fn is_range(addr: u64, len: u64) -> bool {
+    addr.checked_add(len).is_some()
+}
+
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// Lets peers reach `memory` under `key` (or one of our choice), calling its first byte `base`.
     ///
@@ -89,6 +96,11 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if self.trace.on(2) {
             s.number = self.trace_rma(&op, "write", len as u64);
         }
+        if !is_range(op.remote_addr, len as u64) {
+            self.counters.access_errors += 1;
+            self.finish_send(s, Err(OpError::Access));
+            return Ok(());
+        }
         let k = self.sends.insert(s);
         // The notice of immediate data must not come before the data, and pieces come in any order.
         // To oneself a request costs no round trip, and what is copied in one piece may overlap.
@@ -140,8 +152,13 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     fn write_pieces(&mut self, now: Time, op: &RmaOp<M>, k: SendKey, len: usize) -> Result<(), SendError> {
         let room = self.piece_room();
         let count = len.div_ceil(room).max(1);
-        // Who asks for delivery has each piece answered, whatever becomes of it.
-        let sync = matches!(op.mode, SendMode::Delivery | SendMode::Match);
+        // Who asks for delivery has each piece answered, whatever becomes of it; and so has everybody
+        // where the carrier tells only that a piece was read, which is before it is looked at.
+        let tells_reading = self.sessions.tells_reading(op.peer);
+        let sync = matches!(op.mode, SendMode::Delivery | SendMode::Match) || tells_reading;
+        // (The answer in packets acknowledges what is answered. In a row of records it comes behind the
+        // word that this was read, if somebody waits for that.)
+        let patient = sync && !tells_reading;
         let answers = if sync { count as u32 } else { 0 };
         if self.peers.get(op.peer).is_some_and(|p| p.answers + answers > ANSWERS_MAX) {
             return Err(SendError::QueueFull);
@@ -172,7 +189,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             });
             let addr = op.remote_addr.wrapping_add(at as u64);
             let envelope = Envelope::Write { key: op.key, addr, data: op.data, op: token(k), sync };
-            if let Err(e) = self.sessions.send_control(now, op.peer, &envelope, n as u32, token(child), sync) {
+            if let Err(e) = self.sessions.send_control(now, op.peer, &envelope, n as u32, token(child), patient) {
                 // There was room, so the peer is down (and then the first piece fails) or the piece
                 // too long (it is not).
                 self.sends.remove(child);
@@ -257,5 +274,44 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         self.peers[op.peer].reads += 1;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::testing::{Bytes, PEER, Pair};
+    use alloc::vec::Vec;
+
+    #[test]
+    fn no_piece_of_a_write_beyond_the_address_space_comes_in_at_its_beginning() {
+        const LEN: usize = 4096;
+        let mut pair: Pair = Pair::connected(&Config::default(), &weir_link::Config::default());
+        let region = Bytes::new(&[0; LEN]);
+        let access = Access { remote_read: true, remote_write: true };
+        pair.sides[1].register(region.clone(), 0, access, Some(1)).expect("registered");
+        let piece = pair.sides[0].piece_room() as u64;
+        for remote_addr in [u64::MAX, 0u64.wrapping_sub(piece), 0u64.wrapping_sub(2 * piece), u64::MAX - LEN as u64 + 1]
+        {
+            let op = || RmaOp {
+                peer: PEER,
+                memory: Bytes::new(&[7; LEN]),
+                remote_addr,
+                key: 1,
+                data: None,
+                mode: SendMode::Transmit,
+                copy: false,
+                report: true,
+                context: 1,
+                user: 0,
+            };
+            pair.sides[0].write(pair.now, op()).expect("accepted");
+            pair.sides[0].read(pair.now, op()).expect("accepted");
+            pair.settle();
+            let ended: Vec<_> = pair.ended(0).iter().map(|c| c.result).collect();
+            assert_eq!(ended, [Err(OpError::Access); 2], "{remote_addr:#x}");
+        }
+        assert_eq!(region.to_vec(), [0; LEN]);
     }
 }

@@ -5,6 +5,7 @@ use crate::keys::NO_TOKEN;
 use alloc::vec::Vec;
 use weir_link::{DataKey, Endpoint, Event, Message, PeerId, RndvOpened, SendError, Time};
 use weir_match::envelope::{self, Envelope};
+use weir_session::Carrier;
 
 /// The associations, peers by index.
 pub(crate) struct Sessions {
@@ -109,6 +110,13 @@ impl Sessions {
     #[inline]
     pub(crate) fn lent_from(&self, peer: u32) -> u64 {
         self.proto.sessions().get(PeerId(peer)).map_or(u64::MAX, weir_session::Session::lent_from)
+    }
+
+    /// What the carrier says of a fragment is that the peer has read it, which it does before it
+    /// looks at it.
+    pub(crate) fn tells_reading(&self, peer: u32) -> bool {
+        let carrier = self.proto.sessions().get(PeerId(peer)).map(weir_session::Session::carrier);
+        matches!(carrier, Some(Carrier::Shm | Carrier::Sctp))
     }
 
     /// Large payload goes by a TCP connection.

@@ -26,6 +26,9 @@ struct Inner {
     entries: Vec<Option<Name>>,
     /// Indices below the end that are unused: an address takes the lowest.
     free: BTreeSet<usize>,
+    /// Peers that had several indices at a time, each with the endpoint whose peer it is: only of
+    /// these others are looked for when one is removed.
+    several: BTreeSet<(usize, u64)>,
     eps: Vec<Arc<EpCore>>,
 }
 
@@ -39,10 +42,10 @@ impl Av {
     /// # Errors
     /// `FI_EINVAL` when a name cannot be used by this endpoint.
     pub fn attach(&self, ep: &Arc<EpCore>) -> Result<(), i32> {
-        let mut inner = self.inner()?;
+        let inner = &mut *self.inner()?;
         for (index, name) in inner.entries.iter().enumerate() {
             if let Some(name) = name {
-                teach(ep, index as u64, name)?;
+                inner.several.extend(teach(ep, index as u64, name)?);
             }
         }
         inner.eps.push(ep.clone());
@@ -53,6 +56,8 @@ impl Av {
     pub fn detach(&self, ep: &Arc<EpCore>) {
         if let Ok(mut inner) = self.inner() {
             inner.eps.retain(|e| !Arc::ptr_eq(e, ep));
+            // (Its place in memory may be another's.)
+            inner.several.retain(|(of, _)| *of != place(ep));
         }
     }
 
@@ -67,12 +72,15 @@ impl Av {
             );
             return Err(FI_EINVAL);
         }
-        let mut inner = self.inner()?;
+        let inner = &mut *self.inner()?;
         let index = inner.free.first().copied().unwrap_or(inner.entries.len());
         for (i, ep) in inner.eps.iter().enumerate() {
-            if let Err(code) = teach(ep, index as u64, name) {
-                inner.eps[..i].iter().for_each(|done| forget(done, index as u64));
-                return Err(code);
+            match teach(ep, index as u64, name) {
+                Ok(another) => inner.several.extend(another),
+                Err(code) => {
+                    inner.eps[..i].iter().for_each(|done| forget(done, index as u64));
+                    return Err(code);
+                }
             }
         }
         if inner.free.pop_first().is_some() {
@@ -115,27 +123,40 @@ impl Inner {
             forget(ep, index);
             // The same name may have been inserted twice: then its other index names the peer from
             // now on.
-            let other = self.entries.iter().enumerate().find(|(i, e)| e.is_some() && ep.forward.get(*i as u64) == peer);
-            if let (Some((other, _)), true) = (other, peer != NONE) {
-                ep.reverse.set(peer, other as u64);
-            } else if let Ok(peer) = u32::try_from(peer) {
+            let several = (place(ep), peer);
+            if self.several.contains(&several) {
+                let mut entries = self.entries.iter().enumerate();
+                if let Some((other, _)) = entries.find(|(i, e)| e.is_some() && ep.forward.get(*i as u64) == peer) {
+                    ep.reverse.set(peer, other as u64);
+                    continue;
+                }
+                self.several.remove(&several);
+            }
+            if let Ok(peer) = u32::try_from(peer) {
                 ep.engine.remove_peer(peer);
             }
         }
     }
 }
 
-/// Makes an endpoint know a peer.
-fn teach(ep: &EpCore, index: u64, name: &Name) -> Result<(), i32> {
+/// Makes an endpoint know a peer. Returns both if it knows that peer by another index too.
+fn teach(ep: &Arc<EpCore>, index: u64, name: &Name) -> Result<Option<(usize, u64)>, i32> {
     let name = addr::complete(name, &ep.engine.name());
     let peer = ep.engine.insert_peer(&name).map_err(|e| {
         lines::complain(&format!("fi_av_insert: {e}"));
         guard::code_of(&e)
     })?;
-    if !ep.forward.set(index, u64::from(peer)) || !ep.reverse.set(u64::from(peer), index) {
+    let peer = u64::from(peer);
+    let before = ep.reverse.get(peer);
+    if !ep.forward.set(index, peer) || !ep.reverse.set(peer, index) {
         return Err(FI_ENOMEM);
     }
-    Ok(())
+    Ok((before != NONE).then_some((place(ep), peer)))
+}
+
+/// What tells endpoints from each other as long as they live.
+fn place(ep: &Arc<EpCore>) -> usize {
+    Arc::as_ptr(ep).addr()
 }
 
 fn forget(ep: &EpCore, index: u64) {

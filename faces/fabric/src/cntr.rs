@@ -9,6 +9,7 @@ use crate::handle::{Begins, Handle};
 use crate::wait::{FdSet, Patience, Sleeper, Step};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use weir_engine::EventFd;
 
@@ -59,6 +60,8 @@ impl Inner {
 pub struct Cntr {
     inner: Mutex<Inner>,
     sleeper: Sleeper,
+    /// Where the application was last told that it is.
+    told: AtomicU64,
 }
 
 impl Cntr {
@@ -76,8 +79,8 @@ impl Cntr {
         let so_far = source.counts();
         inner.value = inner.value.wrapping_sub(so_far.0);
         inner.errors = inner.errors.wrapping_sub(so_far.1);
-        if let Some((set, _)) = self.sleeper.existing() {
-            set.add(ep.engine.notify_fd());
+        if let Some((_, wake)) = self.sleeper.existing() {
+            ep.engine.signal_counts(wake);
         }
         inner.sources.push(source);
         Ok(())
@@ -86,8 +89,8 @@ impl Cntr {
     /// Keeps what an endpoint counted, and lets go of it.
     pub fn detach(&self, ep: &Arc<EpCore>) {
         let Ok(mut inner) = self.inner() else { return };
-        if let Some((set, _)) = self.sleeper.existing() {
-            set.remove(ep.engine.notify_fd());
+        if let Some((_, wake)) = self.sleeper.existing() {
+            ep.engine.signal_counts_no_more(wake);
         }
         let (gone, kept) = std::mem::take(&mut inner.sources).into_iter().partition(|s| Arc::ptr_eq(&s.ep, ep));
         inner.sources = kept;
@@ -112,23 +115,38 @@ impl Cntr {
         eps.iter().try_for_each(|ep| ep.engine.check()).map_err(|e| guard::code_of(&e))
     }
 
-    /// Prepares for sleeping on the descriptor.
+    /// Prepares the application for sleeping on the descriptor, if it knows how far the counter is.
     ///
     /// # Errors
-    /// `FI_EAGAIN` when an endpoint has something to do first.
-    pub fn arm(&self) -> Result<(), i32> {
-        let inner = self.inner()?;
-        self.sleeper(&inner)?.1.clear();
-        if inner.sources.iter().all(|s| s.ep.engine.arm()) { Ok(()) } else { Err(FI_EAGAIN) }
+    /// `FI_EAGAIN`.
+    pub fn try_wait(&self) -> Result<(), i32> {
+        let told = self.told.load(Relaxed);
+        let now = self.arm(None)?;
+        // It is asked to look but once: it may have no interest in the value.
+        self.told.store(now.0, Relaxed);
+        if now.0 == told { Ok(()) } else { Err(FI_EAGAIN) }
     }
 
-    /// The descriptors to sleep on; made now if need be, with all endpoints bound so far.
-    fn sleeper(&self, inner: &Inner) -> Result<(&FdSet, &EventFd), i32> {
+    /// Prepares for sleeping on the descriptor. Returns where the counter is.
+    ///
+    /// # Errors
+    /// `FI_EAGAIN` when that is no longer where the caller has `seen` it.
+    fn arm(&self, seen: Option<(u64, u64)>) -> Result<(u64, u64), i32> {
+        let inner = self.inner()?;
+        self.sleeper(&inner)?.1.clear();
+        // What is counted, added or set from here on signals.
+        let armed = inner.sources.iter().all(|s| s.ep.engine.arm_for_counts());
+        let now = inner.counts();
+        if armed && seen.is_none_or(|seen| seen == now) { Ok(now) } else { Err(FI_EAGAIN) }
+    }
+
+    /// The descriptors to sleep on; made now if need be, and told to all endpoints bound so far.
+    fn sleeper(&self, inner: &Inner) -> Result<(&FdSet, &Arc<EventFd>), i32> {
         if let Some(made) = self.sleeper.existing() {
             return Ok(made);
         }
         let made = self.sleeper.get()?;
-        inner.sources.iter().for_each(|s| made.0.add(s.ep.engine.notify_fd()));
+        inner.sources.iter().for_each(|s| s.ep.engine.signal_counts(made.1));
         Ok(made)
     }
 
@@ -139,6 +157,7 @@ impl Cntr {
             let progress = self.progress();
             let now = self.counts()?;
             if now.0 >= threshold {
+                self.told.store(now.0, Relaxed);
                 return Ok(0);
             }
             progress?;
@@ -148,12 +167,10 @@ impl Cntr {
             match patience.next() {
                 Step::Over => return Err(FI_ETIMEDOUT),
                 Step::Spin => std::hint::spin_loop(),
-                // Completions of the endpoint's queues may lie unread, so the sleep is kept short
-                // rather than given up.
                 Step::Sleep(left) => {
-                    let most = std::time::Duration::from_millis(if self.arm().is_ok() { 10 } else { 0 });
-                    self.sleeper.get()?.0.wait(Some(left.unwrap_or(most).min(most)));
-                    std::thread::yield_now();
+                    if self.arm(Some(now)).is_ok() {
+                        self.sleeper.get()?.0.wait(left);
+                    }
                 }
             }
         }
@@ -202,7 +219,7 @@ pub unsafe extern "C" fn open(
         {
             return Err(FI_ENOSYS);
         }
-        let cntr = Cntr { inner: Mutex::default(), sleeper: Sleeper::default() };
+        let cntr = Cntr { inner: Mutex::default(), sleeper: Sleeper::default(), told: AtomicU64::new(0) };
         let object = Box::new(CntrObj {
             fid: FidCntr { fid: Fid { fclass: FI_CLASS_CNTR, context, ops: &raw const OPS }, ops: &raw const CNTR_OPS },
             cntr: Arc::new(cntr),
@@ -262,7 +279,9 @@ unsafe extern "C" fn read(fid: Handle<FidCntr>) -> u64 {
         let Ok(object) = fid.get() else { return 0 };
         // There is no way to tell of an error here; what was counted stays.
         let _ = object.cntr.progress();
-        object.cntr.counts().unwrap_or_default().0
+        let value = object.cntr.counts().unwrap_or_default().0;
+        object.cntr.told.store(value, Relaxed);
+        value
     })
 }
 

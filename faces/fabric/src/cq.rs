@@ -11,7 +11,7 @@ use crate::news;
 use crate::wait::{FdSet, Patience, Sleeper, Step};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +54,11 @@ impl Source {
         let keep = |c: &Completion| pending.push_back(Pending { from: self.ep.address_of(c.source), completion: *c });
         self.ep.engine.poll_each(self.queue, BATCH, keep)
     }
+
+    /// What to sleep on.
+    fn fd(&self) -> Result<RawFd, i32> {
+        self.ep.engine.fd_for(self.queue).map_err(|e| e.raw_os_error().unwrap_or(FI_EIO))
+    }
 }
 
 /// A completion queue, shared with the endpoints bound to it.
@@ -72,10 +77,11 @@ impl Cq {
     /// `FI_EOPBADSTATE` where a panic left the queue half changed.
     pub fn attach(&self, ep: &Arc<EpCore>, queue: Queue) -> Result<(), i32> {
         let mut inner = self.inner.lock()?;
+        let source = Source { ep: ep.clone(), queue };
         if let Some((set, _)) = self.sleeper.existing() {
-            set.add(ep.engine.notify_fd());
+            set.add(source.fd()?);
         }
-        inner.sources.push(Source { ep: ep.clone(), queue });
+        inner.sources.push(source);
         Ok(())
     }
 
@@ -83,13 +89,19 @@ impl Cq {
     pub fn detach(&self, ep: &Arc<EpCore>) {
         let Ok(mut guard) = self.inner.lock() else { return };
         let inner = &mut *guard;
-        for source in inner.sources.iter().filter(|s| Arc::ptr_eq(&s.ep, ep)) {
-            while source.keep(&mut inner.pending) > 0 {}
-        }
-        inner.sources.retain(|s| !Arc::ptr_eq(&s.ep, ep));
+        let (gone, kept) = std::mem::take(&mut inner.sources).into_iter().partition(|s| Arc::ptr_eq(&s.ep, ep));
+        inner.sources = kept;
         inner.turn = 0;
-        if let Some((set, _)) = self.sleeper.existing() {
-            set.remove(ep.engine.notify_fd());
+        // In a child made by fork(2) what the parent is sent is not to be read, and the set of
+        // descriptors is the parent's too.
+        if ep.engine.is_inherited() {
+            return;
+        }
+        for source in gone as Vec<Source> {
+            while source.keep(&mut inner.pending) > 0 {}
+            if let (Some((set, _)), Ok(fd)) = (self.sleeper.existing(), source.fd()) {
+                set.remove(fd);
+            }
         }
     }
 
@@ -103,11 +115,20 @@ impl Cq {
         }
     }
 
+    /// Prepares the application for sleeping on the descriptor, if there is nothing to read. A
+    /// signal (`fi_cq_signal`) keeps it from that once.
+    ///
+    /// # Errors
+    /// `FI_EAGAIN`.
+    pub fn try_wait(&self) -> Result<(), i32> {
+        if self.signalled.swap(false, Ordering::AcqRel) { Err(FI_EAGAIN) } else { self.arm() }
+    }
+
     /// Prepares for sleeping on the descriptor.
     ///
     /// # Errors
     /// `FI_EAGAIN` when there is something to read.
-    pub fn arm(&self) -> Result<(), i32> {
+    fn arm(&self) -> Result<(), i32> {
         let inner = self.inner.lock()?;
         let (_, wake) = self.sleeper(&inner)?;
         if !inner.pending.is_empty() || self.signalled.load(Ordering::Acquire) {
@@ -118,7 +139,7 @@ impl Cq {
         if self.signalled.load(Ordering::Acquire) {
             return Err(FI_EAGAIN);
         }
-        if inner.sources.iter().all(|s| s.ep.engine.arm()) { Ok(()) } else { Err(FI_EAGAIN) }
+        if inner.sources.iter().all(|s| s.ep.engine.arm_for(s.queue)) { Ok(()) } else { Err(FI_EAGAIN) }
     }
 
     /// What to say where nothing was found.
@@ -132,12 +153,14 @@ impl Cq {
 
     /// The descriptors to sleep on; made now if need be, with all endpoints bound so far.
     fn sleeper(&self, inner: &Inner) -> Result<(&FdSet, &EventFd), i32> {
-        if let Some(made) = self.sleeper.existing() {
-            return Ok(made);
+        if let Some((set, wake)) = self.sleeper.existing() {
+            return Ok((set, wake));
         }
-        let made = self.sleeper.get()?;
-        inner.sources.iter().for_each(|s| made.0.add(s.ep.engine.notify_fd()));
-        Ok(made)
+        // (Descriptors first: a set that was made is taken for whole.)
+        let fds = inner.sources.iter().map(Source::fd).collect::<Result<Vec<_>, _>>()?;
+        let (set, wake) = self.sleeper.get()?;
+        fds.into_iter().for_each(|fd| set.add(fd));
+        Ok((set, wake))
     }
 
     fn wait_fd(&self) -> Result<c_int, i32> {

@@ -43,6 +43,8 @@ pub struct EpObj {
     /// Receives complete there.
     pub rx_cq: Option<Arc<Cq>>,
     pub cntrs: Vec<Arc<Cntr>>,
+    /// The kinds of operations that these count.
+    pub counted: u64,
     pub domain: Arc<Domain>,
 }
 

@@ -130,6 +130,7 @@ pub unsafe extern "C" fn open(
             tx_cq: None,
             rx_cq: None,
             cntrs: Vec::new(),
+            counted: 0,
             domain: domain.clone(),
         });
         // SAFETY: writable (checked for null).
@@ -210,8 +211,13 @@ unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c
             FI_CLASS_CQ => bind_cq(ep, &other.object::<FidCq>()?.cq, flags)?,
             FI_CLASS_CNTR => {
                 countable(flags)?;
+                // Each kind of operation is counted once.
+                if flags & ep.counted != 0 {
+                    return Err(FI_EINVAL);
+                }
                 let cntr = other.object::<FidCntr>()?.cntr.clone();
                 cntr.attach(&ep.core, flags)?;
+                ep.counted |= flags;
                 ep.cntrs.push(cntr);
             }
             // Nothing of an endpoint of this kind is reported to event queues; binding one does no
@@ -241,6 +247,10 @@ fn bind_cq(ep: &mut EpObj, cq: &Arc<Cq>, flags: u64) -> Result<(), i32> {
     let (tx, rx) = (flags & FI_SEND != 0, flags & FI_RECV != 0);
     if (!tx && !rx) || (tx && ep.tx_cq.is_some()) || (rx && ep.rx_cq.is_some()) {
         return Err(FI_EINVAL);
+    }
+    // Other threads may use the endpoint by now, and it has told what it reports, and where.
+    if ep.enabled {
+        return Err(FI_EOPBADSTATE);
     }
     let selective = flags & FI_SELECTIVE_COMPLETION != 0;
     if tx {

@@ -91,11 +91,13 @@ impl Eq {
             None => return Err(FI_EAGAIN),
             Some(Item::Error(_)) => return Err(FI_EAVAIL),
             Some(Item::Event { event, data }) => {
-                if buf.is_null() || len < data.len() {
+                if len < data.len() || (buf.is_null() && !data.is_empty()) {
                     return Err(FI_ETOOSMALL);
                 }
-                // SAFETY: `len` bytes, which is enough.
-                unsafe { ptr::copy_nonoverlapping(data.as_ptr(), buf.cast(), data.len()) };
+                if !data.is_empty() {
+                    // SAFETY: `len` bytes, which is enough.
+                    unsafe { ptr::copy_nonoverlapping(data.as_ptr(), buf.cast(), data.len()) };
+                }
                 (*event, data.len())
             }
         };

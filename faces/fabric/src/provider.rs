@@ -124,8 +124,8 @@ unsafe extern "C" fn trywait(_: Handle<FidFabric>, fids: *mut Handle<Fid>, count
             // SAFETY: `count` handles (caller).
             let fid = unsafe { *fids.add(i) };
             match fid.class()? {
-                FI_CLASS_CQ => fid.object::<FidCq>()?.cq.arm()?,
-                FI_CLASS_CNTR => fid.object::<FidCntr>()?.cntr.arm()?,
+                FI_CLASS_CQ => fid.object::<FidCq>()?.cq.try_wait()?,
+                FI_CLASS_CNTR => fid.object::<FidCntr>()?.cntr.try_wait()?,
                 FI_CLASS_EQ => fid.object::<FidEq>()?.eq.arm()?,
                 _ => return Err(FI_EINVAL),
             }

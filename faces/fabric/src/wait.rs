@@ -1,7 +1,7 @@
 //! Sleeping until something happens: a wake-up descriptor, sets of descriptors, deadlines.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use weir_engine::EventFd;
 
@@ -71,16 +71,16 @@ fn errno() -> i32 {
 
 /// What a queue sleeps on: made at the first use, for most queues never sleep.
 #[derive(Default)]
-pub struct Sleeper(OnceLock<(FdSet, EventFd)>);
+pub struct Sleeper(OnceLock<(FdSet, Arc<EventFd>)>);
 
 impl Sleeper {
     /// The set, which contains the wake-up descriptor.
     ///
     /// # Errors
     /// The system's error number, when out of descriptors.
-    pub fn get(&self) -> Result<(&FdSet, &EventFd), i32> {
+    pub fn get(&self) -> Result<(&FdSet, &Arc<EventFd>), i32> {
         if self.0.get().is_none() {
-            let (set, wake) = (FdSet::new()?, new_event()?);
+            let (set, wake) = (FdSet::new()?, Arc::new(new_event()?));
             set.add(wake.as_raw_fd());
             // If another thread was faster, ours are closed again.
             let _ = self.0.set((set, wake));
@@ -89,7 +89,7 @@ impl Sleeper {
     }
 
     /// As [`Sleeper::get`], but none if nobody has asked for it yet.
-    pub fn existing(&self) -> Option<(&FdSet, &EventFd)> {
+    pub fn existing(&self) -> Option<(&FdSet, &Arc<EventFd>)> {
         self.0.get().map(|(set, wake)| (set, wake))
     }
 }

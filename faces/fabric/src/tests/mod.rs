@@ -1,6 +1,7 @@
 //! The calls as a C program makes them: through the tables of a provider's objects.
 
 mod any_call;
+mod asleep;
 mod atomics;
 mod broken;
 mod refusals;

@@ -226,6 +226,7 @@ fn of_endpoints() {
         t.row("fi_ep_bind of a second vector", FI_EINVAL, || bind(av, 0));
         t.row("fi_ep_bind of a second queue", FI_EINVAL, || bind(cq, FI_SEND));
         t.row("fi_ep_bind of a queue for nothing", FI_EINVAL, || bind(cq, FI_SELECTIVE_COMPLETION));
+        t.row("fi_ep_bind of a second counter", FI_EINVAL, || bind(cntr, FI_RECV));
         t.row("fi_ep_bind for remote writes", FI_ENOSYS, || bind(cntr, FI_REMOTE_WRITE));
         t.row("fi_ep_bind(null)", FI_EINVAL, || bind(null_handle(), 0));
         t.row("fi_ep_bind of an endpoint", FI_EINVAL, || bind(fid, 0));
@@ -248,6 +249,26 @@ fn of_endpoints() {
     options(&mut t, fid);
     names_and_tables(&mut t, ep);
     t.end();
+}
+
+#[test]
+fn of_binding_a_queue_to_an_endpoint_in_use() {
+    let base = Base::new(V2);
+    let domain = base.domain;
+    // SAFETY: zeros are valid attributes; objects are used before they are closed.
+    unsafe {
+        let (mut av_attr, mut cq_attr): (FiAvAttr, FiCqAttr) = zeroed();
+        let ops = &*(*domain.raw()).ops;
+        let av = opened(|out| (ops.av_open)(domain, &raw mut av_attr, out, null_mut()));
+        let cq = opened(|out| (ops.cq_open)(domain, &raw mut cq_attr, out, null_mut()));
+        let ep = opened(|out| (ops.endpoint)(domain, base.info.0, out, null_mut()));
+        let fid_ops = &*(*ep.raw()).fid.ops;
+        let bind = |other, flags| (fid_ops.bind)(fid_of(ep), other, flags);
+        assert_eq!((bind(fid_of(av), 0), bind(fid_of(cq), FI_SEND)), (0, 0));
+        assert_eq!((fid_ops.control)(fid_of(ep), FI_ENABLE, null_mut()), 0);
+        assert_eq!(bind(fid_of(cq), FI_RECV), -FI_EOPBADSTATE, "nothing would come to it");
+        assert_eq!([close(ep), close(cq), close(av)], [0; 3]);
+    }
 }
 
 fn options(t: &mut Table, fid: Handle<Fid>) {
