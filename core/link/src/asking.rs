@@ -203,6 +203,21 @@ mod tests {
         assert!(!asker.has_answers() && asker.counters().dropped_state == 1);
     }
 
+    // spec: P-7.9
+    #[test]
+    fn an_answer_to_an_earlier_question_is_none_to_the_next() {
+        let (mut asker, mut asked) = (endpoint(1, 11), endpoint(2, 22));
+        let first = asker.ask(Time(1), &[addr(2)]).expect("room");
+        pass(Time(1), &mut asker, &mut asked, addr(1));
+        asker.ask_no_more(first);
+        let second = asker.ask(Time(2), &[addr(2)]).expect("room");
+        assert_eq!(pass(Time(2), &mut asked, &mut asker, addr(2)), 1);
+        assert!(!asker.has_answers());
+        pass(Time(3), &mut asker, &mut asked, addr(1));
+        pass(Time(3), &mut asked, &mut asker, addr(2));
+        assert_eq!(asker.take_answers().iter().map(|a| a.ticket).collect::<Vec<_>>(), [second]);
+    }
+
     // spec: P-7.7
     #[test]
     fn an_asking_that_nobody_answers_ends_and_repeats_until_then() {

@@ -86,6 +86,16 @@ struct Queue {
     keys: VecDeque<OpKey>,
     /// Of these, how many name something.
     waiting: usize,
+    /// Which of the contexts that had this number it is.
+    generation: u64,
+}
+
+/// A context while it is open: when it is closed, another of the same number is not it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Its number.
+    pub context: usize,
+    generation: u64,
 }
 
 /// A limit of time that has passed.
@@ -102,6 +112,8 @@ pub enum Limit {
 pub struct Ops {
     table: SlotMap<OpKey, Op>,
     contexts: [Option<Queue>; CONTEXTS_MAX],
+    /// Contexts opened so far.
+    opened: u64,
     limits: BinaryHeap<Reverse<(Instant, Limit, OpKey)>>,
     /// Operations that ended with an error.
     pub failed: u64,
@@ -120,7 +132,8 @@ impl Ops {
     /// A context.
     pub fn open_context(&mut self) -> Option<usize> {
         let free = self.contexts.iter().position(Option::is_none)?;
-        self.contexts[free] = Some(Queue::default());
+        self.opened += 1;
+        self.contexts[free] = Some(Queue { generation: self.opened, ..Queue::default() });
         Some(free)
     }
 
@@ -129,6 +142,14 @@ impl Ops {
     pub fn context(&self, id: i64) -> Option<usize> {
         let i = usize::try_from(id).ok()?;
         self.contexts.get(i)?.as_ref().map(|_| i)
+    }
+
+    /// The same, to be known again after a sleep in which it may be closed (W3).
+    #[must_use]
+    pub fn opened(&self, id: i64) -> Option<Opened> {
+        let context = self.context(id)?;
+        let generation = self.contexts[context].as_ref()?.generation;
+        Some(Opened { context, generation })
     }
 
     /// Closes it. What has ended is forgotten; what has not is told to nobody, and returned.
@@ -401,6 +422,20 @@ mod tests {
         assert_eq!(ops.collect_any(context).map(|e| (e.key, e.error)), Some((good, 0)));
         ops.let_go();
         assert!(ops.is_empty() && ops.fresh.is_none());
+    }
+
+    /// W3.
+    #[test]
+    fn a_context_that_is_closed_is_not_the_next_of_its_number() {
+        let mut ops = Ops::default();
+        let id = ops.open_context().expect("room") as i64;
+        let first = ops.opened(id).expect("open");
+        assert_eq!(ops.opened(id), Some(first));
+        ops.close_context(first.context);
+        assert_eq!(ops.opened(id), None);
+        assert_eq!(ops.open_context(), Some(first.context));
+        assert!(ops.opened(id).is_some_and(|second| second != first && second.context == first.context));
+        assert_eq!(ops.opened(-1), None);
     }
 
     /// H9, W2.

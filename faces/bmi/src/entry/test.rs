@@ -4,7 +4,7 @@ use super::{int, put};
 use crate::codes::Code;
 use crate::instance::{instance, within};
 use crate::library::{Library, Unexpected};
-use crate::ops::{CONTEXTS_MAX, Ended, OpKey};
+use crate::ops::{CONTEXTS_MAX, Ended, OpKey, Opened, Ops};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
@@ -85,6 +85,24 @@ fn wait_for(
     Ok(found.unwrap_or_default())
 }
 
+/// The context of a test, which looks at it again after each sleep: one that was closed meanwhile
+/// is not the next of its number (W3).
+struct Of {
+    id: i64,
+    first: Option<Opened>,
+}
+
+impl Of {
+    fn new(id: i64) -> Of {
+        Of { id, first: None }
+    }
+
+    fn context(&mut self, ops: &Ops) -> Result<usize, Code> {
+        let now = ops.opened(self.id).ok_or(Code::EINVAL)?;
+        if *self.first.get_or_insert(now) == now { Ok(now.context) } else { Err(Code::EINVAL) }
+    }
+}
+
 /// Tells what was collected.
 ///
 /// # Safety
@@ -120,9 +138,9 @@ pub unsafe extern "C" fn BMI_test(
         }
         // SAFETY: writable (caller), and not null.
         unsafe { put(outcount, 0) };
-        let key = OpKey::from_id(id);
+        let (key, mut of) = (OpKey::from_id(id), Of::new(context));
         let all = wait_for(max_idle_time_ms, |library| {
-            let context = library.t.ops.context(context).ok_or(Code::EINVAL)?;
+            let context = of.context(&library.t.ops)?;
             library.t.ops.get(key).filter(|op| op.context == context).ok_or(Code::EINVAL)?;
             Ok(library.t.ops.collect(key).map(|ended| (0, ended)).into_iter().collect())
         })?;
@@ -160,9 +178,9 @@ pub unsafe extern "C" fn BMI_testsome(
         unsafe { put(outcount, 0) };
         // SAFETY: readable for `incount` entries (caller); an empty list is not looked at.
         let ids = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(id_array, count) } };
-        let mut checked = false;
+        let (mut checked, mut of) = (false, Of::new(context));
         let all = wait_for(max_idle_time_ms, |library| {
-            let context = library.t.ops.context(context).ok_or(Code::EINVAL)?;
+            let context = of.context(&library.t.ops)?;
             let named = || ids.iter().enumerate().filter(|(_, id)| **id != 0).map(|(i, id)| (i, OpKey::from_id(*id)));
             if !std::mem::replace(&mut checked, true)
                 && named().any(|(_, key)| library.t.ops.get(key).is_none_or(|op| op.context != context))
@@ -201,11 +219,12 @@ unsafe fn of_contexts(
     }
     // SAFETY: writable (caller), and not null.
     unsafe { put(outcount, 0) };
+    let mut of = context.map(Of::new);
     let all = wait_for(ms, |library| {
         let ops = &mut library.t.ops;
-        let contexts = match context {
-            Some(id) => {
-                let context = ops.context(id).ok_or(Code::EINVAL)?;
+        let contexts = match &mut of {
+            Some(of) => {
+                let context = of.context(ops)?;
                 context..context + 1
             }
             None => 0..CONTEXTS_MAX,
