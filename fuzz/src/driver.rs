@@ -178,7 +178,7 @@ impl<H: Host> Driver<H> {
             user: 0,
         };
         let result = self.host.messages_mut().send(now, op);
-        self.keep(pages, how.copy || how.mode == SendMode::Inject, result)
+        self.keep(pages, how.copy || how.mode == SendMode::Inject, result.map(drop))
     }
 
     /// Posts a receive of `room` bytes; returns the context of the completion.
