@@ -60,8 +60,8 @@ impl Shared {
         self.entered(self.core.lock())
     }
 
-    /// In a child made by fork(2): nothing of this endpoint is used here, and nothing is done to the
-    /// descriptors that are the parent's too.
+    /// In a child made by fork(2): nothing of this endpoint is used here, and nothing is done to
+    /// the descriptors that are the parent's too.
     pub(crate) fn abandon(&self) {
         self.core.abandon();
         self.armed.take_all();

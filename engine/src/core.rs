@@ -301,8 +301,8 @@ impl Core {
         }
     }
 
-    /// After closing: what was accepted has arrived, and the peers know: the last packets, which say
-    /// so, have left the device.
+    /// After closing: what was accepted has arrived, and the peers know: the last packets, which
+    /// say so, have left the device.
     pub fn is_drained(&mut self) -> bool {
         let has_left = self.blocked_at().is_none() && self.device.next_due_ns().is_none();
         has_left && self.st.proto().is_drained() && self.shm.as_mut().is_none_or(|shm| shm.is_drained(&self.st))

@@ -152,12 +152,13 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     fn write_pieces(&mut self, now: Time, op: &RmaOp<M>, k: SendKey, len: usize) -> Result<(), SendError> {
         let room = self.piece_room();
         let count = len.div_ceil(room).max(1);
-        // Who asks for delivery has each piece answered, whatever becomes of it; and so has everybody
-        // where the carrier tells only that a piece was read, which is before it is looked at.
+        // Who asks for delivery has each piece answered, whatever becomes of it; and so has
+        // everybody where the carrier tells only that a piece was read, which is before it is
+        // looked at.
         let tells_reading = self.sessions.tells_reading(op.peer);
         let sync = matches!(op.mode, SendMode::Delivery | SendMode::Match) || tells_reading;
-        // (The answer in packets acknowledges what is answered. In a row of records it comes behind the
-        // word that this was read, if somebody waits for that.)
+        // (The answer in packets acknowledges what is answered. In a row of records it comes behind
+        // the word that this was read, if somebody waits for that.)
         let patient = sync && !tells_reading;
         let answers = if sync { count as u32 } else { 0 };
         if self.peers.get(op.peer).is_some_and(|p| p.answers + answers > ANSWERS_MAX) {
