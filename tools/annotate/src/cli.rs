@@ -82,6 +82,10 @@ pub fn run(args: &AnnotateArgs) -> Result<u8, Error> {
     {
         return Err(Error::Usage(format!("{}: not overwritten: it is read", output.display())));
     }
+    if let Some(output) = args.output.as_ref().filter(|_| args.measure) {
+        // Not after all its runs.
+        weir_put::looks_writable(output).map_err(|source| Error::Write { path: output.clone(), source })?;
+    }
     // One more than is taken: what is too long is told as such, also of a device, which has no end.
     let mut bytes = Vec::new();
     fs::File::open(&args.source)
@@ -104,7 +108,7 @@ pub fn run(args: &AnnotateArgs) -> Result<u8, Error> {
     }
     let failed = |path: &std::path::Path, source| Error::Write { path: path.to_owned(), source };
     weir_put::text(args.output.as_deref(), &annotated.text(), failed)?;
-    eprint!("{}", told(&annotated, &name));
+    weir_put::told(&told(&annotated, &name));
     Ok(0)
 }
 
@@ -153,5 +157,8 @@ mod tests {
         // No file is made where a device was meant, and what is full says so.
         assert!(matches!(to("/dev/no-such-thing"), Err(Error::Write { .. })));
         assert!(matches!(to("/dev/full"), Err(Error::Write { .. })));
+        // Nothing is compiled and run for a file that cannot be written.
+        let words = ["annotate", &at("in.c"), "--measure", "--compiler", "false", "-o", "/no/such/folder/out.c"];
+        assert!(matches!(run(&Line::parse_from(words).args), Err(Error::Write { .. })));
     }
 }

@@ -88,12 +88,15 @@ fn launches(settings: &Settings) -> Result<u8> {
     let asked = stop::listen(Then::Wait, EXIT_INTERRUPTED)?;
     let short = |complete: u32, what: &str| {
         let words: Vec<OsString> = std::env::args_os().collect();
-        eprintln!("weir bench: {}", missing(complete, count, what, dir, &command_for_more(&words, count - complete)));
+        weir_put::tell!(
+            "weir bench: {}",
+            missing(complete, count, what, dir, &command_for_more(&words, count - complete))
+        );
     };
     for number in 1..=count {
         let before = launches_in(dir);
         if !args.telling.quiet && !args.telling.json {
-            eprintln!("launch {number} of {count}");
+            weir_put::tell!("launch {number} of {count}");
         }
         let mut command = Command::new(&start[0]);
         command.args(&start[1..]).args(words_for_launch(std::env::args_os().skip(1)));
@@ -141,7 +144,7 @@ fn launches(settings: &Settings) -> Result<u8> {
     }
     let code = print(&show::launches(reader.run()))?;
     if !args.telling.quiet {
-        eprintln!("{}", next(dir));
+        weir_put::tell!("{}", next(dir));
     }
     Ok(code)
 }
@@ -238,13 +241,13 @@ fn over_mpi(settings: &Settings) -> Result<u8> {
             // Said before the others may end: some launchers end rank 0 as soon as another has
             // failed.
             if machine.rank() == 0 {
-                eprintln!("weir bench: {error}");
+                weir_put::tell!("weir bench: {error}");
             }
             machine.finish()?;
             Ok(if matches!(error, BenchError::Usage(_)) { EXIT_USAGE } else { EXIT_FAILED })
         }
         Err(error) => {
-            eprintln!("weir bench: rank {}: {error}", machine.rank());
+            weir_put::tell!("weir bench: rank {}: {error}", machine.rank());
             machine.abort(i32::from(EXIT_FAILED));
             Ok(EXIT_FAILED)
         }
@@ -280,6 +283,7 @@ fn number(name: &str) -> Result<usize> {
 
 fn over_weir(settings: &Settings) -> Result<u8> {
     let Some(socket) = &settings.args.meet else { return start_ranks(settings) };
+    spawn::end_with_starter()?;
     let (rank, size) = (number(spawn::RANK)?, number(spawn::RANKS)?);
     let named = |rank| spawn::named(&settings.args.hosts, rank);
     let machine = WeirMachine::join(socket, rank, size).map_err(|error| BenchError::machine(named(rank), error))?;
@@ -440,7 +444,7 @@ fn last_words(manner: Manner, desk: Desk) -> impl FnOnce() -> bool + Send {
         let Some((run, launch)) = desk.take_over(stop::PATIENCE.saturating_sub(stop::SOON)) else { return false };
         let shown = if manner.json { print_json(&run) } else { print(&show::tables(&run, launch)) };
         if !manner.json {
-            eprintln!("{}", interrupted(&manner, &run, launch));
+            weir_put::tell!("{}", interrupted(&manner, &run, launch));
         }
         shown.is_ok()
     }
@@ -506,25 +510,25 @@ pub(crate) fn conclude(
     if manner.quiet {
         // What is shown is not all: that is no progress.
         if !report.complete {
-            eprintln!("{}", interrupted(manner, &report.run, report.launch));
+            weir_put::tell!("{}", interrupted(manner, &report.run, report.launch));
         }
         return Ok(code);
     }
     let warnings = report.run.launch(report.launch).map_or(&[][..], |l| l.warnings.as_slice());
     // On a terminal they have scrolled away.
     if std::io::stderr().is_terminal() {
-        warnings.iter().for_each(|warning| eprintln!("{}", show::warning_line(warning)));
+        warnings.iter().for_each(|warning| weir_put::tell!("{}", show::warning_line(warning)));
     }
     match (&manner.output, report.complete) {
         (Some(dir), true) if !fitted => {
             let name = dir.to_string_lossy();
-            eprintln!("interrupted; all cells are in {name}, some without fits: weir report {}", quoted(&name));
+            weir_put::tell!("interrupted; all cells are in {name}, some without fits: weir report {}", quoted(&name));
         }
         // Of several launches who started them says it.
         (Some(_), true) if manner.of_several => {}
-        (Some(dir), true) => eprintln!("{}", next(dir)),
-        (None, true) => eprintln!("nothing was kept; give a folder for that: -o run1"),
-        (_, false) => eprintln!("{}", interrupted(manner, &report.run, report.launch)),
+        (Some(dir), true) => weir_put::tell!("{}", next(dir)),
+        (None, true) => weir_put::tell!("nothing was kept; give a folder for that: -o run1"),
+        (_, false) => weir_put::tell!("{}", interrupted(manner, &report.run, report.launch)),
     }
     Ok(code)
 }

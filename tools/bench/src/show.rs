@@ -63,8 +63,8 @@ impl Progress {
 
     fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| weir_put::tell!("{text}")),
+            None => weir_put::tell!("{text}"),
         }
     }
 }
@@ -76,7 +76,7 @@ impl Watcher for Warnings {
     fn begin(&mut self, _: &Run, _: usize) {}
     fn cell(&mut self, _: &Cell, _: usize, _: usize, _: f64) {}
     fn warning(&mut self, warning: &Warning) {
-        eprintln!("{}", warning_line(warning));
+        weir_put::tell!("{}", warning_line(warning));
     }
     fn fitting(&mut self, _: usize, _: usize, _: f64) {}
 }
@@ -108,7 +108,7 @@ impl Watcher for Progress {
                 bar.set_message(format!("{left}; {what}"));
             }
             None if self.lines.is_time(self.begun.elapsed(), done == cells) => {
-                eprintln!("{done}/{cells} {what}; {left}");
+                weir_put::tell!("{done}/{cells} {what}; {left}");
             }
             None => {}
         }
@@ -129,9 +129,9 @@ impl Watcher for Progress {
             bar.set_message(format!("fitting distributions{left}"));
         } else if done == 0 {
             self.lines.is_time(self.begun.elapsed(), true);
-            eprintln!("fitting distributions to {}", many(cells, "cell"));
+            weir_put::tell!("fitting distributions to {}", many(cells, "cell"));
         } else if self.lines.is_time(self.begun.elapsed(), false) {
-            eprintln!("fitted {done}/{cells}{left}");
+            weir_put::tell!("fitted {done}/{cells}{left}");
         }
     }
 

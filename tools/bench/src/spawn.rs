@@ -151,11 +151,21 @@ pub fn run(job: &Job, asked: &Asked) -> Result<u8> {
         children.all.push(start(job, rank, &socket)?);
     }
     if !introduce((&listener, &mut met), &mut children, &asked.stop)? {
-        eprintln!("weir bench: interrupted while the ranks met: {} of {} had come", met.len(), job.ranks);
+        weir_put::tell!("weir bench: interrupted while the ranks met: {} of {} had come", met.len(), job.ranks);
         return Ok(INTERRUPTED);
     }
     drop(met);
     children.wait(asked)
+}
+
+/// For a rank: lets it stop, as if it were asked to, when the process that started it is killed.
+/// (Before that is arranged it ends of itself: there is no meeting any more.)
+///
+/// # Errors
+/// If the system refuses.
+pub fn end_with_starter() -> Result<()> {
+    let done = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM);
+    done.map_err(|error| BenchError::machine("watching who started this rank", std::io::Error::from(error)))
 }
 
 /// A folder of this job's own, under a name that nobody else has: a job that was killed leaves its
@@ -271,7 +281,7 @@ impl Children<'_> {
                 let Some(status) = status else { continue };
                 if status.code().is_none() {
                     let rank = self.agent.named(rank);
-                    eprintln!("weir bench: {rank} was killed ({status}); finished cells are kept");
+                    weir_put::tell!("weir bench: {rank} was killed ({status}); finished cells are kept");
                 }
                 codes[rank] = Some(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
             }

@@ -74,10 +74,10 @@ impl Part {
     /// Says a line, or lets others say it.
     pub fn say(self, line: &str) {
         match self {
-            Part::Says => eprintln!("weir bench: {line}"),
+            Part::Says => weir_put::tell!("weir bench: {line}"),
             Part::SaysLate(rank) => {
                 std::thread::sleep(OTHER_NODE);
-                eprintln!("weir bench: rank {rank}: {line}");
+                weir_put::tell!("weir bench: rank {rank}: {line}");
             }
             Part::Silent => std::thread::sleep(AFTER_WHO_SPEAKS),
         }

@@ -165,7 +165,9 @@ fn end_after_a_while(asked: &Asked, code: u8) {
     if !asked.say_last() {
         std::thread::sleep(PATIENCE.saturating_sub(SOON));
         let waited_s = PATIENCE.as_secs();
-        eprintln!("weir bench: still busy {waited_s} s after it was asked to stop: ended; finished cells are kept");
+        weir_put::tell!(
+            "weir bench: still busy {waited_s} s after it was asked to stop: ended; finished cells are kept"
+        );
     }
     process::end(code)
 }

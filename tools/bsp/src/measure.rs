@@ -289,7 +289,7 @@ impl Progress {
             bar.set_message(format!("p = {}, {left}{what}", self.p));
         } else if self.lines && self.said.is_none_or(|said| said.elapsed() >= LINE_EVERY) {
             self.said = Some(Instant::now());
-            eprintln!("weir: p = {}, {}/{}: {left}{what}", self.p, self.done, self.cells);
+            weir_put::tell!("weir: p = {}, {}/{}: {left}{what}", self.p, self.done, self.cells);
         }
         self.done += 1;
     }
@@ -299,7 +299,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.println(format!("weir: {what}"));
         } else if self.lines {
-            eprintln!("weir: {what}");
+            weir_put::tell!("weir: {what}");
         }
     }
 

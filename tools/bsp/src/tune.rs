@@ -314,19 +314,30 @@ impl Tuned {
     }
 }
 
-/// Writes the file that is asked for; what is to be printed.
+/// Whether what is found can be written where it is asked for: looked at before it is measured.
+///
+/// # Errors
+/// If it cannot.
+pub fn can_be_kept(args: &TuneArgs) -> Result<(), Error> {
+    let Some(file) = &args.output else { return Ok(()) };
+    weir_put::looks_writable(file).map_err(|cause| Error::Write { path: file.clone(), cause })
+}
+
+/// Writes the file that is asked for.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn show(args: &TuneArgs, tuned: &Tuned) -> Result<String, Error> {
-    if let Some(file) = &args.output {
-        put(Path::new(file), &tuned.file())?;
+pub fn keep(args: &TuneArgs, tuned: &Tuned) -> Result<(), Error> {
+    args.output.as_ref().map_or(Ok(()), |file| put(Path::new(file), &tuned.file()))
+}
+
+/// What is to be printed.
+#[must_use]
+pub fn show(args: &TuneArgs, tuned: &Tuned) -> String {
+    match args.json {
+        true => format!("{}\n", serde_json::to_string_pretty(tuned).unwrap_or_default()),
+        false => tuned.text(),
     }
-    if args.json {
-        let text = serde_json::to_string_pretty(tuned).unwrap_or_default();
-        return Ok(format!("{text}\n"));
-    }
-    Ok(tuned.text())
 }
 
 #[cfg(test)]

@@ -204,7 +204,7 @@ Some counters of large messages, which go by TCP (bulk connections) where the ne
   weir bmi ping --timeout-ms 500 tcp://server:3334
 
 Programs of your own: cc prog.c $(pkg-config --cflags --libs weir-bmi). weir-bmi(7) has the rest.
-Exit code 1 if nobody answers, or something else failed.")]
+Exit codes: 1 nobody answers, or something else failed; 2 the command line is wrong.")]
     Bmi(BmiArgs),
     /// Measure what BSP supersteps cost on this machine; show what those of a program cost
     #[command(after_help = "Examples:

@@ -9,7 +9,7 @@ use serde_json::json;
 use weir_job::Env;
 
 use crate::args::{BmiAction, BmiArgs};
-use crate::commands::{print_all, print_json};
+use crate::commands::{print_all, print_json, wrong_line};
 use crate::environment;
 use crate::provider;
 
@@ -21,12 +21,13 @@ const FILES: [&str; 2] = ["libweir-bmi.so", "libweir_bmi.so"];
 /// # Errors
 /// What went wrong, in one line.
 pub fn run(env: &Env, args: &BmiArgs) -> Result<u8> {
-    let library = find(env)?;
     match (args.action, &args.url) {
-        (BmiAction::Env, None) => print_env(env, args, &library),
-        (BmiAction::Env, Some(url)) => bail!("weir bmi env takes no URL, and {} was given", url.escape_debug()),
-        (BmiAction::Ping, Some(url)) => ping(env, args, &library, url),
-        (BmiAction::Ping, None) => bail!("whom? For example: weir bmi ping weir://server:3334"),
+        (BmiAction::Env, None) => print_env(env, args, &find(env)?),
+        (BmiAction::Env, Some(url)) => {
+            wrong_line(&format!("weir bmi env takes no URL, and {} was given", url.escape_debug()))
+        }
+        (BmiAction::Ping, Some(url)) => ping(env, args, &find(env)?, url),
+        (BmiAction::Ping, None) => wrong_line("whom? For example: weir bmi ping weir://server:3334"),
     }
 }
 
@@ -55,6 +56,7 @@ pub fn find(env: &Env) -> Result<PathBuf> {
 }
 
 fn print_env(env: &Env, args: &BmiArgs, library: &Path) -> Result<u8> {
+    provider::nameable(library, "LD_PRELOAD", ": \t\n")?;
     let key = environment::key(env)?;
     let mut variables: Vec<environment::Variable> = vec![("LD_PRELOAD".into(), preload(library, env))];
     if let Some(path) = key.source.path() {
@@ -65,7 +67,9 @@ fn print_env(env: &Env, args: &BmiArgs, library: &Path) -> Result<u8> {
             variables.into_iter().map(|(name, value)| (name, value.into())).collect();
         return print_json(&json!({"library": library, "variables": map}));
     }
-    eprintln!("weir: for clients that bring a BMI of their own; servers are linked with -lweir-bmi (weir-bmi(7))");
+    weir_put::tell!(
+        "weir: for clients that bring a BMI of their own; servers are linked with -lweir-bmi (weir-bmi(7))"
+    );
     let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
     print_all(lines.as_bytes())
 }
@@ -168,7 +172,7 @@ fn ping(env: &Env, args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
     } else if found == 0 {
         print_all(format!("{url} {} ({took_us} us)\n", found_out(url)).as_bytes())?;
     } else {
-        eprintln!("weir: {} does not answer: {}", url.escape_debug(), told(found));
+        weir_put::tell!("weir: {} does not answer: {}", url.escape_debug(), told(found));
     }
     Ok(u8::from(found < 0))
 }

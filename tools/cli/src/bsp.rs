@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use weir_bench::speaker::Part;
 use weir_bsp_tool::Error;
 use weir_bsp_tool::args::{BspArgs, BspCommand, ParamsArgs};
-use weir_bsp_tool::commands::{earlier, leave, measure, report, show};
+use weir_bsp_tool::commands::{earlier, keep, leave, measure, report, show};
 use weir_bsp_tool::params::Params;
 use weir_job::Env;
 use weir_job::launch::{Launcher, detect, parents};
@@ -36,7 +36,7 @@ pub fn run(env: &Env, args: BspArgs) -> Result<u8> {
 
 fn params(env: &Env, args: &ParamsArgs) -> Result<u8> {
     if !args.from.is_empty() {
-        return print_all(show(args, &earlier(args)?)?.as_bytes());
+        return kept_and_shown(args, &earlier(args)?);
     }
     // Processes that meet in a folder (spec/bsp.md 7) have no launcher, and are started all the
     // same.
@@ -80,7 +80,15 @@ fn as_rank(env: &Env, args: &ParamsArgs) -> Result<u8> {
     }
     let mut all = earlier;
     all.merge(Params { machines: vec![machine] });
-    print_all(show(args, &all)?.as_bytes())
+    kept_and_shown(args, &all)
+}
+
+/// What cannot be kept is shown all the same.
+fn kept_and_shown(args: &ParamsArgs, all: &Params) -> Result<u8> {
+    let kept = keep(args, all);
+    let code = print_all(show(args, all).as_bytes())?;
+    kept?;
+    Ok(code)
 }
 
 /// Starts the processes on this machine, for each number of them in turn.
@@ -93,13 +101,13 @@ fn here(env: &Env, args: &ParamsArgs) -> Result<u8> {
         if code != 0 {
             // What was measured before is not lost.
             if args.output.is_some() && !all.machines.is_empty() {
-                print_all(show(args, &all)?.as_bytes())?;
+                kept_and_shown(args, &all)?;
             }
             return Ok(code);
         }
         all.merge(Params::read(&part)?);
     }
-    print_all(show(args, &all)?.as_bytes())
+    kept_and_shown(args, &all)
 }
 
 /// With how many processes: as said, else 2, 4, ... up to the cores.

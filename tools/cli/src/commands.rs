@@ -37,7 +37,7 @@ pub fn run(args: Args) -> Result<u8> {
         Command::Stat(args) => show_counters(&args),
         Command::Bench(args) => Ok(bench::run(&env, &args)),
         // Their texts hold their causes, which printing the chain would say again.
-        Command::Report(args) => weir_report::cli::report(&args).map_err(|error| anyhow!("{error}")),
+        Command::Report(args) => weir_report::cli::report(&args).or_else(of_report),
         Command::Annotate(args) => weir_annotate::cli::run(&args).or_else(|error| match error {
             weir_annotate::Error::Usage(said) => wrong_line(&said),
             error => Err(anyhow!("{error}")),
@@ -46,7 +46,7 @@ pub fn run(args: Args) -> Result<u8> {
             weir_record::Error::Usage(said) => wrong_line(&said),
             error => Err(anyhow!("{error}")),
         }),
-        Command::Export(args) => weir_report::cli::export(&args).map_err(|error| anyhow!("{error}")),
+        Command::Export(args) => weir_report::cli::export(&args).or_else(of_report),
         Command::Predict(args) => Ok(weir_predict_tool::run(&args)),
         Command::Emulate(args) => weir_emulate::cli::run(*args),
         Command::Bmi(args) => bmi::run(&env, &args),
@@ -64,9 +64,16 @@ pub fn run(args: Args) -> Result<u8> {
     }
 }
 
+fn of_report(error: weir_report::Error) -> Result<u8> {
+    match error {
+        weir_report::Error::Usage(said) => wrong_line(&said),
+        error => Err(anyhow!("{error}")),
+    }
+}
+
 /// Says what is wrong with the command line; returns the exit code for that.
 pub(crate) fn wrong_line(said: &str) -> Result<u8> {
-    eprintln!("weir: {said}");
+    weir_put::tell!("weir: {said}");
     Ok(2)
 }
 
@@ -113,13 +120,13 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
         let map: serde_json::Map<String, Value> = variables.into_iter().map(|(k, v)| (k, v.into())).collect();
         return print_json(&json!({"mpi": found, "variables": map}));
     }
-    eprintln!("weir: {}", chosen(&found, args.mpi.is_some()));
+    weir_put::tell!("weir: {}", chosen(&found, args.mpi.is_some()));
     if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm) {
-        eprintln!("weir: {hint}");
+        weir_put::tell!("weir: {hint}");
     }
     let words = environment::words(&environment::handed_over(&found, &variables, &key, env));
     if !words.is_empty() {
-        eprintln!("weir: for ranks on other machines add to mpiexec: {}", words.join(" "));
+        weir_put::tell!("weir: for ranks on other machines add to mpiexec: {}", words.join(" "));
     }
     let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
     let code = print_all(lines.as_bytes())?;
@@ -279,7 +286,7 @@ fn show_counters(args: &StatArgs) -> Result<u8> {
             Err(error) => {
                 // That a process ends is no failure of whoever watched it.
                 let how = stat::ended(pid).ok_or(error)?;
-                eprintln!("weir: {how}");
+                weir_put::tell!("weir: {how}");
                 return Ok(0);
             }
         };
@@ -303,7 +310,10 @@ fn show_job(args: &StatArgs, job: &str) -> Result<u8> {
     loop {
         std::thread::sleep(Duration::from_secs(seconds));
         let Ok(after) = jobs::of_job(job) else {
-            eprintln!("weir: no process of job {} has a Weir endpoint open any more", weir_report::table::clean(job));
+            weir_put::tell!(
+                "weir: no process of job {} has a Weir endpoint open any more",
+                weir_report::table::clean(job)
+            );
             return Ok(0);
         };
         if !args.output.json {
@@ -362,6 +372,13 @@ mod tests {
         }
         let run = std::fs::read_to_string(dir.path().join("man1/weir-run.1")).unwrap();
         assert!(run.contains("\\fBweir run\\fR"), "{run}");
+    }
+
+    #[test]
+    fn a_wrong_command_line_of_a_report_is_told_by_its_exit_code() {
+        assert_eq!(of_report(weir_report::Error::Usage("two at most".into())).unwrap(), 2);
+        let damaged = weir_report::Error::Write { path: "a".into(), source: std::io::ErrorKind::StorageFull.into() };
+        assert!(of_report(damaged).is_err());
     }
 
     #[test]

@@ -162,7 +162,14 @@ pub fn key(env: &Env) -> Result<JobKey, KeyError> {
     {
         *path = absolute;
     }
-    Ok(key)
+    match key.source.path() {
+        Some(path) if path.to_str().is_none() => Err(KeyError::Io {
+            path: path.to_owned(),
+            action: "tell ranks where to find",
+            cause: std::io::Error::other("its name is no UTF-8; name it otherwise"),
+        }),
+        _ => Ok(key),
+    }
 }
 
 /// Stands for the key where there is none: its name is set nowhere.
@@ -204,6 +211,7 @@ impl Shell {
     /// One line that sets a variable. It ends in `;`, since `eval $(..)` puts all lines into one.
     pub fn line(self, (name, value): &Variable) -> String {
         match self {
+            Self::Bash if is_taken_apart(value) => format!("export {name}=\"$(printf '{}')\";", format_of(value)),
             Self::Bash => format!("export {name}={};", quote(value)),
             Self::Fish => format!("set -gx {name} {};", quote_fish(value)),
             Self::Csh => format!("setenv {name} {};", quote(value)),
@@ -213,6 +221,18 @@ impl Shell {
 
 fn is_plain(value: &str) -> bool {
     !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=,+@".contains(c))
+}
+
+/// Whether `eval $(..)`, which takes all apart at blanks and puts it together with one between,
+/// would change a value, however it is quoted.
+fn is_taken_apart(value: &str) -> bool {
+    value.contains("  ") || value.contains(['\t', '\n'])
+}
+
+/// A value as `printf` of POSIX shells takes it between single quotes, without blanks.
+fn format_of(value: &str) -> String {
+    let plain = |c: char| !c.is_ascii_whitespace() && !matches!(c, '\'' | '\\' | '%' | '-');
+    value.chars().map(|c| if plain(c) { c.to_string() } else { format!("\\{:03o}", u32::from(c)) }).collect()
 }
 
 /// Quoted for POSIX shells, where it is needed.
@@ -354,6 +374,30 @@ mod tests {
     fn other_provider_folders_stay_behind_ours() {
         let env = Env::from_pairs([("FI_PROVIDER_PATH", "/a:/w/lib:/b")]);
         assert_eq!(provider_path(Path::new("/w/lib"), &env), "/w/lib:/a:/b");
+    }
+
+    #[test]
+    fn values_survive_eval_which_takes_them_apart_at_blanks() {
+        for value in ["/a  b", "a\t'b\\c%d\n\u{e4}  -", "-n  x", "two words", "$HOME  `x` \"*"] {
+            let line = Shell::Bash.line(&("V".to_owned(), value.to_owned()));
+            let script = format!("eval $(printf %s {})\nprintf %s \"$V\"", quote(&line));
+            for shell in ["sh", "bash"] {
+                let out = std::process::Command::new(shell).args(["-c", &script]).output().unwrap();
+                assert_eq!(String::from_utf8_lossy(&out.stdout), value, "{shell}: {script}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_file_that_no_variable_can_name_is_refused() {
+        use std::os::unix::ffi::OsStrExt;
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(std::ffi::OsStr::from_bytes(b"k\xff"));
+        std::fs::write(&file, "0".repeat(64)).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let error = super::key(&Env::from_pairs([("WEIR_KEY_FILE", file.as_os_str())])).unwrap_err().to_string();
+        assert!(error.ends_with("its name is no UTF-8; name it otherwise"), "{error}");
     }
 
     #[test]

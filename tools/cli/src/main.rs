@@ -71,7 +71,7 @@ fn command() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // One line with all its causes: what failed first comes last.
-            eprintln!("weir: {error:#}");
+            weir_put::tell!("weir: {error:#}");
             ExitCode::from(if emulates { weir_emulate::cli::exit_code_of(&error) } else { args::EXIT_FAILED })
         }
     }

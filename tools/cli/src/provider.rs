@@ -33,6 +33,29 @@ pub struct Facts {
 /// If it is in none of them; the message lists where it was looked for. A `WEIR_LIB` without it is
 /// an error: another provider than the one named would be taken silently.
 pub fn find(env: &weir_job::Env) -> Result<PathBuf> {
+    let file = search(env)?;
+    nameable(&file, "FI_PROVIDER_PATH", ":")?;
+    Ok(file)
+}
+
+/// Refuses a file that a variable cannot name: one with something in its path that separates the
+/// variable's words, or that is no text. It would be looked for elsewhere, without a word.
+///
+/// # Errors
+/// What is wrong with the path.
+pub fn nameable(file: &Path, variable: &str, separators: &str) -> Result<()> {
+    let shown = || weir_report::table::clean(&file.display().to_string());
+    let Some(text) = file.to_str() else {
+        bail!("{}: the path is no UTF-8, so {variable} cannot name it; move it", shown());
+    };
+    match text.chars().find(|c| separators.contains(*c)) {
+        Some(' ') => bail!("{}: {variable} cannot name a path with a blank; move it", shown()),
+        Some(c) => bail!("{}: {variable} cannot name a path with '{}'; move it", shown(), c.escape_debug()),
+        None => Ok(()),
+    }
+}
+
+fn search(env: &weir_job::Env) -> Result<PathBuf> {
     if let Some(found) = named(env, &[FILE_NAME]) {
         return found;
     }
@@ -154,6 +177,28 @@ mod tests {
             assert_eq!(folders[..3], ["lib/weir", "lib64/weir", "lib"].map(|folder| prefix.join(folder)));
         }
         assert!(beside(&prefix.join("bin/nothing")).is_empty());
+    }
+
+    #[test]
+    fn a_path_that_the_variable_would_take_apart_is_refused() {
+        use std::os::unix::ffi::OsStrExt;
+        let of = |path: &[u8], separators: &str| {
+            let told = nameable(Path::new(std::ffi::OsStr::from_bytes(path)), "X", separators);
+            told.map_err(|error| error.to_string())
+        };
+        assert_eq!(of(b"/a b/l.so", ":"), Ok(()));
+        assert_eq!(of(b"/a:b/l.so", ":"), Err("/a:b/l.so: X cannot name a path with ':'; move it".into()));
+        assert_eq!(of(b"/a b/l.so", ": "), Err("/a b/l.so: X cannot name a path with a blank; move it".into()));
+        assert!(of(b"/\xff/l.so", ":").unwrap_err().contains("no UTF-8"));
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("a:b");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(FILE_NAME), "").unwrap();
+        let error = find(&weir_job::Env::from_pairs([("WEIR_LIB", &folder)])).unwrap_err().to_string();
+        assert!(
+            error.ends_with("/a:b/libweir-fi.so: FI_PROVIDER_PATH cannot name a path with ':'; move it"),
+            "{error}"
+        );
     }
 
     #[test]

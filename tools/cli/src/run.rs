@@ -60,11 +60,11 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
         return show_command(Some(&found), &command, &variables, args.json);
     }
     if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm).filter(|_| may_share(&args)) {
-        eprintln!("weir: {hint}");
+        weir_put::tell!("weir: {hint}");
     }
     if let OwnKey::OfRun(why) = found_in {
         if let Some(why) = why {
-            eprintln!("weir: this run has a job key of its own: {why}");
+            weir_put::tell!("weir: this run has a job key of its own: {why}");
         }
         command.env("WEIR_KEY", key.reveal());
     }
@@ -73,11 +73,11 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     let code = supervise(&mut command).with_context(|| format!("cannot start {}", launcher.display()))?;
     // Ranks on other machines make their file there.
     if !mark.was_made() && srun.is_none() && all_ranks_are_here(env, &args) {
-        unused(&found, &program, code).iter().for_each(|line| eprintln!("weir: {line}"));
+        unused(&found, &program, code).iter().for_each(|line| weir_put::tell!("weir: {line}"));
     }
     if !mark.was_made() && srun.is_none() {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        slots(&found, &args, code, cores).iter().for_each(|line| eprintln!("weir: {line}"));
+        slots(&found, &args, code, cores).iter().for_each(|line| weir_put::tell!("weir: {line}"));
     }
     Ok(code)
 }
@@ -99,7 +99,7 @@ fn launcher_of(env: &Env, args: &RunArgs, program: &Path) -> Result<(Found, Opti
             }
             Err(error) if args.launcher.is_some() => return Err(error),
             // Nobody asked for srun: the MPI's own launcher finds the allocation by itself.
-            Err(error) => eprintln!("weir: not by srun: {error:#}"),
+            Err(error) => weir_put::tell!("weir: not by srun: {error:#}"),
         }
     }
     let mut found = mpi::of_program(program, env)?;

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use anyhow::{Result, anyhow};
 use weir_bsp_tool::Error;
 use weir_bsp_tool::args::TuneArgs;
-use weir_bsp_tool::tune::{measure, show};
+use weir_bsp_tool::tune::{can_be_kept, keep, measure, show};
 use weir_job::Env;
 use weir_job::launch::{Launcher, detect, parents};
 
@@ -38,7 +38,13 @@ pub fn run(env: &Env, args: &TuneArgs) -> Result<u8> {
 fn as_rank(args: &TuneArgs) -> Result<u8> {
     match measure(args) {
         Ok(None) => Ok(0),
-        Ok(Some(tuned)) => print_all(show(args, &tuned)?.as_bytes()),
+        Ok(Some(tuned)) => {
+            // What cannot be kept is shown all the same.
+            let kept = keep(args, &tuned);
+            let code = print_all(show(args, &tuned).as_bytes())?;
+            kept?;
+            Ok(code)
+        }
         Err(Error::Usage(what)) => Err(anyhow!(what)),
         Err(other) => Err(other.into()),
     }
@@ -46,6 +52,7 @@ fn as_rank(args: &TuneArgs) -> Result<u8> {
 
 /// Starts the processes on this machine.
 fn here(env: &Env, args: &TuneArgs) -> Result<u8> {
+    can_be_kept(args)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let processes = args.processes.unwrap_or_else(|| u32::try_from(cores.clamp(2, 64)).unwrap_or(2));
     local::run_own(env, processes, &words(args))

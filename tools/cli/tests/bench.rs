@@ -49,6 +49,39 @@ fn a_missing_mpi_is_told_by_rank_0_only() {
     assert!(code == Some(1) && text.lines().count() == 1 && text.contains("/nonexistent/libmpi.so"), "{text}");
 }
 
+/// The processes that a process has started and that live.
+fn children_of(parent: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[test]
+fn ranks_end_with_who_started_them_however_that_ends() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args("bench --transport weir -n 2 -t ping-pong -s 8 --time 3000 -q".split(' '));
+    command.env("WEIR_KEY", "0".repeat(64)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut starter = command.spawn().expect("start");
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            assert!(std::time::Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait("two ranks", &|| children_of(starter.id()).len() == 2);
+    let ranks = children_of(starter.id());
+    // That they measure by now is likely, and not needed.
+    std::thread::sleep(Duration::from_secs(1));
+    starter.kill().expect("killed");
+    starter.wait().expect("waited for");
+    wait("ranks measure on", &|| !ranks.iter().any(|rank| lives(*rank)));
+}
+
 #[test]
 fn operations_are_listed_for_people_and_for_programs() {
     let (code, text, _) = said(&bench(&["--list"], &[]));

@@ -40,3 +40,26 @@ fn complaints_that_nobody_reads_end_the_command_likewise() {
         assert_eq!(status.code(), Some(141), "{args:?}");
     }
 }
+
+#[test]
+fn what_is_said_on_a_full_disk_is_lost_and_the_work_is_done() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    for (args, code) in [
+        (&["stat", "--file", "/nonexistent"][..], 1),
+        (&["bench", "serverload", "serve", "no-url"], 2),
+        (&["bmi", "ping"], 2),
+        (&["report", ".", "--format", "svg", "-o", "-"], 1),
+        (&["predict", "/nonexistent", "-n", "2"], 1),
+    ] {
+        let out = weir(args).stdout(Stdio::null()).stderr(full()).status().expect("start");
+        assert_eq!(out.code(), Some(code), "{args:?}");
+    }
+    // The variables are printed though what is said beside them is lost.
+    let mut command = weir(&["env", "--mpi", "intel"]);
+    command.env("WEIR_KEY", "0".repeat(64)).env_remove("WEIR_KEY_FILE").stderr(full());
+    let library = tempfile::tempdir().expect("a folder");
+    std::fs::write(library.path().join("libweir-fi.so"), "").expect("a file");
+    let out = command.env("WEIR_LIB", library.path()).output().expect("start");
+    assert_eq!(out.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("FI_PROVIDER=weir"));
+}

@@ -403,11 +403,11 @@ fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {
     let mut signals = Signals::block(!job.command.is_empty())?;
     let network = Network::start(spec)?;
     for warning in network.warnings() {
-        eprintln!("weir emulate: warning: {warning}");
+        weir_put::tell!("weir emulate: warning: {warning}");
     }
     let code = if job.command.is_empty() {
-        eprintln!("weir emulate: {} is up: {}", network.name(), spec.hosts.join(" "));
-        eprintln!("weir emulate: try: weir emulate exec {} {} sh", network.name(), spec.hosts[0]);
+        weir_put::tell!("weir emulate: {} is up: {}", network.name(), spec.hosts.join(" "));
+        weir_put::tell!("weir emulate: try: weir emulate exec {} {} sh", network.name(), spec.hosts[0]);
         supervise(&network, None, &mut signals)?
     } else {
         let running = start(&network, job)?;
@@ -415,7 +415,7 @@ fn emulate(spec: &Spec, job: &Job) -> anyhow::Result<u8> {
     };
     match report(&network, job) {
         // The command's failure is the one to tell; that its counters are lost is said beside it.
-        Err(error) if code != 0 => eprintln!("weir emulate: {error:#}"),
+        Err(error) if code != 0 => weir_put::tell!("weir emulate: {error:#}"),
         other => other?,
     }
     Ok(code)
@@ -427,8 +427,11 @@ fn can_be_written(path: &Path) -> anyhow::Result<()> {
     if path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
         return Ok(());
     }
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.map(drop).with_context(|| format!("--stats-file {}", path.display()))
+    let said = || format!("--stats-file {}", path.display());
+    let is_there = path.exists();
+    std::fs::OpenOptions::new().append(true).create(true).open(path).with_context(said)?;
+    // What fails before the command starts leaves no empty file behind.
+    if is_there { Ok(()) } else { std::fs::remove_file(path).with_context(said) }
 }
 
 fn start(network: &Network, job: &Job) -> anyhow::Result<Running> {
@@ -448,17 +451,17 @@ fn start(network: &Network, job: &Job) -> anyhow::Result<Running> {
 fn report(network: &Network, job: &Job) -> anyhow::Result<()> {
     let stats = network.stats()?;
     if job.stats {
-        eprint!("{stats}");
+        weir_put::told(&stats.to_string());
     }
     if job.json {
-        eprintln!("{}", serde_json::to_string(&stats)?);
+        weir_put::tell!("{}", serde_json::to_string(&stats)?);
     }
     if let Some(path) = &job.stats_file {
         let text = serde_json::to_string_pretty(&stats)?;
         std::fs::write(path, text + "\n").with_context(|| format!("write {}", path.display()))?;
     }
     if !job.stats && (stats.overrun > 0 || stats.no_memory > 0) {
-        eprintln!(
+        weir_put::tell!(
             "weir emulate: warning: {} packets were lost by the emulator itself",
             stats.overrun + stats.no_memory
         );

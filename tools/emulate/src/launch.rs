@@ -32,6 +32,29 @@ pub fn base_dir() -> PathBuf {
     }
 }
 
+/// Longest path of a socket (`sun_path` without the zero byte at its end).
+const MOST_SOCKET_BYTES: usize = 107;
+
+/// Refuses a place that a network could be made in and hardly used: where its socket's path is too
+/// long, or where the launch agent's has blanks, at which launchers take it apart: one of them then
+/// waits for ever for ranks that it never started.
+fn usable(dir: &RunDir) -> Result<()> {
+    let (socket, agent) = (dir.socket(), dir.agent());
+    let advice = "choose another place by WEIR_EMULATE_DIR";
+    if socket.as_os_str().len() > MOST_SOCKET_BYTES {
+        let long = socket.as_os_str().len();
+        return Err(Error::Request(format!(
+            "{}: the name of the control socket would have {long} bytes, and {MOST_SOCKET_BYTES} are possible; {advice}",
+            socket.display()
+        )));
+    }
+    if agent.as_os_str().as_encoded_bytes().iter().any(|byte| byte.is_ascii_whitespace()) {
+        let what = "launchers of MPI take no agent whose path has blanks";
+        return Err(Error::Request(format!("{}: {what}; {advice}", agent.display())));
+    }
+    Ok(())
+}
+
 impl RunDir {
     /// The run directory of a network that may be running.
     pub fn of(name: &str) -> Self {
@@ -42,6 +65,7 @@ impl RunDir {
     /// removed.
     pub fn make(name: &str) -> Result<Self> {
         let base = base_dir();
+        usable(&RunDir::of(name))?;
         let private = |recursive: bool, path: &Path| DirBuilder::new().mode(0o700).recursive(recursive).create(path);
         private(true, &base).context(|| format!("make {}", base.display()))?;
         let meta = fs::symlink_metadata(&base).context(|| format!("look at {}", base.display()))?;
@@ -268,5 +292,21 @@ impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
         let _ = self.shell.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_whose_names_nobody_could_use_is_refused_before_anything_is_made() {
+        let of = |path: &str| usable(&RunDir { path: path.into() }).map_err(|error| error.to_string());
+        of("/tmp/weir-emulate-0/net-1").unwrap();
+        let blank = of("/tmp/a b/net-1").unwrap_err();
+        assert!(blank.starts_with("/tmp/a b/net-1/agent: ") && blank.contains("WEIR_EMULATE_DIR"), "{blank}");
+        of(&format!("/{}", "x".repeat(MOST_SOCKET_BYTES - "//control".len()))).unwrap();
+        let long = of(&format!("/{}", "x".repeat(MOST_SOCKET_BYTES - "/control".len()))).unwrap_err();
+        assert!(long.contains("108 bytes, and 107 are possible; choose"), "{long}");
     }
 }

@@ -20,9 +20,25 @@ pub enum Privilege {
 
 static OUTER_USER: OnceLock<Uid> = OnceLock::new();
 
-/// The user that started the process, as the rest of the system sees it.
+/// The user that started the process, as the rest of the system sees it; also where the process is
+/// in the user namespace of an emulated host, which calls that user 0.
 pub fn outer_user() -> Uid {
-    *OUTER_USER.get_or_init(getuid)
+    *OUTER_USER.get_or_init(|| {
+        let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+        Uid::from_raw(outside(getuid().as_raw(), &map))
+    })
+}
+
+/// What a user is called outside of a namespace, by its map: lines of the first user inside, the
+/// first outside, and how many there are.
+fn outside(user: u32, map: &str) -> u32 {
+    let found = map.lines().find_map(|line| {
+        let mut numbers = line.split_whitespace().map(|word| word.parse::<u32>().ok());
+        let (inside, outside, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        let at = user.checked_sub(inside).filter(|at| *at < count)?;
+        outside.checked_add(at)
+    });
+    found.unwrap_or(user)
 }
 
 /// Makes sure that the process may make network namespaces. A process without privilege becomes
@@ -107,4 +123,20 @@ fn try_in_child(steps: usize) -> io::Result<()> {
     child.args(["-c", ":"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     sys::before_exec(&mut child, move || enter(uid, gid, steps));
     child.status().map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_known_by_the_name_that_holds_outside_of_the_namespace() {
+        assert_eq!(outside(1000, "         0          0 4294967295\n"), 1000);
+        assert_eq!(outside(0, "         0      65534          1\n"), 65534);
+        assert_eq!(outside(7, "0 1000 1\n5 100000 65536\n"), 100_002);
+        assert_eq!(outside(3, "0 1000 1\n"), 3);
+        for map in ["", "x", "0 1", "0 4294967295 9\n", "-1 0 3"] {
+            assert_eq!(outside(8, map), 8, "{map:?}");
+        }
+    }
 }

@@ -6,13 +6,11 @@ use nix::sys::signal::Signal;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
 use std::process::{Command, ExitCode};
+use weir_put::ReaderIsGone;
 
 /// Exit code of a command whose reader went away: what a shell says of a program that SIGPIPE
 /// ended, 128 + 13.
 pub const EXIT_READER_GONE: u8 = 141;
-
-/// Unwinds from [`reader_is_gone`] to [`quietly`].
-struct ReaderIsGone;
 
 /// Runs a command's main function. When the reader of standard output or error goes away, as in
 /// `weir stat 1 --every 1 | head`, the command ends at the next line it prints: without a word, and

@@ -91,6 +91,7 @@ pub fn run(args: &PingArgs, version: &str) -> Result<u8, Error> {
     }
     let key = || weir_job::load_key(&Env::from_process()).map_err(|error| Error::Failed(error.to_string()));
     if let Some(at) = &args.listen {
+        wrong_place(at).map_or(Ok(()), |said| Err(Error::Usage(said)))?;
         // Not `println`, which panics when nobody reads any more.
         listen::serve(at, &key()?, version, args.once, &mut |line| drop(writeln!(std::io::stdout(), "{line}")))?;
         return Ok(0);
@@ -106,7 +107,7 @@ pub fn run(args: &PingArgs, version: &str) -> Result<u8, Error> {
     };
     let mut here = Host::here(version)?;
     let findings = examine(&mut here, &mut other, &Asked { count: args.count })?;
-    print(&findings, args.json);
+    print(&mut std::io::stdout(), &findings, args.json)?;
     Ok(code(&findings))
 }
 
@@ -118,18 +119,36 @@ fn wrong_port(host: &str) -> Option<&str> {
     (is_number && is_name && !name.is_empty()).then_some(port)
 }
 
+/// What is wrong with a place to listen at, where that can be seen; a name is looked up later.
+fn wrong_place(at: &str) -> Option<String> {
+    let is_number = !at.is_empty() && at.bytes().all(|byte| byte.is_ascii_digit());
+    match at.parse::<u16>() {
+        Err(_) if is_number => Some(format!("{at} is no port: they go from 1 to 65535")),
+        Err(_) if !at.is_empty() && !at.contains(':') => {
+            Some(format!("--listen {at}: a port is meant, or ADDRESS:PORT, such as {at}:{}", listen::PORT))
+        }
+        _ => None,
+    }
+}
+
 /// 1 if there is an error.
 fn code(findings: &[Finding]) -> u8 {
     u8::from(findings.iter().any(|finding| finding.severity == Severity::Error))
 }
 
-fn print(findings: &[Finding], json: bool) {
+/// Prints; that nobody reads is no failure.
+fn print(out: &mut impl Write, findings: &[Finding], json: bool) -> Result<(), Error> {
     let text = if json {
         format!("{}\n", serde_json::json!({ "works": code(findings) == 0, "findings": findings }))
     } else {
         table(findings)
     };
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::Failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A line for each finding, and one for what repairs it.
@@ -214,6 +233,25 @@ mod tests {
         ] {
             assert_eq!(wrong_port(host), None, "{host}");
         }
+    }
+
+    #[test]
+    fn a_place_to_listen_at_is_a_port_or_has_one() {
+        for at in ["", "47470", "10.0.0.1:5", "node1:5", "[::1]:5"] {
+            assert_eq!(wrong_place(at), None, "{at}");
+        }
+        assert_eq!(wrong_place("99999").unwrap(), "99999 is no port: they go from 1 to 65535");
+        assert!(wrong_place("node1").unwrap().ends_with("such as node1:47470"));
+    }
+
+    #[test]
+    fn what_cannot_be_printed_is_a_failure_but_for_a_reader_that_is_gone() {
+        let mut full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let error = print(&mut full, &[], true).unwrap_err().to_string();
+        assert_eq!(error, "standard output: No space left on device (os error 28)");
+        let (read, mut write) = std::io::pipe().unwrap();
+        drop(read);
+        assert!(print(&mut write, &[], true).is_ok());
     }
 
     #[test]

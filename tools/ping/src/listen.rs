@@ -42,8 +42,7 @@ struct Proof {
 /// # Errors
 /// The address cannot be had.
 pub fn serve(address: &str, key: &JobKey, version: &str, once: bool, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
-    let listener = TcpListener::bind(with_port(address))
-        .map_err(|error| Error::Failed(format!("cannot listen at {}: {error}", with_port(address))))?;
+    let listener = listener(address)?;
     let own = listener.local_addr().map_or_else(|_| address.to_owned(), |own| own.to_string());
     tell(&format!(
         "listening at {own}, key {}; on the other host: weir ping HOST:{}",
@@ -74,12 +73,21 @@ pub fn serve(address: &str, key: &JobKey, version: &str, once: bool, tell: &mut 
     }
 }
 
-fn with_port(address: &str) -> String {
-    match address.parse::<u16>() {
-        Ok(port) => format!("[::]:{port}"),
-        Err(_) if address.is_empty() => format!("[::]:{PORT}"),
-        Err(_) => address.to_owned(),
-    }
+/// Listens at an address with a port, or at all addresses: those of IPv4 alone where the kernel has
+/// no IPv6.
+fn listener(address: &str) -> Result<TcpListener, Error> {
+    let of_all = |port: u16| TcpListener::bind(&[all_addresses(port, true), all_addresses(port, false)][..]);
+    let (bound, place) = match address.parse::<u16>() {
+        Ok(port) => (of_all(port), format!("port {port}")),
+        Err(_) if address.is_empty() => (of_all(PORT), format!("port {PORT}")),
+        Err(_) => (TcpListener::bind(address), address.to_owned()),
+    };
+    bound.map_err(|error| Error::Failed(format!("cannot listen at {place}: {error}")))
+}
+
+fn all_addresses(port: u16, ipv6: bool) -> SocketAddr {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() }
 }
 
 /// Connects to where an end listens.

@@ -1,5 +1,5 @@
 //! Writes a file for a person: whole or not at all, where the person's name for it leads ([`put`]);
-//! or a text, to standard output too ([`text`]).
+//! a text, to standard output too ([`text`]); or a line on standard error ([`tell!`]).
 
 #![forbid(unsafe_code)]
 
@@ -66,6 +66,55 @@ pub fn text<E>(path: Option<&Path>, text: &str, failed: impl Fn(&Path, io::Error
     put(path, here, |out| out.write_all(text.as_bytes()).map_err(here))
 }
 
+/// What [`told`] unwinds with where nobody reads any more; a command's main function catches it.
+#[derive(Debug)]
+pub struct ReaderIsGone;
+
+/// A line on standard error, as by `eprintln!`. Where it cannot be written, as on a full disk, the
+/// command goes on without it (`eprintln!` panics); where nobody reads any more, it ends.
+#[macro_export]
+macro_rules! tell {
+    ($($words:tt)*) => { $crate::told(&format!("{}\n", format_args!($($words)*))) };
+}
+
+/// A text on standard error, as by [`tell!`].
+pub fn told(text: &str) {
+    if lost_its_reader(&mut io::stderr().lock(), text) {
+        std::panic::resume_unwind(Box::new(ReaderIsGone));
+    }
+}
+
+fn lost_its_reader(out: &mut impl Write, text: &str) -> bool {
+    out.write_all(text.as_bytes()).is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Whether a file can be written to that name, looked at before the work for it: its folder is
+/// there, and the name is not a folder's. What only shows when it is written is not found here.
+///
+/// # Errors
+/// Why not.
+pub fn looks_writable(path: &Path) -> io::Result<()> {
+    let path = behind_links(path)?;
+    match fs::metadata(&path) {
+        Ok(there) if there.is_dir() => Err(nix::Error::EISDIR.into()),
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        Err(e) if is_of_the_system(&path) => Err(e),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if fs::metadata(folder)?.is_dir() { Ok(()) } else { Err(nix::Error::ENOTDIR.into()) }
+        }
+    }
+}
+
+/// Whether two names lead to the same thing that is there.
+#[must_use]
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |path: &Path| fs::metadata(path).ok().map(|there| (there.dev(), there.ino()));
+    of(one).is_some_and(|one| of(other) == Some(one))
+}
+
 /// Whether the name is one of the system's for something that is open or a device.
 fn is_of_the_system(path: &Path) -> bool {
     ["/dev", "/proc"].iter().any(|root| path.starts_with(root)) && !path.starts_with("/dev/shm")
@@ -124,9 +173,19 @@ fn usual_mode() -> Permissions {
     Permissions::from_mode(0o666)
 }
 
-/// Without the name of the file that was to be made, which nobody knows.
+/// Without the name of the file that was to be made, which nobody knows, and in the system's words,
+/// which are plainer than those of a kind ("entity not found").
 fn plain(e: &io::Error) -> io::Error {
-    io::Error::from(e.kind())
+    let number = match e.kind() {
+        io::ErrorKind::NotFound => nix::Error::ENOENT,
+        io::ErrorKind::NotADirectory => nix::Error::ENOTDIR,
+        io::ErrorKind::PermissionDenied => nix::Error::EACCES,
+        io::ErrorKind::ReadOnlyFilesystem => nix::Error::EROFS,
+        io::ErrorKind::StorageFull => nix::Error::ENOSPC,
+        io::ErrorKind::QuotaExceeded => nix::Error::EDQUOT,
+        other => return other.into(),
+    };
+    number.into()
 }
 
 #[cfg(test)]
@@ -214,9 +273,48 @@ mod tests {
     fn errors_are_those_of_the_system() {
         let error = text(Path::new("/no/such/folder/file"), "x").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
-        assert!(!error.to_string().contains(".part"), "{error}");
+        assert_eq!(error.to_string(), "No such file or directory (os error 2)");
         let dir = tempfile::tempdir().unwrap();
         assert!(text(dir.path(), "x").is_err(), "a folder");
         assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_full_disk_loses_lines_and_only_a_reader_that_is_gone_ends_the_command() {
+        let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        assert!(!lost_its_reader(&mut full, "a line\n"));
+        let (read, mut write) = io::pipe().unwrap();
+        assert!(!lost_its_reader(&mut write, "a line\n"));
+        drop(read);
+        assert!(lost_its_reader(&mut write, "a line\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_mostly_known_before_the_work_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        symlink("new", at("link")).unwrap();
+        for name in ["new", "file", "link"] {
+            looks_writable(&at(name)).unwrap();
+        }
+        looks_writable(Path::new("/dev/null")).unwrap();
+        looks_writable(Path::new("new")).unwrap();
+        for path in [at("no-such/file"), at("file/below"), at(""), "/dev/no-such-thing".into()] {
+            assert!(looks_writable(&path).is_err(), "{path:?}");
+        }
+        assert!(!at("new").exists(), "nothing is made");
+    }
+
+    #[test]
+    fn the_same_file_is_known_by_any_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["a", "b"] {
+            fs::write(at(name), "").unwrap();
+        }
+        symlink("a", at("link")).unwrap();
+        assert!(is_same(&at("a"), &at("link")) && is_same(&at("a"), &dir.path().join("./a")));
+        assert!(!is_same(&at("a"), &at("b")) && !is_same(&at("new"), &at("new")));
     }
 }

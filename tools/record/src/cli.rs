@@ -109,14 +109,14 @@ pub fn run(args: &RecordArgs) -> Result<u8, Error> {
     if let Some((path, model)) = checked {
         let runs = gathered(recorded)?;
         check::agrees(&model, &runs.samples, runs.requests)?;
-        eprintln!("{}: does what was recorded, call by call", path.display());
+        weir_put::tell!("{}: does what was recorded, call by call", path.display());
         return Ok(0);
     }
     let made = of(recorded, &title)?;
     let failed = |path: &std::path::Path, source| Error::Write { path: path.to_owned(), source };
     weir_put::text(args.output.as_deref(), &made.text, failed)?;
     for note in &made.notes {
-        eprintln!("{note}");
+        weir_put::tell!("{note}");
     }
     Ok(0)
 }
@@ -208,7 +208,7 @@ fn record(args: &RecordArgs) -> Result<Vec<Vec<Recording>>, Error> {
     let (mut all, mut room) = (Vec::new(), Room::default());
     for count in counts {
         let folder = kept.join(count.to_string());
-        eprintln!("recording a run with {count} processes");
+        weir_put::tell!("recording a run with {count} processes");
         let mut one = || {
             fs::create_dir_all(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
             record::forget(&folder)?;

@@ -202,6 +202,9 @@ pub fn report(args: &ReportArgs) -> Result<u8, Error> {
 /// In one line what cannot be read or written. What is asked for in a file is written also where
 /// `out` fails.
 pub fn report_to(out: &mut impl std::io::Write, args: &ReportArgs) -> Result<u8, Error> {
+    if let Some(output) = args.output.as_deref().filter(|output| args.runs.iter().any(|run| is_part_of(output, run))) {
+        return Err(Error::Usage(format!("{}: not overwritten: it is read", clean(&output.display().to_string()))));
+    }
     let subject = match &args.runs[..] {
         [run] => Subject::One(Box::new(load(run)?)),
         [first, second] => {
@@ -234,7 +237,7 @@ pub fn report_to(out: &mut impl std::io::Write, args: &ReportArgs) -> Result<u8,
     printed?;
     match written {
         // With --json standard output is the document's.
-        Some(written) if args.json => eprintln!("weir: {written}"),
+        Some(written) if args.json => weir_put::tell!("weir: {written}"),
         Some(written) => print_to(out, &format!("{written}\n"))?,
         None => {}
     }
@@ -251,6 +254,14 @@ fn honestly_labelled(digest: &Digest) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a file is one of those that a run consists of.
+fn is_part_of(file: &Path, run: &Path) -> bool {
+    let folder = folder_of(run);
+    let samples = std::fs::read_dir(folder.join("samples")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let own = ["run.json", "cells.jsonl"].map(|name| folder.join(name));
+    file.is_file() && own.into_iter().chain(samples).any(|own| weir_put::is_same(file, &own))
 }
 
 /// Whether `-o` names standard output.

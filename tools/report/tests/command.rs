@@ -186,6 +186,25 @@ fn the_file_asked_for_is_written_though_standard_output_is_full_and_tables_are_p
 }
 
 #[test]
+fn a_run_is_not_overwritten_by_its_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (run(dir.path(), "one"), run(dir.path(), "two"));
+    let samples = std::fs::read_dir(first.join("samples")).unwrap().next().unwrap().unwrap().path();
+    for file in [first.join("run.json"), samples] {
+        let before = std::fs::read(&file).unwrap();
+        for runs in [vec![first.clone()], vec![second.clone(), first.clone()], vec![first.join("run.json")]] {
+            let error = report(&args(runs, Format::Html, Some(file.clone()))).unwrap_err().to_string();
+            assert!(error.ends_with(": not overwritten: it is read"), "{error}");
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), before);
+    }
+    // A report of before may be.
+    for _ in 0..2 {
+        report(&args(vec![first.clone()], Format::Html, Some(first.join("report.html")))).unwrap();
+    }
+}
+
+#[test]
 fn what_cannot_be_done_is_said_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let run = run(dir.path(), "one");

@@ -97,6 +97,12 @@ fn interfaces(names: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// A line on standard error, where the service's journal reads it. A full disk does not end it.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "weir xdpd: {line}");
+}
+
 /// Serves until it is asked to end; started by systemd, until nobody has used it for a while.
 ///
 /// # Errors
@@ -123,7 +129,7 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
     };
     rights::keep_few().context("cannot give up rights")?;
     let mut server = Server::new(listener, policy, args.mode.into())?;
-    eprintln!("weir xdpd: serving {} at {}", args.interface.join(", "), args.socket.display());
+    say(&format!("serving {} at {}", args.interface.join(", "), args.socket.display()));
     while !stop.load(Ordering::Relaxed) {
         server.turn()?;
         // Systemd's socket starts it anew.

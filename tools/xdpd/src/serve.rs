@@ -195,7 +195,7 @@ fn read(rank: &mut Rank, policy: &Policy, broker: &mut Broker, netlink: &mut Net
         }
         Err(no) => {
             if told.is_news(user, no.why, Instant::now()) {
-                eprintln!("weir xdpd: no socket for user {user}: {no}");
+                crate::say(&format!("no socket for user {user}: {no}"));
             }
             let _ = helper::send(&rank.connection, &Answer::Refuse(no.why).encode(), &[]);
             false

@@ -191,7 +191,7 @@ impl<W: Work> Running<'_, W> {
     fn go(&self, line: &Communicator, requests: &mut Requests, seat: W::Seat, look: Option<Look<'_>>) -> W::Out {
         let thread = Thread { line, requests: RefCell::new(requests), source: self.source };
         self.work.run(&thread, seat, look).unwrap_or_else(|error| {
-            eprintln!("weir bench: rank {}: a thread: {error}", line.rank());
+            weir_put::tell!("weir bench: rank {}: a thread: {error}", line.rank());
             line.abort(1)
         })
     }

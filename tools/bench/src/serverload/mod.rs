@@ -71,7 +71,7 @@ pub fn run(args: &ServerloadArgs, around: &Around<'_>) -> u8 {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("weir bench: {error}");
+            weir_put::tell!("weir bench: {error}");
             if matches!(error, BenchError::Usage(_)) { EXIT_USAGE } else { EXIT_FAILED }
         }
     }
@@ -121,11 +121,11 @@ fn launch(
         of_several: several && !last,
     };
     if several && !args.telling.quiet && !args.telling.json {
-        eprintln!("launch {number} of {}", args.launches);
+        weir_put::tell!("launch {number} of {}", args.launches);
     }
     let mut watcher = manner.watcher();
     let Some(mut report) = measure(args, stack, hosts, cells.to_vec(), asked, watcher.as_mut())? else {
-        eprintln!("interrupted before the first cell was finished: nothing is kept");
+        weir_put::tell!("interrupted before the first cell was finished: nothing is kept");
         return Ok(EXIT_INTERRUPTED);
     };
     // One document is promised: that of the run, at the end.

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     weir_emulate::process::quietly(|| match weir_emulate::cli::run(Program::parse().args) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("weir-emulate: {error:#}");
+            weir_put::tell!("weir-emulate: {error:#}");
             ExitCode::from(weir_emulate::cli::exit_code_of(&error))
         }
     })
