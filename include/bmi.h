@@ -188,7 +188,7 @@ const char *bmi_status_string(int status); /* "BMI_EINVAL" and the like */
 /* ---- Beginning and end ---- */
 
 /* A server names methods ("bmi_weir,bmi_tcp") and where each listens ("weir://host:3334,tcp://host:3335"; a port of
- * its own each, for bmi_weir takes TCP connections too); a client gives NULL for the addresses, and may for the
+ * its own each, for bmi_weir takes TCP connections too; "bmi_sctp" is bmi_weir over SCTP); a client gives NULL for the addresses, and may for the
  * methods. Counted: the last BMI_finalize ends it. */
 #ifdef WEIR_BMI_ORANGEFS
 int BMI_initialize(const char *method_list, const char *listen_addr, int flags, char *options);
@@ -290,7 +290,7 @@ int WEIR_BMI_arm(void);
 /* Cancels the operation after so many milliseconds, with BMI_ETIMEDOUT; 0: never. */
 int WEIR_BMI_timeout(bmi_op_id_t id, int ms, bmi_context_id context_id);
 
-/* 0 if somebody answers at the address within the time. */
+/* 0 if somebody answers at the address within the time; what was sent before the call is no answer. */
 int WEIR_BMI_ping(BMI_addr_t addr, int ms);
 
 /* Counted since BMI_initialize. New members come at the end. */

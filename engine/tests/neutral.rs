@@ -113,6 +113,36 @@ fn strangers_beyond_the_bound_are_turned_away_and_a_place_that_comes_free_is_ano
     }
 }
 
+/// Whoever went while a completion names it keeps its place until that is taken, and no longer.
+#[test]
+fn who_is_gone_and_named_by_a_completion_may_come_again_once_that_is_taken() {
+    for cfg in carriers() {
+        let server = open(EngineConfig { strangers_max: Some(4), ..cfg.clone() });
+        let client = open(EngineConfig { strangers_max: Some(0), ..cfg });
+        let to = client.insert_peer(&server.name()).expect("name");
+        let from = asks(&client, to, &server, 1);
+        let mut buf = [0; 8];
+        let piece = iov(&mut buf);
+        // SAFETY: the memory outlives the completion.
+        unsafe { server.recv(&recv_op(Some(from), 7, &piece)).expect("posted") };
+        let mut data = pattern(8, 1);
+        let message = iov(&mut data);
+        // SAFETY: as above.
+        unsafe { client.send(&send_op(to, 7, &message, SendMode::Match)).expect("accepted") };
+        assert_eq!(completion(&client, &server).result, Ok(()));
+        events(&server);
+        client.drop_peer(to);
+        let gone = until(&[&client, &server], || events(&server).pop());
+        assert_eq!(gone, PeerEvent::Down { peer: from, reason: DownReason::Closed });
+        server.remove_peer(from);
+        let mut out = Vec::new();
+        assert_eq!(server.poll(Queue::Recv, &mut out, 2), 1);
+        assert_eq!((out[0].source, out[0].result), (Some(from), Ok(())));
+        let to = client.insert_peer(&server.name()).expect("name");
+        asks(&client, to, &server, 11);
+    }
+}
+
 #[test]
 fn the_death_of_a_peer_is_told_of_before_its_operations_fail() {
     for cfg in carriers() {

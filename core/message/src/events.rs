@@ -31,6 +31,7 @@ fn in_order(events: &[Event], mut act: impl FnMut(&Event)) {
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// A datagram arrives. It is opened in place.
     pub fn datagram(&mut self, now: Time, meta: RxMeta, datagram: &mut [u8]) {
+        self.retry_dead(now);
         let mut events = self.take_events();
         if self.trace.on(2) {
             self.handle_traced(now, meta, datagram, &mut events);
@@ -83,6 +84,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
 
     /// Runs the timers that are due.
     pub fn timeouts(&mut self, now: Time) {
+        self.retry_dead(now);
         // Mostly it is called because something is to be sent.
         let is_due = self.sessions.endpoint_mut().look(now);
         if is_due || !self.overran.is_empty() {

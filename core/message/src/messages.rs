@@ -22,6 +22,10 @@ use alloc::vec::Vec;
 use weir_link::{DownReason, Endpoint, EndpointName, Event, NameError, Time};
 use weir_match::{Match, Matcher};
 
+/// What keeps the places of peers that are gone is looked at so often, unless it is known that it
+/// has ended: it costs a look at all messages.
+const RELEASE_NS: u64 = 50_000_000;
+
 /// One endpoint's messages. `M` is the memory of operations, `S` takes the trace and news for
 /// people.
 pub struct Messages<M, S> {
@@ -61,6 +65,10 @@ pub struct Messages<M, S> {
     pub(crate) news: Vec<PeerEvent>,
     /// A message has come that no receive took, and nobody has looked for one since.
     pub(crate) unasked: bool,
+    /// Places of peers that are gone are looked after from then on: something refers to them.
+    pub(crate) release_at: Time,
+    /// It is a completion that nobody has taken.
+    pub(crate) named: bool,
     /// Strangers for whom there is no place.
     pub(crate) refused: Vec<u32>,
     own_name: [u8; 48],
@@ -129,6 +137,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             overran: Vec::new(),
             news: Vec::new(),
             unasked: false,
+            release_at: Time::ZERO,
+            named: false,
             refused: Vec::new(),
             events: Vec::new(),
             matches: Vec::new(),
@@ -261,6 +271,26 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         used.sort_unstable();
         let sessions = &mut self.sessions;
         self.peers.release_dead(|p| used.binary_search(&p).is_ok() || !sessions.forget(now, p));
+        self.release_at = now.plus_ns(RELEASE_NS);
+        let peers = &self.peers;
+        self.named = self.done.sources().any(|p| peers.is_dead(p));
+    }
+
+    /// Whoever is gone may have been let go of since, and may knock.
+    #[inline]
+    pub(crate) fn retry_dead(&mut self, now: Time) {
+        if self.peers.any_dead() && now >= self.release_at {
+            self.release_dead(now);
+        }
+    }
+
+    /// So many completions were taken: one of them may have named a peer that is gone.
+    #[inline]
+    pub(crate) fn have_taken(&mut self, now: Time, n: usize) -> usize {
+        if n > 0 && self.named {
+            self.release_dead(now);
+        }
+        n
     }
 
     /// The associations below, for who carries their packets and connections. What is reported

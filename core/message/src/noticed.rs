@@ -17,7 +17,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if self.done.has_notices() {
             return self.take_with_notices(now, false, max, each);
         }
-        self.done.take_received(max, each)
+        let n = self.done.take_received(max, each);
+        self.have_taken(now, n)
     }
 
     /// Takes up to `max` completions of either kind, oldest first: whoever asks and is answered
@@ -27,7 +28,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         if self.done.has_notices() {
             return self.take_with_notices(now, true, max, each);
         }
-        self.done.take_both(max, each)
+        let n = self.done.take_both(max, each);
+        self.have_taken(now, n)
     }
 
     #[cold]
@@ -40,13 +42,14 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             each(&c);
             n += 1;
         }
-        n
+        self.have_taken(now, n)
     }
 
     /// Takes one completion, the oldest.
     pub fn poll(&mut self, now: Time) -> Option<Completion> {
         let mut c = self.done.pop()?;
         self.taken(now, &mut c);
+        self.have_taken(now, 1);
         Some(c)
     }
 

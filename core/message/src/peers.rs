@@ -236,6 +236,11 @@ impl Peers {
         !self.dead.is_empty()
     }
 
+    /// This one's place is among them.
+    pub(crate) fn is_dead(&self, peer: u32) -> bool {
+        self.dead.contains(&peer)
+    }
+
     /// Those of them that the caller does not know and that `keep` does not want are gone.
     pub(crate) fn release_dead(&mut self, mut keep: impl FnMut(u32) -> bool) {
         let mut dead = core::mem::take(&mut self.dead);

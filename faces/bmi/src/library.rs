@@ -691,15 +691,13 @@ impl Library {
 
     /// The same, if this thread can sleep on the sockets of `bmi_weir` itself, for `most`.
     pub fn sleep_here(&mut self, most: Duration) -> SleepHere {
-        if self.is_held_up() || !self.methods.iter().any(|m| matches!(m, Method::Weir(_))) {
-            return SleepHere::Never;
-        }
-        let mut others = self.methods.iter_mut().filter(|m| !matches!(m, Method::Weir(_)));
-        if !others.all(Method::arm) {
+        let weir = self.methods.iter().position(|m| matches!(m, Method::Weir(_)));
+        let Some(weir) = weir.filter(|_| !self.is_held_up()) else { return SleepHere::Never };
+        let mut others = self.methods.iter_mut().enumerate().filter(|(i, _)| *i != weir);
+        if !others.all(|(_, method)| method.arm()) {
             return SleepHere::LookAgain;
         }
-        let mut weir = self.methods.iter().filter_map(|m| if let Method::Weir(m) = m { Some(m) } else { None });
-        weir.next().map_or(SleepHere::Never, |m| m.sleep_here(most))
+        if let Method::Weir(m) = &self.methods[weir] { m.sleep_here(most) } else { SleepHere::Never }
     }
 
     /// This descriptor of a module cannot be waited for.

@@ -20,10 +20,12 @@ pub enum Kind {
     Weir,
     /// `bmi_tcp`.
     Tcp,
+    /// `bmi_sctp`: `bmi_weir` by the SCTP carrier.
+    Sctp,
 }
 
 /// All, the best first.
-pub const KINDS: [Kind; 2] = [Kind::Weir, Kind::Tcp];
+pub const KINDS: [Kind; 3] = [Kind::Weir, Kind::Tcp, Kind::Sctp];
 
 impl Kind {
     /// Of a URL; behind `bmi_` the method's name.
@@ -32,6 +34,7 @@ impl Kind {
         match self {
             Kind::Weir => "weir",
             Kind::Tcp => "tcp",
+            Kind::Sctp => "sctp",
         }
     }
 
@@ -50,7 +53,7 @@ impl Kind {
 
 /// A method that is active.
 pub enum Method {
-    /// `bmi_weir`.
+    /// `bmi_weir` or `bmi_sctp`.
     Weir(Box<Weir>),
     /// `bmi_tcp`.
     Tcp(Box<Tcp>),
@@ -82,6 +85,7 @@ impl Method {
     ) -> Result<Method, Code> {
         Ok(match kind {
             Kind::Weir => Method::Weir(Box::new(Weir::open(settings, number, listen)?)),
+            Kind::Sctp => Method::Weir(Box::new(Weir::open_by_sctp(settings, number, listen)?)),
             Kind::Tcp => Method::Tcp(Box::new(Tcp::open(settings, number, listen)?)),
         })
     }
@@ -90,7 +94,7 @@ impl Method {
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         match self {
-            Method::Weir(_) => Some(Kind::Weir),
+            Method::Weir(m) => Some(m.kind()),
             Method::Tcp(_) => Some(Kind::Tcp),
             Method::Module(_) => None,
         }
@@ -100,7 +104,7 @@ impl Method {
     #[must_use]
     pub fn scheme(&self) -> &str {
         match self {
-            Method::Weir(_) => Kind::Weir.scheme(),
+            Method::Weir(m) => m.kind().scheme(),
             Method::Tcp(_) => Kind::Tcp.scheme(),
             Method::Module(m) => m.name().trim_start_matches("bmi_"),
         }

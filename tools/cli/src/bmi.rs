@@ -91,11 +91,14 @@ type Text = unsafe extern "C" fn(c_int) -> *const c_char;
 /// What a name of an error means here, in words; empty where the name says it.
 fn meaning(name: &str, url: &str, key: Option<&weir_job::JobKey>) -> String {
     match name {
-        "BMI_ENOPROTOOPT" => "; a URL begins with weir:// or tcp://, as in weir://server:3334".into(),
-        "BMI_EINVAL" => "; a URL is weir://HOST:PORT or tcp://HOST:PORT, as in weir://server:3334".into(),
+        "BMI_ENOPROTOOPT" if url.starts_with("sctp:") => "; there is no SCTP here".into(),
+        "BMI_ENOPROTOOPT" => "; a URL begins with weir://, tcp:// or sctp://, as in weir://server:3334".into(),
+        "BMI_EINVAL" => {
+            "; a URL is weir://HOST:PORT, tcp://HOST:PORT or sctp://HOST:PORT, as in weir://server:3334".into()
+        }
         "BMI_EHOSTNTFD" => "; there is no host of that name".into(),
         "BMI_ECONNREFUSED" => "; nobody listens there".into(),
-        "BMI_ETIMEDOUT" if url.starts_with("weir:") => {
+        "BMI_ETIMEDOUT" if !url.starts_with("tcp:") => {
             let ours = key.map(|key| format!(" (here {} from {})", key.fingerprint(), key.source)).unwrap_or_default();
             format!(
                 "; nobody listens there, or UDP does not pass, or the server has another job key and so does not answer{ours}"
@@ -200,6 +203,7 @@ mod tests {
     fn what_fails_is_told_in_words_beside_its_name() {
         let of = |name: &str, url: &str| meaning(name, url, None);
         assert!(of("BMI_ENOPROTOOPT", "localhost:1").contains("weir://server:3334"));
+        assert!(of("BMI_ENOPROTOOPT", "sctp://localhost:1").contains("no SCTP"));
         assert!(of("BMI_EHOSTNTFD", "weir://nohost:1").contains("no host"));
         assert!(of("BMI_EINVAL", "weir://n1").contains("weir://HOST:PORT"));
         assert!(of("BMI_ETIMEDOUT", "weir://n1:1").contains("nobody listens"));

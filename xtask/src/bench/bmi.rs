@@ -62,11 +62,26 @@ struct Cell {
     veth: bool,
 }
 
-const CELLS: [Cell; 4] = [
-    Cell { id: "host/round-trip/8", bytes: 8, clients: 1, window: 1, veth: false },
-    Cell { id: "veth/round-trip/8", bytes: 8, clients: 1, window: 1, veth: true },
-    Cell { id: "host/requests/64", bytes: 64, clients: 16, window: 16, veth: false },
-    Cell { id: "veth/requests/64", bytes: 64, clients: 16, window: 16, veth: true },
+const fn round_trip(id: &'static str, bytes: u32, veth: bool) -> Cell {
+    Cell { id, bytes, clients: 1, window: 1, veth }
+}
+
+const fn requests(id: &'static str, bytes: u32, clients: u32, veth: bool) -> Cell {
+    Cell { id, bytes, clients, window: 16, veth }
+}
+
+const CELLS: [Cell; 11] = [
+    round_trip("host/round-trip/8", 8, false),
+    round_trip("host/round-trip/1024", 1024, false),
+    round_trip("host/round-trip/4096", 4096, false),
+    round_trip("veth/round-trip/8", 8, true),
+    round_trip("veth/round-trip/1024", 1024, true),
+    round_trip("veth/round-trip/4096", 4096, true),
+    requests("host/requests/64", 64, 16, false),
+    requests("host/requests/4096", 4096, 16, false),
+    requests("host/clients/1", 64, 1, false),
+    requests("host/clients/64", 64, 64, false),
+    requests("veth/requests/64", 64, 16, true),
 ];
 
 impl Cell {

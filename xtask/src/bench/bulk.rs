@@ -17,6 +17,28 @@ use super::bmi::{Build, Options, Server, Side, plain_command};
 use crate::lab::{Lab, Wire};
 use crate::process::run_limited;
 
+/// Between which hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Net {
+    /// One.
+    Host,
+    /// Two, with the kernel's path between them.
+    Veth,
+    /// Two with links of 100 Mbit/s.
+    Slow,
+}
+
+impl Net {
+    /// What the lab is to make.
+    pub fn wire(self) -> Option<Wire> {
+        match self {
+            Net::Host => None,
+            Net::Veth => Some(Wire::default()),
+            Net::Slow => Some(Wire::shaped(100, 0, 0.0)),
+        }
+    }
+}
+
 /// So many messages of so many bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
@@ -24,40 +46,45 @@ pub struct Cell {
     pub id: &'static str,
     bytes: u32,
     count: u32,
-    /// Two hosts with links of 100 Mbit/s; else one host.
-    slow: bool,
+    net: Net,
+    /// Compared by its rate, beside a raw stream; else by what an operation costs.
+    rate: bool,
     /// In parts of 64, receives posted before them or behind.
     parts: Option<&'static str>,
 }
 
-const fn bandwidth(id: &'static str, bytes: u32, count: u32) -> Cell {
-    Cell { id, bytes, count, slow: true, parts: None }
+const fn bandwidth(id: &'static str, net: Net, bytes: u32, count: u32) -> Cell {
+    Cell { id, bytes, count, net, rate: true, parts: None }
 }
 
 const fn outstanding(id: &'static str, count: u32) -> Cell {
-    Cell { id, bytes: 1000, count, slow: false, parts: None }
+    Cell { id, bytes: 1000, count, net: Net::Host, rate: false, parts: None }
 }
 
 const fn in_parts(id: &'static str, parts: &'static str) -> Cell {
-    Cell { id, bytes: 1000, count: 20_000, slow: false, parts: Some(parts) }
+    Cell { id, bytes: 1000, count: 20_000, net: Net::Host, rate: false, parts: Some(parts) }
 }
 
 /// All of them: 1 MB of short messages and 10 MB of long ones, as in Carns' thesis (5.2.1); up to a
-/// million operations that are outstanding at once; and receives posted before the message comes
-/// and after.
-pub const CELLS: [Cell; 12] = [
-    bandwidth("100mbit/bandwidth/100", 100, 10_000),
-    bandwidth("100mbit/bandwidth/500", 500, 2_000),
-    bandwidth("100mbit/bandwidth/1000", 1_000, 1_000),
-    bandwidth("100mbit/bandwidth/10000", 10_000, 1_000),
-    bandwidth("100mbit/bandwidth/100000", 100_000, 100),
-    bandwidth("100mbit/bandwidth/1000000", 1_000_000, 10),
+/// million operations that are outstanding at once; receives posted before the message comes and
+/// after; and 1 GB where no link is slow.
+pub const CELLS: [Cell; 16] = [
+    bandwidth("100mbit/bandwidth/100", Net::Slow, 100, 10_000),
+    bandwidth("100mbit/bandwidth/500", Net::Slow, 500, 2_000),
+    bandwidth("100mbit/bandwidth/1000", Net::Slow, 1_000, 1_000),
+    bandwidth("100mbit/bandwidth/10000", Net::Slow, 10_000, 1_000),
+    bandwidth("100mbit/bandwidth/100000", Net::Slow, 100_000, 100),
+    bandwidth("100mbit/bandwidth/1000000", Net::Slow, 1_000_000, 10),
     outstanding("host/outstanding/1000", 1_000),
     outstanding("host/outstanding/10000", 10_000),
     outstanding("host/outstanding/100000", 100_000),
     outstanding("host/outstanding/1000000", 1_000_000),
     in_parts("host/parts/posted", "posted"),
     in_parts("host/parts/late", "late"),
+    bandwidth("host/bandwidth/10000", Net::Host, 10_000, 100_000),
+    bandwidth("host/bandwidth/1000000", Net::Host, 1_000_000, 1_000),
+    bandwidth("veth/bandwidth/10000", Net::Veth, 10_000, 100_000),
+    bandwidth("veth/bandwidth/1000000", Net::Veth, 1_000_000, 1_000),
 ];
 
 /// All of them; the second and third are one method by two ways.
@@ -76,9 +103,9 @@ pub const RAW: &str = "raw TCP";
 impl Cell {
     fn has(&self, side: &Side, programs: &BTreeMap<Build, PathBuf>) -> bool {
         let fits = match side.name {
-            "bmi_weir, shared memory" => !self.slow,
+            "bmi_weir, shared memory" => self.net == Net::Host,
             // A stream has no operations.
-            RAW => self.slow,
+            RAW => self.rate,
             _ => true,
         };
         fits && programs.contains_key(&side.build)
@@ -107,7 +134,7 @@ pub fn measure(
     bar: &ProgressBar,
 ) -> Result<BySide> {
     let mut port = FIRST_PORT;
-    let place = |cell: &Cell| (cell.id, cell.slow.then(|| (2, Wire::shaped(100, 0, 0.0))));
+    let place = |cell: &Cell| (cell.id, cell.net.wire().map(|wire| (2, wire)));
     let sides =
         |cell: &Cell| SIDES.iter().filter(|side| cell.has(side, programs)).map(|side| (side.name, *side)).collect();
     in_turns(options.common.launches, cells, place, sides, bar, |cell, side, lab| {
@@ -162,7 +189,7 @@ pub fn section(results: &BySide, cells: &[Cell], programs: &BTreeMap<Build, Path
         let _ = writeln!(text, "\n## {}: {} messages of {} bytes\n", cell.id, cell.count, cell.bytes);
         text += if cell.parts.is_some() {
             "| | median of launches (least to most), us a message | CPU, us | instructions | posts complete at once |\n|---|---|---|---|---|\n"
-        } else if cell.slow {
+        } else if cell.rate {
             "| | median of launches (least to most), Mbit/s | of raw TCP's | CPU, us | instructions |\n|---|---|---|---|---|\n"
         } else {
             "| | median of launches (least to most), us a message | of that with 1000 | CPU, us | instructions | of those with 1000 |\n|---|---|---|---|---|---|\n"
@@ -181,12 +208,12 @@ fn row(results: &BySide, cell: &Cell, side: &Side) -> String {
         spread(all, key).map(|s| s.median)
     };
     let failed = failures(all);
-    let key = if cell.slow { "mbit" } else { "us" };
+    let key = if cell.rate { "mbit" } else { "us" };
     let Some(s) = spread(all, key) else {
         return format!(
             "| {}{failed} |{}\n",
             side.name,
-            " - |".repeat(if cell.slow || cell.parts.is_some() { 4 } else { 5 })
+            " - |".repeat(if cell.rate || cell.parts.is_some() { 4 } else { 5 })
         );
     };
     let ratio = |a: Option<f64>, b: Option<f64>| {
@@ -199,7 +226,7 @@ fn row(results: &BySide, cell: &Cell, side: &Side) -> String {
     let (cpu, instructions) =
         (both("give_cpu_us", "take_cpu_us", 2), both("give_instructions", "take_instructions", 0));
     let head = format!("| {}{failed} | {:.2} ({:.2} to {:.2}) |", side.name, s.median, s.min, s.max);
-    if cell.slow {
+    if cell.rate {
         let share = ratio(Some(s.median), of(cell.id, RAW, key));
         return format!("{head} {share} | {cpu} | {instructions} |\n");
     }

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use super::beside::{BySide, Told, failures, in_turns, spread};
 use super::bmi::{Build, Options, Server, Side, plain_command};
-use super::bulk::{RAW, SIDES};
+use super::bulk::{Net, RAW, SIDES};
 use super::measure::Spread;
-use crate::lab::{Lab, Wire};
+use crate::lab::Lab;
 use crate::process::run_limited;
 
 /// What is done.
@@ -35,29 +35,33 @@ pub struct Cell {
     /// Its name.
     pub id: &'static str,
     what: What,
-    /// Two hosts; else one host.
-    veth: bool,
+    net: Net,
 }
 
-const fn push(id: &'static str, servers: u16, clients: u32, bytes: u32, rounds: u32, veth: bool) -> Cell {
-    Cell { id, what: What::Push { servers, clients, bytes, rounds }, veth }
+const fn push(id: &'static str, servers: u16, clients: u32, bytes: u32, rounds: u32, net: Net) -> Cell {
+    Cell { id, what: What::Push { servers, clients, bytes, rounds }, net }
 }
 
 /// All of them.
-pub const CELLS: [Cell; 6] = [
-    push("host/push/1x8x10000", 1, 8, 10_000, 500, false),
-    push("host/push/1x64x100000", 1, 64, 100_000, 20, false),
-    push("host/push/4x16x10000", 4, 16, 10_000, 200, false),
-    push("veth/push/1x16x100000", 1, 16, 100_000, 50, true),
-    Cell { id: "host/churn/20000", what: What::Churn { clients: 20_000 }, veth: false },
-    Cell { id: "host/idle/1000", what: What::Idle { idle: 1000, requests: 5000 }, veth: false },
+pub const CELLS: [Cell; 7] = [
+    push("host/push/1x8x10000", 1, 8, 10_000, 500, Net::Host),
+    push("host/push/1x64x100000", 1, 64, 100_000, 20, Net::Host),
+    push("host/push/4x16x10000", 4, 16, 10_000, 200, Net::Host),
+    push("veth/push/1x16x100000", 1, 16, 100_000, 50, Net::Veth),
+    Cell { id: "host/churn/20000", what: What::Churn { clients: 20_000 }, net: Net::Host },
+    Cell { id: "host/idle/1000", what: What::Idle { idle: 1000, requests: 5000 }, net: Net::Host },
+    push("100mbit/push/1x16x10000", 1, 16, 10_000, 50, Net::Slow),
 ];
 
 impl Cell {
     fn describe(&self) -> String {
         match self.what {
             What::Push { servers, clients, bytes, .. } => {
-                let network = if self.veth { "two hosts, veth" } else { "one host" };
+                let network = match self.net {
+                    Net::Host => "one host",
+                    Net::Veth => "two hosts, veth",
+                    Net::Slow => "two hosts, 100 Mbit/s",
+                };
                 let who = if servers == 1 { "one server sends".to_owned() } else { format!("{servers} servers send") };
                 format!("{who} {bytes} bytes to each of {clients} clients, {network}")
             }
@@ -107,7 +111,7 @@ impl Cell {
 
     fn has(&self, side: &Side, programs: &BTreeMap<Build, PathBuf>) -> bool {
         let fits = match side.name {
-            "bmi_weir, shared memory" => !self.veth,
+            "bmi_weir, shared memory" => self.net == Net::Host,
             RAW => matches!(self.what, What::Push { .. }),
             _ => true,
         };
@@ -137,7 +141,7 @@ pub fn measure(
     bar: &ProgressBar,
 ) -> Result<BySide> {
     let mut port = FIRST_PORT;
-    let place = |cell: &Cell| (cell.id, cell.veth.then(|| (2, Wire::default())));
+    let place = |cell: &Cell| (cell.id, cell.net.wire().map(|wire| (2, wire)));
     let sides =
         |cell: &Cell| SIDES.iter().filter(|side| cell.has(side, programs)).map(|side| (side.name, *side)).collect();
     in_turns(options.common.launches, cells, place, sides, bar, |cell, side, lab| {
@@ -269,7 +273,7 @@ mod tests {
         ] {
             assert!(text.contains(row), "{row}\n{text}");
         }
-        assert_eq!(text.matches("raw TCP |").count(), 4, "{text}");
+        assert_eq!(text.matches("raw TCP |").count(), 5, "{text}");
         for heading in ["one server sends 10000 bytes to each of 8 clients", "4 servers send 10000 bytes to each of 16"]
         {
             assert!(text.contains(heading), "{heading}\n{text}");

@@ -1,4 +1,5 @@
-//! `bmi_weir`: messages by the engine (spec/bmi.md 11). What carries them it does not see.
+//! `bmi_weir` and `bmi_sctp`: messages by the engine (spec/bmi.md 11). What carries them they do not
+//! see.
 
 mod unexpected;
 
@@ -6,6 +7,7 @@ use crate::addresses::AddrKey;
 use crate::codes::{self, Code};
 use crate::log::tell;
 use crate::memory::Block;
+use crate::method::Kind;
 use crate::ops::{Limit, OpKey, Staging, gather};
 use crate::settings::Settings;
 use crate::tables::{Post, Posted, Tables};
@@ -17,8 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unexpected::look;
 use weir_engine::{
-    Class, Completion, Diagnostic, DownReason, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES, MAX_IOV,
-    OpError, PeerEvent, Queue, RecvOp, SendMode, SendOp, SleepHere, StreamBits,
+    CarrierUse, Class, Completion, Diagnostic, DownReason, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES,
+    MAX_IOV, NoSctp, OpError, PeerEvent, Queue, RecvOp, SendMode, SendOp, SleepHere, StreamBits,
 };
 
 /// Longest message, bytes.
@@ -119,6 +121,8 @@ pub struct Weir {
     /// Our key for people, and what was told of others'.
     key: String,
     told: Told,
+    /// Which of the two methods it is.
+    kind: Kind,
     /// Our number in the table of methods.
     number: usize,
     server: bool,
@@ -189,6 +193,28 @@ impl Weir {
         Weir::open_with_key(settings, settings.key()?, number, listen)
     }
 
+    /// Opens `bmi_sctp`: SCTP carries messages whatever is set (V6).
+    ///
+    /// # Errors
+    /// As [`Weir::open`]; `BMI_ENOPROTOOPT` where there is no SCTP.
+    pub fn open_by_sctp(
+        settings: &Settings,
+        number: usize,
+        listen: Option<(&[SocketAddr], bool)>,
+    ) -> Result<Weir, Code> {
+        // (In a child made by fork packets carry everything, which the engine says.)
+        if let Err(why) = weir_engine::sctp_available()
+            && !matches!(why, NoSctp::Forked)
+        {
+            tell(&format!("bmi_sctp: {why}"));
+            return Err(Code::ENOPROTOOPT);
+        }
+        let engine = EngineConfig { carrier: CarrierUse::Sctp, ..settings.engine.clone() };
+        let mut weir = Weir::open(&Settings { engine, ..settings.clone() }, number, listen)?;
+        weir.kind = Kind::Sctp;
+        Ok(weir)
+    }
+
     /// The same with this key.
     fn open_with_key(
         settings: &Settings,
@@ -228,10 +254,17 @@ impl Weir {
             events: Vec::new(),
             key: settings.key_named(&key),
             told: Told::default(),
+            kind: Kind::Weir,
             number,
             server: listen.is_some(),
             patience,
         })
+    }
+
+    /// Which of the two methods it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The port it listens at; 0 for a client.

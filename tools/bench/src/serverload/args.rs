@@ -63,8 +63,8 @@ pub struct ServerloadArgs {
     /// So many launches, one after the other, each with processes of its own
     #[arg(long, value_name = "N", default_value_t = 1, requires = "output", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub launches: u32,
-    /// What carries requests and answers: a BMI method (weir, tcp, one of your own), or sockets,
-    /// plain TCP
+    /// What carries requests and answers: a BMI method (weir, tcp, sctp, one of your own), or
+    /// sockets, plain TCP
     #[arg(long, value_name = "NAME", default_value = "weir")]
     pub method: String,
     /// Numbers of clients

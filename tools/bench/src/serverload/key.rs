@@ -1,19 +1,19 @@
-//! Which key `bmi_weir` has here, for people: who has another one is not answered, and is not told
+//! Which key `bmi_weir` and `bmi_sctp` have here, for people: who has another one is not answered, and is not told
 //! why.
 
 use weir_job::Env;
 
 use super::words::Stack;
 
-/// The method whose peers all have the same key.
-const KEYED: &str = "weir";
+/// The methods whose peers all have the same key.
+const KEYED: [&str; 2] = ["weir", "sctp"];
 /// Says that everybody has it (spec/bmi.md V3).
 const OPEN: &str = "WEIR_BMI_OPEN";
 
 /// The key's public name and where it is from; nothing for a method that has none.
 #[must_use]
 pub fn told(stack: &Stack) -> Option<String> {
-    (stack.method == KEYED).then(|| named(&Env::from_process())).flatten()
+    KEYED.contains(&stack.method.as_str()).then(|| named(&Env::from_process())).flatten()
 }
 
 fn named(env: &Env) -> Option<String> {
