@@ -174,7 +174,7 @@ impl Core {
             }
         }
         read += self.progress_packets(now);
-        // (Asked where the sockets were looked at, and not in each pass: it looks at all peers.)
+        // (Asked where the sockets were looked at, not in each pass: it may look at many peers.)
         self.packets_expected = self.shm.is_some() && self.st.proto().expects_packets();
         self.quiet &= read == 0;
         if read == 0 && now.since_ns(self.judged) >= QUIET_GAP_NS {

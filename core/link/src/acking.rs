@@ -330,6 +330,9 @@ impl Association {
             let i = usize::from(s.path);
             let Some(p) = self.paths.get_mut(i) else { continue };
             p.out_of_flight(u64::from(s.size));
+            if p.in_flight_packets == 0 {
+                p.delivery.breaks_off();
+            }
             per_path[i].0 += u64::from(s.size);
             per_path[i].1 += 1;
             per_path[i].2 = per_path[i].2.max(s.at);
@@ -387,6 +390,10 @@ impl Association {
                 (p.pto_max, p.pto_max_at) = (cx.openings.pto_max_ns(cx.cfg), cx.now);
                 cx.counters.probe_timeouts += 1;
                 p.cc.on_timeout(cx.now, p.ptos);
+                if p.ptos >= cx.cfg.path_suspect_ptos {
+                    // (One may be that of a slow path whose first train is under way.)
+                    p.delivery.breaks_off();
+                }
                 p.set_pace(cx.cfg);
                 p.last_sent = cx.now;
             }

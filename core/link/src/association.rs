@@ -272,7 +272,7 @@ impl Association {
         if matches!(self.state, State::Down(_)) {
             return;
         }
-        cx.openings.alive -= usize::from(matches!(self.state, State::Opening | State::Up));
+        cx.openings.alive.remove(self.id);
         self.state = State::Down(reason);
         cx.counters.peers_down += 1;
         if judges(cx.s) {

@@ -153,7 +153,8 @@ pub struct PathStats {
     pub bytes_sent: u64,
     /// Bytes of packets received by it, all in all.
     pub bytes_received: u64,
-    /// What it was seen to deliver of late, bytes per second; 0: not known.
+    /// What it was seen to deliver of late, bytes per second; 0: not known, as while it is suspect
+    /// and until it has carried enough since.
     pub rate_bytes_per_s: u64,
     /// Bytes sent and not yet acknowledged or declared lost.
     pub in_flight_bytes: u64,

@@ -12,6 +12,9 @@ const TRIES_MAX: u8 = 7;
 /// many bytes has said enough.
 pub(crate) const TRAIN_PACKETS: u64 = 6;
 const TRAIN_BYTES: u64 = 64 << 10;
+/// Longer than this no train lasts whose window was never full: who sends now and then, and never
+/// has nothing in flight, says nothing of the path. Six packets at 36 kbit/s.
+const TRAIN_US: u32 = 2_000_000;
 /// Weight of a train: a quarter.
 const TRAIN_WEIGHT: u64 = 4;
 
@@ -45,10 +48,13 @@ impl Delivery {
             (Some((began_us, had)), Some(read_us)) => {
                 let (took_us, came) = (u64::from(read_us.wrapping_sub(began_us)), self.bytes - had);
                 let is_enough = came >= TRAIN_BYTES || (is_idle && came >= TRAIN_PACKETS * mtu.min(USUAL_BYTES));
-                if is_enough && (1..=u64::from(u32::MAX / 2)).contains(&took_us) {
+                let most_us = if self.was_full { u32::MAX / 2 } else { TRAIN_US };
+                if is_enough && (1..=u64::from(most_us)).contains(&took_us) {
                     self.learn(came * 1_000_000 / took_us);
                     self.mark = Some((read_us, self.bytes));
                     self.was_full = false;
+                } else if (u64::from(most_us)..=u64::from(u32::MAX / 2)).contains(&took_us) {
+                    self.mark = Some((read_us, self.bytes));
                 }
             }
             (None, Some(read_us)) => self.mark = Some((read_us, self.bytes)),
@@ -57,6 +63,12 @@ impl Delivery {
         if is_idle {
             self.mark = None;
         }
+    }
+
+    /// Nothing came, or nothing went: what is acknowledged next belongs to no train that began
+    /// before (P-8.24).
+    pub(crate) fn breaks_off(&mut self) {
+        self.mark = None;
     }
 
     /// A train came at this rate. One that the sender itself held back says only that the path is

@@ -270,19 +270,19 @@ impl Endpoint {
     /// expected.
     #[must_use]
     pub fn expects_packets(&self) -> bool {
-        // (Where all is sent otherwise none is looked at, however many there are.)
-        !self.askings.is_empty()
-            || (self.openings.alive > 0
-                && self.assocs.iter().any(|a| {
-                    matches!(a.state, State::Opening)
-                        || (a.state == State::Up && self.sessions.get(a.id).is_some_and(carries))
-                }))
+        // (Of all that are known, only these are looked at: there may be ten thousand.)
+        let awaits = |peer: PeerId| match self.assocs.get(peer.0 as usize).map(|a| a.state) {
+            Some(State::Opening) => true,
+            Some(State::Up) => self.sessions.get(peer).is_some_and(carries),
+            _ => false,
+        };
+        !self.askings.is_empty() || self.openings.alive.iter().any(awaits)
     }
 
     /// Some association is up, or being opened.
     #[must_use]
     pub fn has_associations(&self) -> bool {
-        !self.askings.is_empty() || self.openings.alive > 0
+        !self.askings.is_empty() || !self.openings.alive.is_empty()
     }
 
     /// The sessions, which other carriers share.

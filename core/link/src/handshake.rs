@@ -92,7 +92,7 @@ impl Endpoint {
         let Endpoint { assocs, openings, cfg, lateness, .. } = self;
         let Some(a) = assocs.get_mut(peer.0 as usize) else { return };
         a.local_id = local_id;
-        openings.alive += usize::from(a.state == State::Idle);
+        openings.alive.insert(peer);
         a.state = State::Opening;
         let mut o = Opening {
             opening: wire::Opening {
@@ -569,7 +569,7 @@ impl Association {
     /// Both sides agree: the association is up. `took_ns`: what its first messages may take until
     /// they are acknowledged.
     fn establish(&mut self, cx: &mut Cx<'_>, p: &Params, (meta, took_ns): (&RxMeta, u64), events: &mut Vec<Event>) {
-        cx.openings.alive += usize::from(self.state == State::Idle);
+        cx.openings.alive.insert(self.id);
         self.state = State::Up;
         if self.opening.is_some() {
             cx.openings.comes_up(cx.now);

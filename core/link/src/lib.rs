@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod acking;
+mod alive;
 mod alone;
 mod api;
 mod asked;

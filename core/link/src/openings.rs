@@ -6,6 +6,7 @@
 
 use alloc::collections::VecDeque;
 
+use crate::alive::Alive;
 use crate::{Config, PeerId, Time};
 
 /// Openings in progress that change no interval: fewer are none that anybody waits behind.
@@ -24,7 +25,7 @@ const TOOK_MAX_NS: u64 = 500_000_000;
 #[derive(Default)]
 pub(crate) struct Openings {
     /// Associations that are up or being opened.
-    pub(crate) alive: usize,
+    pub(crate) alive: Alive,
     /// Came up and take SCTP, as long as nobody has asked.
     pub(crate) for_sctp: VecDeque<PeerId>,
     /// Begun and not over, those that wait included.

@@ -349,7 +349,6 @@ impl Path {
     pub(crate) fn make_valid(&mut self, cfg: &Config, now: Time) {
         if self.state == PathState::Suspect {
             self.cc.reset();
-            self.delivery = Delivery::default();
             self.set_pace(cfg);
         }
         self.state = PathState::Valid;
@@ -364,6 +363,8 @@ impl Path {
     /// The path fell silent.
     pub(crate) fn make_suspect(&mut self, cfg: &Config, now: Time) {
         self.state = PathState::Suspect;
+        // What it delivered is over; what it will is seen when it is back.
+        self.delivery = Delivery::default();
         self.answers = 0;
         self.asks = 0;
         self.held_until = None;

@@ -334,6 +334,35 @@ mod tests {
         assert_eq!(d.rate(), rate);
     }
 
+    // spec: P-8.24
+    #[test]
+    fn neither_silence_nor_a_sender_with_little_to_say_is_the_rate_of_a_path() {
+        let mut d = Delivery::default();
+        let mut at_us = 0;
+        // 10 KB a second, with never nothing in flight.
+        (0..10_000).for_each(|_| (at_us += 10_000, d.on_ack(100, Some(at_us), 1472, false)).1);
+        assert_eq!(d.rate(), 0);
+        // The same with the window full is what the path delivers.
+        (0..10_000).for_each(|_| {
+            at_us += 10_000;
+            d.on_sent(Time(0), 100, 100, true);
+            d.on_ack(100, Some(at_us), 1472, false);
+        });
+        assert!((9_900..10_100).contains(&d.rate()), "{}", d.rate());
+        // A train at 10 MB/s, 4 s of silence in the midst of it, and its second half.
+        let mut d = Delivery::default();
+        for half in 0..2 {
+            (0..30).for_each(|_| (at_us += 147, d.on_ack(1472, Some(at_us), 1472, false)).1);
+            if half == 0 {
+                d.on_sent(Time(0), 1472, 1472, true);
+                d.breaks_off();
+                at_us += 4_000_000;
+            }
+        }
+        (0..30).for_each(|_| (at_us += 147, d.on_ack(1472, Some(at_us), 1472, false)).1);
+        assert!((9_900_000..10_100_000).contains(&d.rate()), "{}", d.rate());
+    }
+
     // spec: P-8.22
     #[test]
     fn what_was_acknowledged_waits_nowhere() {

@@ -16,6 +16,7 @@ mod api;
 mod arriving;
 mod carrier;
 mod config;
+mod fate;
 mod grants;
 mod handed;
 mod hole;

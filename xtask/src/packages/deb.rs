@@ -21,14 +21,15 @@ const PLUGINS: &str = "usr/lib/x86_64-linux-gnu/wireshark/plugins";
 const UNITS: &str = "usr/lib/systemd/system";
 /// What the administrator writes: an upgrade leaves it as it is.
 const OPTIONS: &str = "etc/default/weir-xdpd";
-/// Nothing is enabled or started by installing; what was enabled ends before its files go.
-const BEFORE_REMOVAL: &str = "#!/bin/sh
-set -e
-if [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then
-    systemctl disable --now weir-xdpd.socket || true
-    systemctl stop weir-xdpd.service || true
-fi
-";
+/// What dpkg runs, as debhelper's `dh_installsystemd --no-enable --no-start
+/// --no-restart-after-upgrade` would have it (Debian Policy 9.3.4).
+const SCRIPTS: [(&str, &str); 3] = [
+    ("postinst", include_str!("../../../packaging/debian/postinst")),
+    ("prerm", include_str!("../../../packaging/debian/prerm")),
+    ("postrm", include_str!("../../../packaging/debian/postrm")),
+];
+/// Libraries lie where the linker looks by itself (Debian Policy 8.1.1).
+const TRIGGERS: &str = "activate-noawait ldconfig\n";
 
 /// Makes the package from a staged tree; `root` is an empty folder for its own.
 ///
@@ -52,9 +53,12 @@ pub fn make(origin: &Origin, staged: &Path, root: &Path, out: &Path) -> Result<(
     tree::write(&root.join("DEBIAN/md5sums"), &sums)?;
     tree::write(&root.join("DEBIAN/control"), &control(origin, &depends, bytes.div_ceil(1024)))?;
     tree::write(&root.join("DEBIAN/conffiles"), &format!("/{OPTIONS}\n"))?;
-    let script = root.join("DEBIAN/prerm");
-    tree::write(&script, BEFORE_REMOVAL)?;
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    tree::write(&root.join("DEBIAN/triggers"), TRIGGERS)?;
+    for (name, text) in SCRIPTS {
+        let script = root.join("DEBIAN").join(name);
+        tree::write(&script, text)?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    }
     // Modes do not depend on who made them.
     run_quiet(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(root))?;
     let mut pack = Command::new("dpkg-deb");

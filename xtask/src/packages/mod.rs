@@ -263,6 +263,11 @@ mod tests {
         assert!(list.lines().all(|line| line.contains(" 0/0 ") && line.contains("2023-11-14")), "{list}");
         if let Some(deb) = &a.deb {
             units_are_where_systemd_finds_them(deb);
+            if run_quiet(Command::new("id").arg("-u")).unwrap().trim() == "0" {
+                it_is_installed_removed_and_purged(deb);
+            } else {
+                println!("skipped: only root can install a package");
+            }
         }
     }
 
@@ -276,13 +281,69 @@ mod tests {
         let control = |file: &str| run_quiet(Command::new("dpkg-deb").arg("--info").arg(deb).arg(file));
         assert_eq!(control("conffiles").unwrap().trim(), "/etc/default/weir-xdpd");
         assert!(!control("md5sums").unwrap().contains("etc/default"));
-        assert!(control("postinst").is_err() && control("preinst").is_err(), "installing starts something");
+        for script in ["postinst", "prerm", "postrm"] {
+            let text = control(script).unwrap();
+            assert!(!text.contains("systemctl start"), "{script} starts something");
+            assert!(text.contains("\nset -e\n") && text.contains("/run/systemd/system"), "{script}: {text}");
+        }
+        assert!(control("preinst").is_err());
+        assert_eq!(control("triggers").unwrap().trim(), "activate-noawait ldconfig");
         let folder = tempfile::tempdir().unwrap();
         run_quiet(Command::new("dpkg-deb").arg("--extract").arg(deb).arg(folder.path())).unwrap();
         let options = fs::read_to_string(folder.path().join("etc/default/weir-xdpd")).unwrap();
         assert!(options.lines().all(|line| line.starts_with('#')), "{options}");
         let service = fs::read_to_string(folder.path().join("usr/lib/systemd/system/weir-xdpd.service")).unwrap();
         assert!(service.contains("\nEnvironmentFile=-/etc/default/weir-xdpd\n"), "{service}");
+    }
+
+    /// By dpkg itself, into a folder; scripts run with `DPKG_ROOT`, as where systemd does not.
+    fn it_is_installed_removed_and_purged(deb: &Path) {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        fs::write(at("var/lib/dpkg/status"), "").unwrap();
+        let dpkg = |words: &[&str]| {
+            let mut dpkg = Command::new("dpkg");
+            dpkg.arg("--root").arg(root.path()).args(["--force-not-root", "--force-script-chrootless"]);
+            run_quiet(dpkg.args(["--force-depends", "--force-bad-path"]).args(words))
+        };
+        let file = deb.display().to_string();
+        let link = at("etc/systemd/system/sockets.target.wants/weir-xdpd.socket");
+        let is_there = |name: &str| at(name).symlink_metadata().is_ok();
+        dpkg(&["--install", &file]).unwrap();
+        assert!(is_there("usr/lib/systemd/system/weir-xdpd.socket") && is_there("etc/default/weir-xdpd"));
+        assert!(link.symlink_metadata().is_err(), "installing enables something");
+        // The administrator enables it, as `systemctl enable` does; that and the options outlive an
+        // upgrade and a removal, and end with all settings.
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("/usr/lib/systemd/system/weir-xdpd.socket", &link).unwrap();
+        fs::write(at("etc/default/weir-xdpd"), "WEIR_XDPD=\"--interface eth1\"\n").unwrap();
+        for again in [["--install", &file], ["--remove", "weir"], ["--install", &file], ["--remove", "weir"]] {
+            dpkg(&again).unwrap();
+            assert!(link.symlink_metadata().is_ok(), "{again:?}");
+            assert!(fs::read_to_string(at("etc/default/weir-xdpd")).unwrap().contains("eth1"), "{again:?}");
+            assert_eq!(is_there("usr/bin/weir"), again[0] == "--install", "{again:?}");
+        }
+        dpkg(&["--purge", "weir"]).unwrap();
+        assert!(link.symlink_metadata().is_err() && !is_there("etc/default/weir-xdpd"), "purging leaves something");
+        assert!(!is_there("var/lib/systemd/deb-systemd-helper-enabled"), "purging leaves a state");
+        // With systemd, and without, scripts that are told anything end well.
+        for (name, words) in [
+            ("postinst", &["abort-remove", "triggered"][..]),
+            ("prerm", &["upgrade 1", "failed-upgrade 1", "deconfigure"]),
+            ("postrm", &["upgrade 1", "failed-upgrade 1", "abort-install", "disappear x 1"]),
+        ] {
+            let text = run_quiet(Command::new("dpkg-deb").arg("--info").arg(deb).arg(name)).unwrap();
+            let script = at(name);
+            fs::write(&script, text).unwrap();
+            for words in words {
+                let mut sh = Command::new("sh");
+                sh.arg(&script).args(words.split(' ')).env("DPKG_ROOT", root.path());
+                run_quiet(sh.env("DPKG_MAINTSCRIPT_PACKAGE", "weir")).unwrap();
+            }
+        }
     }
 
     #[test]
