@@ -29,6 +29,8 @@ const NO_STD: [&str; 10] = [
     "weir-collective",
     "weir-superstep",
 ];
+/// The crates of which fuzz targets see more (feature `bare`).
+const WITH_BARE: [&str; 2] = ["weir-engine", "weir-bmi"];
 /// A target without a standard library, if it is installed.
 const BARE_TARGET: &str = "x86_64-unknown-none";
 /// Formatting and the like.
@@ -234,6 +236,12 @@ fn clippy(paths: &Paths, tally: &mut Tally) {
     if !cpp {
         tally.skip("fuzz targets compile", "not installed: c++");
     }
+    // Of the whole workspace the fuzz targets switch on what only they need: what is shipped is
+    // without.
+    let mut command = paths.cargo();
+    command.args(["clippy", "--all-targets", "--quiet", "--keep-going"]);
+    command.args(WITH_BARE.iter().flat_map(|name| ["-p", name]));
+    tally.step("clippy, as shipped", || must(command.args(["--", "-D", "warnings"]), COMPILING));
 }
 
 fn check_layers(paths: &Paths) -> Result<(), String> {

@@ -61,7 +61,8 @@ same, so that programs fail and say why, instead of running without Weir.
 Open MPI hands to ranks on other hosts only the variables that it is told. It is told the provider, the key, and the settings of Weir \
 (WEIR_PORT, FI_WEIR_IFACE, ...) that are set now, but for WEIR_ADDR, which names addresses of one host. Name what you set later to its mpiexec: \
 -x WEIR_PORT; after unsetting one run weir env again. For Open MPI 4.1 all are named so, for Open MPI 5 those with an equals sign in their value \
-(WEIR_FAULTS); the words are printed on standard error.")]
+(WEIR_FAULTS); the words are printed on standard error, and are launcher_args of --json. A list that is there already \
+(OMPI_MCA_mca_base_env_list) is extended; beside one Open MPI 4.1 takes no such words, so there the list has all.")]
     Env(EnvArgs),
     /// Run a program over Weir: an MPI program by its MPI's launcher, a program of Weir's own
     /// interfaces (BSPlib) without any MPI
@@ -166,7 +167,7 @@ What is counted of each peer (the endpoint's `protocol` has the sums, with those
   carrier, carrier_why             what carries messages to it: shm (shared memory), udp, udp+tcp, self; and why
 and of each of its paths, which are its addresses:
   remote, state, mtu, srtt_us, min_rtt_us, window_bytes, in_flight_bytes, bytes_sent, bytes_received
-  rate_bytes_per_s                 what it was seen to deliver of late, by which long messages are divided; 0: not known, and with one path always
+  rate_bytes_per_s                 what it was seen to deliver of late, by which long messages are divided; 0: not known, as while it is suspect, and with one path always
 and of each of its streams:
   messages_out, bytes_out, messages_in, bytes_in
   expected_short, expected_long, unexpected_short, unexpected_long

@@ -116,15 +116,15 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
     };
     let folder = provider.parent().unwrap_or(Path::new("/"));
     let variables = environment::variables(&found, folder, &key, env, args.no_shm);
+    let words = environment::words(&environment::handed_over(&found, &variables, &key, env));
     if args.output.json {
         let map: serde_json::Map<String, Value> = variables.into_iter().map(|(k, v)| (k, v.into())).collect();
-        return print_json(&json!({"mpi": found, "variables": map}));
+        return print_json(&json!({"mpi": found, "variables": map, "launcher_args": words}));
     }
     weir_put::tell!("weir: {}", chosen(&found, args.mpi.is_some()));
     if let Some(hint) = environment::shared_memory_hint(found.kind, args.no_shm) {
         weir_put::tell!("weir: {hint}");
     }
-    let words = environment::words(&environment::handed_over(&found, &variables, &key, env));
     if !words.is_empty() {
         weir_put::tell!("weir: for ranks on other machines add to mpiexec: {}", words.join(" "));
     }

@@ -14,9 +14,32 @@ use crate::settings;
 pub type Variable = (String, String);
 
 /// Open MPI 4's launcher ends at once where `-x` stands beside the list of variables that it hands
-/// to other machines: there the list is left out, and `-x` names them.
-fn refuses_list(found: &Found) -> bool {
+/// to other machines: there the list is left out, and `-x` names them, unless the site has a list.
+fn refuses_both(found: &Found) -> bool {
     found.kind == Kind::Openmpi && found.version.as_deref().is_some_and(|version| version.starts_with("4."))
+}
+
+/// Whether Open MPI is told by its list what goes to other machines.
+fn by_list(found: &Found, env: &Env) -> bool {
+    found.kind == Kind::Openmpi && (!refuses_both(found) || env.get(LIST).is_some())
+}
+
+/// What stands between two names of the list.
+fn separator(found: &Found, env: &Env) -> String {
+    let set = env.get(SEPARATOR).filter(|_| refuses_both(found)).map(|set| set.to_string_lossy().into_owned());
+    set.filter(|set| !set.is_empty()).unwrap_or_else(|| ";".to_owned())
+}
+
+/// The list of the site, or of an earlier `weir env`, and these names behind it, each once: Open
+/// MPI 5 starts nothing where two values are given for one name, or none.
+fn extended(names: &[String], separator: &str, env: &Env) -> String {
+    let before = env.get(LIST).map(|list| list.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = |one: &str| one.split('=').next().unwrap_or(one).to_owned();
+    let is_ours = |name: &str| OURS.contains(&name) || name == "WEIR_KEY" || settings::NAMES.is_for_all_hosts(name);
+    let is_lost = |one: &str| env.get(one).is_none_or(|value| value.to_string_lossy().contains('='));
+    let is_over = |one: &str| is_ours(one) && is_lost(one);
+    let stays = |one: &&str| !one.is_empty() && *one != typed::LAUNCHER && !names.contains(&name(one)) && !is_over(one);
+    before.split(separator).filter(stays).chain(names.iter().map(String::as_str)).collect::<Vec<_>>().join(separator)
 }
 
 /// Whether this is one of the user's settings that hold on all hosts.
@@ -33,8 +56,7 @@ fn for_all_hosts(env: &Env) -> Vec<String> {
 
 /// What ranks on other machines need: of what we set, the key's variable, the user's settings.
 fn for_other_hosts(variables: &[Variable], key: &JobKey, env: &Env) -> Vec<String> {
-    let ours = ["FI_PROVIDER_PATH", "FI_PROVIDER", "WEIR_KEY_FILE", typed::LAUNCHER];
-    let set = variables.iter().map(|(name, _)| name.as_str()).filter(|name| ours.contains(name));
+    let set = variables.iter().map(|(name, _)| name.as_str()).filter(|name| OURS.contains(name));
     // A key in the environment is not among what we set. Where there is none it is not named:
     // Open MPI 5 starts nothing where it finds no variable of a name.
     let key = match &key.source {
@@ -53,11 +75,12 @@ pub fn words(names: &[String]) -> Vec<String> {
 /// What Open MPI's launcher is to be told by arguments: the variables that ranks need on other
 /// machines and that are not in its list; nothing for other MPIs, which hand over all.
 pub fn handed_over(found: &Found, variables: &[Variable], key: &JobKey, env: &Env) -> Vec<String> {
-    if found.kind != Kind::Openmpi {
+    if found.kind != Kind::Openmpi || (refuses_both(found) && by_list(found, env)) {
         return Vec::new();
     }
     let list = variables.iter().find(|(name, _)| name == LIST).map_or("", |(_, list)| list);
-    let is_listed = |name: &String| list.split(';').any(|one| one == name);
+    let separator = separator(found, env);
+    let is_listed = |name: &String| list.split(&separator).any(|one| one == name);
     for_other_hosts(variables, key, env).into_iter().filter(|name| !is_listed(name)).collect()
 }
 
@@ -65,7 +88,7 @@ pub fn handed_over(found: &Found, variables: &[Variable], key: &JobKey, env: &En
 /// key by their launcher unless one is named.
 pub fn handed_to_weirs(found: &Found, env: &Env) -> Vec<String> {
     // Open MPI 4 starts nothing where it is told by both; a site's list stands.
-    if refuses_list(found) && env.get(LIST).is_some() {
+    if refuses_both(found) && env.get(LIST).is_some() {
         return Vec::new();
     }
     let keys = ["WEIR_KEY", "WEIR_KEY_FILE"].into_iter().filter(|name| env.get(name).is_some()).map(str::to_owned);
@@ -75,13 +98,17 @@ pub fn handed_to_weirs(found: &Found, env: &Env) -> Vec<String> {
 /// Open MPI 5's list of the variables that go to other machines. It names them only, so that what
 /// is changed afterwards is changed everywhere. A value with an equals sign gets lost on the way.
 const LIST: &str = "OMPI_MCA_mca_base_env_list";
+/// What Open MPI 4 has between two names of it, if not a semicolon; 5 knows nothing else.
+const SEPARATOR: &str = "OMPI_MCA_mca_base_env_list_delimiter";
+/// What we set that ranks on other machines need.
+const OURS: [&str; 4] = ["FI_PROVIDER_PATH", "FI_PROVIDER", "WEIR_KEY_FILE", typed::LAUNCHER];
 
 /// Tells the ranks this command, on whichever machine they are.
-pub fn tell_command(variables: &mut Vec<Variable>, words: &[OsString]) {
+pub fn tell_command(variables: &mut Vec<Variable>, words: &[OsString], found: &Found, env: &Env) {
     variables
         .iter_mut()
         .filter(|(name, _)| name == LIST)
-        .for_each(|(_, list)| *list += &format!(";{}", typed::LAUNCHER));
+        .for_each(|(_, list)| *list += &format!("{}{}", separator(found, env), typed::LAUNCHER));
     variables.push((typed::LAUNCHER.to_owned(), typed::one_word(words)));
 }
 
@@ -126,14 +153,14 @@ pub fn variables(found: &Found, folder: &Path, key: &JobKey, env: &Env, no_shm: 
         }
     }
     // Its launcher hands only its own variables to other machines; this names the rest.
-    if found.kind == Kind::Openmpi && !refuses_list(found) {
+    if by_list(found, env) {
         let value = |name: &str| {
             let ours = all.iter().find(|(set, _)| set == name).map(|(_, value)| value.clone());
             ours.or_else(|| Some(env.get(name)?.to_string_lossy().into_owned()))
         };
         let mut names = for_other_hosts(&all, key, env);
         names.retain(|name| value(name).is_none_or(|value| !value.contains('=')));
-        all.push((LIST.to_owned(), names.join(";")));
+        all.push((LIST.to_owned(), extended(&names, &separator(found, env), env)));
     }
     all
 }
@@ -268,7 +295,7 @@ mod tests {
             let (key, env) = (key(source), Env::from_pairs(set.iter().copied()));
             let mut all = variables(&found, Path::new("/w"), &key, &env, false);
             if run {
-                tell_command(&mut all, &words);
+                tell_command(&mut all, &words, &found, &env);
             }
             (value(&all, LIST).map(str::to_owned), handed_over(&found, &all, &key, &env).join(" "))
         };
@@ -307,6 +334,38 @@ mod tests {
         assert_eq!(weirs(Kind::Openmpi), rest.trim_start());
         let hydra = of(Kind::Mpich);
         assert_eq!(weirs(Kind::Mpich) + &handed_over(&hydra, &[], &key(file()), &Env::from_pairs(set)).join(" "), "");
+    }
+
+    #[test]
+    fn the_list_that_a_site_has_is_extended_and_names_nothing_twice() {
+        let by = |version: &str, set: &[(&str, &str)]| {
+            let found = Found { version: Some(version.into()), ..of(Kind::Openmpi) };
+            let (key, env) = (key(KeySource::UserFile("/k".into())), Env::from_pairs(set.iter().copied()));
+            let mut all = variables(&found, Path::new("/w"), &key, &env, false);
+            let list = value(&all, LIST).expect("a list").to_owned();
+            tell_command(&mut all, &["weir".into()], &found, &env);
+            let told = value(&all, LIST).expect("a list").to_owned();
+            assert!(told.starts_with(&list) && told.ends_with(typed::LAUNCHER), "{told}");
+            (list, handed_over(&found, &all, &key, &env).join(" "))
+        };
+        let ours = "FI_PROVIDER_PATH;FI_PROVIDER;WEIR_KEY_FILE";
+        let site = [(LIST, "LD_LIBRARY_PATH;OMP_NUM_THREADS=4")];
+        let both = format!("{};{ours}", site[0].1);
+        assert_eq!(by("5.0.11", &site), (both.clone(), String::new()));
+        // Open MPI 4 takes its list or `-x`: where the site has a list, that.
+        assert_eq!(by("4.1.4", &site), (both.clone(), String::new()));
+        let commas = [(LIST, "LD_LIBRARY_PATH,PATH"), (SEPARATOR, ",")];
+        assert_eq!(by("4.1.4", &commas).0, format!("LD_LIBRARY_PATH,PATH,{}", ours.replace(';', ",")));
+        // Two values for a name are an error there, and a name without a value: ours count, and
+        // what an earlier call named and is set no more goes.
+        let clash = [(LIST, "FI_PROVIDER=tcp;A;;WEIR_PORT=1;WEIR_KEY;WEIR_IFACE"), ("WEIR_PORT", "2")];
+        assert_eq!(by("5.0.11", &clash).0, format!("A;{ours};WEIR_PORT"));
+        // Again and again, and below `weir run`: the same.
+        let again = format!("{both};{}", typed::LAUNCHER);
+        assert_eq!(by("5.0.11", &[(LIST, &again), (typed::LAUNCHER, "weir run")]).0, both);
+        let set = [("WEIR_FAULTS", "loss=1%"), site[0]];
+        assert_eq!(by("5.0.11", &set), (both.clone(), "WEIR_FAULTS".to_owned()));
+        assert_eq!(by("4.1.4", &set), (both, String::new()));
     }
 
     #[test]

@@ -22,6 +22,9 @@ use crate::{environment, local, provider, settings};
 /// The variable that names the file a rank makes when it opens an endpoint (`faces/fabric`).
 pub const MARK_VARIABLE: &str = "WEIR_AGENT_MARK";
 
+/// Of a run that makes its own key.
+const NOT_SHOWN: &str = "the run would make a job key of its own, which is not shown; to start this command yourself set WEIR_KEY or WEIR_KEY_FILE and ask again";
+
 /// Runs the program; returns the launcher's exit code, or 128 plus the signal that ended it.
 ///
 /// # Errors
@@ -39,14 +42,21 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     let (found, srun) = launcher_of(env, &args, &program)?;
     let launcher = found.launcher.clone().with_context(|| format!("no launcher of {} found", found.kind))?;
     let provider = provider::find(env)?;
-    let (key, found_in) = key_of_run(env, srun.is_some())?;
+    let (mut key, found_in) = key_of_run(env, srun.is_some())?;
+    if args.dry_run && matches!(found_in, OwnKey::OfRun(_)) {
+        // It is not shown, so its name is not either: Open MPI 5 starts nothing where a name that
+        // it is told has no value.
+        eprintln!("weir: {NOT_SHOWN}");
+        key = environment::no_key();
+    }
     // Every rank would say so; but a launcher whose ranks end at once may lose their words.
     settings::understood(env).map_err(anyhow::Error::msg)?;
     let folder = provider.parent().unwrap_or(Path::new("/"));
     let mut variables = environment::variables(&found, folder, &key, env, args.no_shm);
     // Who types the shown command again starts the ranks by that one.
     if !args.dry_run {
-        environment::tell_command(&mut variables, &args.own_words(std::env::args_os().next()));
+        let words = args.own_words(std::env::args_os().next());
+        environment::tell_command(&mut variables, &words, &found, env);
     }
 
     let mut command = Command::new(&launcher);

@@ -294,6 +294,11 @@ fn strangers_and_nonsense_harm_nobody() {
             assert!(matches!(got, Err(helper::NoHelp::Refused(Refused::Socket))), "{:?}", got.err());
         }
     }
+    // One of this network that has no port yet is told so, and not of other networks.
+    let unbound = ha.run(|| socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None));
+    let unbound = unbound.expect("a socket");
+    let got = helper::ask(&helper.socket, unbound.as_raw_fd(), Ask { interface, most: MOST });
+    assert!(matches!(got, Err(helper::NoHelp::Refused(Refused::Unbound))), "{:?}", got.err());
     drop(silent);
     until_by_xdp(&mut a, &mut b);
 }

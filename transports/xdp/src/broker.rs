@@ -261,7 +261,7 @@ pub fn may_be_steered(udp: &OwnedFd) -> Result<(), NoSocket> {
 /// The addresses and port that are the right of whoever holds this socket, on this interface.
 fn steered_by(udp: &OwnedFd, interface: u32) -> Result<Vec<SocketAddr>, NoSocket> {
     may_be_steered(udp)?;
-    let bound = bound_to(udp).filter(|a| a.port() != 0).ok_or(Refused::Socket)?;
+    let bound = bound_to(udp).filter(|a| a.port() != 0).ok_or(Refused::Unbound)?;
     let mut addresses = addresses_of(interface).map_err(no(Refused::Interface))?;
     if bound.ip().is_unspecified() {
         // An IPv6 socket may take both families; one that does not gets no IPv4 packet that was its

@@ -29,7 +29,7 @@ pub enum Refused {
     /// Not served.
     #[error("the helper does not serve the interface of this address (weir xdpd --interface)")]
     Interface = 4,
-    /// No right to any port.
+    /// No socket whose packets could come by the helper's interfaces.
     #[error(
         "the helper runs in another network namespace; one in this one takes a socket of its own (weir xdpd --socket, WEIR_XDP_SOCKET)"
     )]
@@ -51,10 +51,13 @@ pub enum Refused {
     /// The rest.
     #[error("the kernel refuses the helper a socket")]
     System = 10,
+    /// It gives a right to no port.
+    #[error("the socket is bound to no port: it is to be bound before it is shown to the helper")]
+    Unbound = 11,
 }
 
 impl Refused {
-    const ALL: [Refused; 10] = [
+    const ALL: [Refused; 11] = [
         Refused::Version,
         Refused::Malformed,
         Refused::User,
@@ -65,6 +68,7 @@ impl Refused {
         Refused::Attach,
         Refused::Full,
         Refused::System,
+        Refused::Unbound,
     ];
 }
 
