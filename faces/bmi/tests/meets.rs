@@ -21,11 +21,11 @@ fn meet(how: &str, rounds: &str) {
 
 #[test]
 fn two_that_dial_each_other_at_once_have_all_of_it_once() {
-    meet("dial", "1000");
+    meet("dial", "300");
 }
 
 /// A6, F3.
 #[test]
 fn an_address_that_is_dropped_and_looked_up_at_once_is_good() {
-    meet("drop", "1000");
+    meet("drop", "300");
 }
