@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use weir_link::Time;
-use weir_message::Memory;
 
 use crate::clock::now;
 use crate::core::Core;
