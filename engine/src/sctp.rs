@@ -36,12 +36,6 @@ const FAREWELL_NS: u64 = 100_000_000;
 const ASK_NS: u64 = 200_000_000;
 /// Longest packet, whatever the path takes, bytes.
 const PACKET_MAX: u16 = 9000;
-/// After so long a silence a peer with which nothing is under way is seldom looked at: a SACK of
-/// what came last has gone.
-const SILENT_NS: u64 = AWAKE_NS;
-/// Of the silent ones each round looks at one in so many, and at one at least: whether they have
-/// ended, or are to.
-const SWEEP_ROUNDS: usize = 100;
 /// Packets handed to the device before it is to send them.
 const FLUSH_PACKETS: usize = 44;
 
@@ -150,8 +144,6 @@ struct Peer {
     heard_at: Time,
     acked_at: Time,
     asked_at: Time,
-    /// It is among those looked after in each round.
-    active: bool,
     /// SCTP had no room, and nothing has happened since.
     full: bool,
     /// SCTP has something that the peer's has not acknowledged, as of the last round.
@@ -168,50 +160,14 @@ impl Peer {
     fn has_handed(&self) -> bool {
         self.out.iter().any(|o| !o.handed.is_empty())
     }
-
-    /// Nothing is under way with it, and nothing is due.
-    fn is_silent(&self, st: &State, now: Time) -> bool {
-        let is_still = match self.phase {
-            Phase::Opening(_) => false,
-            Phase::Up => !self.waits && !self.full && self.tell_at.is_none() && !self.has_handed(),
-            Phase::Over(_) => self.farewell.is_none(),
-        };
-        is_still
-            && now.since_ns(self.heard_at) >= SILENT_NS
-            && !self.association.has_packets()
-            && st.proto().sessions().get(self.peer).is_none_or(|s| s.deadline().is_none())
-    }
-
-    /// It is not the peer's any more.
-    fn is_over(&self, st: &State) -> bool {
-        let has_ended = st.proto().sessions().get(self.peer).is_none_or(|s| s.down().is_some());
-        has_ended || st.proto().sctp_ids(self.peer) != Some(self.ids)
-    }
-
-    /// As long packets as the path takes.
-    fn fit(&mut self, st: &State) {
-        if let Some((_, _, bytes)) = st.proto().way(self.peer)
-            && self.packet_bytes != bytes.min(PACKET_MAX)
-        {
-            self.packet_bytes = bytes.min(PACKET_MAX);
-            // (The former length goes on, if this one is refused.)
-            let _ = self.association.set_packet_bytes(self.packet_bytes);
-        }
-    }
 }
 
 /// All of an endpoint.
 pub struct Sctp {
     /// By the peer's index.
     table: Vec<Option<Box<Peer>>>,
-    /// Those in the table; and those of them with which something is under way, which passes and
-    /// rounds look at: there may be thousands that are silent.
+    /// Those in the table.
     known: Vec<PeerId>,
-    active: Vec<PeerId>,
-    /// Which of those known the next round looks at beside them.
-    swept: usize,
-    /// Peers looked after.
-    cared: u64,
     /// Those with which nothing could be begun: the next round tries again.
     refused: Vec<PeerId>,
     /// Peers looked at for something to begin.
@@ -233,9 +189,6 @@ impl Sctp {
         Sctp {
             table: Vec::new(),
             known: Vec::new(),
-            active: Vec::new(),
-            swept: 0,
-            cared: 0,
             refused: Vec::new(),
             looks: 0,
             streams: streams + 1,
@@ -276,7 +229,7 @@ impl Sctp {
 
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, st: &State, now: Time) -> Option<Time> {
-        let peers = || self.active.iter().filter_map(|peer| self.there(*peer));
+        let peers = || self.known.iter().filter_map(|peer| self.there(*peer));
         let is_busy = |p: &Peer| p.waits || p.has_handed() || matches!(p.phase, Phase::Opening(_));
         let tick = (now < self.awake_until || peers().any(is_busy)).then(|| now.plus_ns(TICK_NS));
         let tell = peers().filter_map(|p| p.tell_at).min();
@@ -311,7 +264,6 @@ impl Sctp {
             return;
         };
         self.open(st, now, peer);
-        self.wake(st, peer);
         let Some(p) = self.there_mut(peer) else { return };
         if !p.phase.takes(datagram) {
             self.counters.packets_dropped += 1;
@@ -364,7 +316,6 @@ impl Sctp {
             heard_at: now,
             acked_at: now,
             asked_at: now,
-            active: true,
             full: false,
             waits: true,
             farewell: None,
@@ -372,18 +323,8 @@ impl Sctp {
             packet_bytes,
         }));
         self.known.push(peer);
-        self.active.push(peer);
         self.counters.opened += 1;
         st.proto_mut().sessions_mut().hold(peer);
-    }
-
-    /// Something is under way with it: from now on each round looks after it.
-    fn wake(&mut self, st: &State, peer: PeerId) {
-        let Some(p) = self.there_mut(peer).filter(|p| !p.active) else { return };
-        p.active = true;
-        // (Before anything is cut for it.)
-        p.fit(st);
-        self.active.push(peer);
     }
 
     /// The next round begins it, or fails once more.
@@ -397,7 +338,6 @@ impl Sctp {
     fn forget(&mut self, st: &mut State, peer: PeerId) {
         let Some(p) = self.table.get_mut(peer.0 as usize).and_then(Option::take) else { return };
         self.known.retain(|other| *other != peer);
-        self.active.retain(|other| *other != peer);
         if !matches!(p.phase, Phase::Over(_)) {
             st.proto_mut().sessions_mut().let_go(peer);
         }
@@ -503,46 +443,17 @@ impl Sctp {
                 self.looks += 1;
                 self.open(st, now, peer);
             }
-            self.sweep(st);
-            for peer in self.active.clone() {
+            for peer in self.known.clone() {
                 self.look_after(st, now, peer);
-            }
-            let mut active = std::mem::take(&mut self.active);
-            active.retain(|peer| {
-                let Some(p) = self.there_mut(*peer) else { return false };
-                p.active = !p.is_silent(st, now);
-                p.active
-            });
-            self.active = active;
-        }
-    }
-
-    /// Looks at some of the silent ones; where one is to end, the endpoint may be closing, and they
-    /// are all looked at.
-    fn sweep(&mut self, st: &State) {
-        let all = self.known.len();
-        let mut most = (all / SWEEP_ROUNDS + 1).min(all);
-        let mut looked_at = 0;
-        while looked_at < most {
-            looked_at += 1;
-            self.swept = (self.swept + 1) % all;
-            let peer = self.known[self.swept];
-            let Some(p) = self.there(peer).filter(|p| !p.active) else { continue };
-            let is_closing = st.proto().is_closing(peer) && !matches!(p.phase, Phase::Over(_));
-            if is_closing || p.is_over(st) || p.association.has_packets() {
-                self.wake(st, peer);
-            }
-            if is_closing {
-                most = all;
             }
         }
     }
 
     /// What is due with one peer.
     fn look_after(&mut self, st: &mut State, now: Time, peer: PeerId) {
-        self.cared += 1;
         let Some(p) = self.there(peer) else { return };
-        if p.is_over(st) {
+        let is_over = st.proto().sessions().get(peer).is_none_or(|s| s.down().is_some());
+        if is_over || st.proto().sctp_ids(peer) != Some(p.ids) {
             return self.forget(st, peer);
         }
         self.receive(st, now, peer);
@@ -580,7 +491,13 @@ impl Sctp {
                 st.proto_mut().ask_path(now, peer, remote.ip());
             }
         }
-        p.fit(st);
+        if let Some((_, _, bytes)) = st.proto().way(peer)
+            && p.packet_bytes != bytes.min(PACKET_MAX)
+        {
+            p.packet_bytes = bytes.min(PACKET_MAX);
+            // (The former length goes on, if this one is refused.)
+            let _ = p.association.set_packet_bytes(p.packet_bytes);
+        }
         let (told, waits) = (p.tell_at.is_none(), p.waits);
         let sessions = st.proto_mut().sessions_mut();
         if let Some((s, common)) = sessions.get_mut(peer) {
@@ -606,7 +523,6 @@ impl Sctp {
         }
         let mut again: SmallVec<[PeerId; 4]> = SmallVec::new();
         while let Some(peer) = st.proto_mut().sessions_mut().next_touched(Carrier::Sctp) {
-            self.wake(st, peer);
             if self.offer_to(st, now, peer) {
                 again.push(peer);
             }
@@ -614,8 +530,8 @@ impl Sctp {
         for peer in again {
             st.proto_mut().sessions_mut().touch(peer);
         }
-        for i in 0..self.active.len() {
-            let peer = self.active[i];
+        for i in 0..self.known.len() {
+            let peer = self.known[i];
             if self.there(peer).is_some_and(|p| p.tell_at.is_some_and(|t| t <= now)) {
                 self.tell(now, peer);
             }
@@ -652,8 +568,8 @@ impl Sctp {
     /// Puts the packets that SCTP wants sent into the device.
     pub fn flush(&mut self, st: &State, device: &mut Device, now: Time) {
         let mut pushed = 0;
-        for i in 0..self.active.len() {
-            let peer = self.active[i];
+        for i in 0..self.known.len() {
+            let peer = self.known[i];
             let way = st.proto().way(peer);
             let Some(p) = self.there_mut(peer) else { continue };
             while device.blocked_at().is_none()
@@ -681,7 +597,6 @@ impl Sctp {
     pub fn close(&mut self) {
         self.table.clear();
         self.known.clear();
-        self.active.clear();
         self.refused.clear();
     }
 }

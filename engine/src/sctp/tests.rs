@@ -272,29 +272,6 @@ fn passes_do_not_look_at_peers_again_and_again() {
 }
 
 #[test]
-fn a_silent_peer_is_not_looked_after_and_is_there_when_it_speaks() {
-    let Some([a, b]) = pair() else { return };
-    for len in [100_000, 100_000] {
-        message_by_sctp([&a, &b], len);
-        let start = Instant::now();
-        until(&[&a, &b], || start.elapsed() > 4 * Duration::from_nanos(SILENT_NS));
-        let cared = |ep: &Endpoint| inside(ep, |sctp, _| (sctp.cared, sctp.active.len(), sctp.known.len()));
-        let before = [&a, &b].map(|ep| cared(ep));
-        assert_eq!(before.map(|(_, active, known)| (active, known)), [(0, 1); 2]);
-        until(&[&a, &b], || start.elapsed() > 5 * Duration::from_nanos(SILENT_NS));
-        assert_eq!([&a, &b].map(|ep| cared(ep)), before, "neither in a pass nor in a round");
-        assert!(is_up(&a) && is_up(&b));
-        assert!(inside(&a, |sctp, st| sctp.next_timeout(st, crate::clock::now())).is_none());
-    }
-    // Its end is seen all the same.
-    std::thread::scope(|scope| {
-        let closing = scope.spawn(|| a.close());
-        until(&[&b], || closing.is_finished());
-    });
-    until(&[&b], || !is_up(&b) && inside(&b, |sctp, _| sctp.known.is_empty()));
-}
-
-#[test]
 fn who_closes_leaves_no_count_of_sctp_that_was_lost() {
     let Some([a, b]) = pair() else { return };
     message_by_sctp([&a, &b], 100_000);
