@@ -90,6 +90,9 @@ pub enum EngineError {
     /// A panic, that is a defect in Weir, left the endpoint half changed.
     #[error("the endpoint is out of order after a defect in weir")]
     Broken,
+    /// The endpoint is of the process that this one was made from, by fork(2).
+    #[error("the endpoint belongs to the process that this one was forked from")]
+    Inherited,
 }
 
 impl EngineError {

@@ -68,6 +68,12 @@ impl Shared {
         self.watch.abandon();
     }
 
+    /// Why nothing can be done here.
+    #[cold]
+    pub(crate) fn why_broken(&self) -> EngineError {
+        if self.pid == std::process::id() { EngineError::Broken } else { EngineError::Inherited }
+    }
+
     /// Takes the lock if it is free and the state good.
     pub(crate) fn try_enter(&self) -> Option<Entered<'_>> {
         self.entered(self.core.try_lock()?).ok()
@@ -75,7 +81,7 @@ impl Shared {
 
     #[inline]
     fn entered<'a>(&'a self, core: Guard<'a, Core>) -> Result<Entered<'a>, EngineError> {
-        if self.core.is_poisoned() { Err(EngineError::Broken) } else { Ok(Entered { core, shared: self }) }
+        if self.core.is_poisoned() { Err(self.why_broken()) } else { Ok(Entered { core, shared: self }) }
     }
 
     /// Ends what others see of the endpoint. What the state says is not asked: each socket's number
@@ -114,7 +120,8 @@ fn left_broken(payload: &(dyn Any + Send)) -> Vec<(Option<Arc<Shared>>, String)>
     let what = text_of(payload);
     let mut lines = Vec::new();
     for shared in live::all() {
-        if shared.core.is_poisoned() && !shared.told_broken.swap(true, Ordering::AcqRel) {
+        let is_own = shared.pid == std::process::id();
+        if is_own && shared.core.is_poisoned() && !shared.told_broken.swap(true, Ordering::AcqRel) {
             shared.leave_network();
             let line = format!(
                 "endpoint {} is out of order after a defect in weir ({what}): its operations fail from now on; please report this line",

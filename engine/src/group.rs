@@ -185,7 +185,8 @@ impl Shared {
         core.progress_polled(now);
         self.quiet_until.store(core.quiet_until().0, Ordering::Relaxed);
         self.look_soon();
-        if self.armed.any() && !self.wake_due(&core) && !core.prepare_sleep() {
+        self.wake_due(&core);
+        if self.armed.any() && !core.prepare_sleep() {
             // The pass has told peers that nobody sleeps here; its watchdog does, and something has
             // come for it.
             self.wake_who_sleeps();

@@ -657,7 +657,7 @@ impl Endpoint {
     /// [`EngineError::Broken`].
     #[inline]
     pub fn check(&self) -> Result<(), EngineError> {
-        if self.shared.core.is_poisoned() { Err(EngineError::Broken) } else { Ok(()) }
+        if self.shared.core.is_poisoned() { Err(self.shared.why_broken()) } else { Ok(()) }
     }
 
     /// For tests of faces: panics as a defect would, inside the engine.

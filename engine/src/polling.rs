@@ -42,6 +42,8 @@ impl Endpoint {
         if shared.sleeps_here.load(Ordering::Relaxed) && !core.prepare_sleep() {
             shared.wake_who_sleeps();
         }
+        // Whoever has armed since the look above may be the one for whom something came.
+        self.wake_sleeper(&core);
         let messages = &mut core.st.messages;
         let n = match queue {
             Queue::Send => messages.take_sent(max, &mut each),
@@ -207,6 +209,10 @@ impl Endpoint {
         let time = most.min(due);
         if time.is_zero() {
             return SleepHere::LookAgain;
+        }
+        if shared.armed.any() {
+            // Another has armed before this one, and is to be told when it is back.
+            shared.armed_beside.store(true, Ordering::Relaxed);
         }
         if !shared.arm(&core, Queue::Both) {
             return SleepHere::LookAgain;

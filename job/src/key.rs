@@ -151,8 +151,8 @@ pub enum KeyError {
     Io {
         /// The key file, or the folder meant to hold it.
         path: PathBuf,
-        /// `read`, `look for` where not even that may be done, `make`, `clear away the draft of`, or
-        /// what else was to be done with it.
+        /// `read`, `look for` where not even that may be done, `make`, `clear away the draft of`,
+        /// or what else was to be done with it.
         action: &'static str,
         /// The system's answer.
         cause: std::io::Error,

@@ -61,14 +61,14 @@ impl Delivery {
             (_, None) => {}
         }
         if is_idle {
-            self.mark = None;
+            self.breaks_off();
         }
     }
 
     /// Nothing came, or nothing went: what is acknowledged next belongs to no train that began
     /// before (P-8.24).
     pub(crate) fn breaks_off(&mut self) {
-        self.mark = None;
+        (self.mark, self.was_full) = (None, false);
     }
 
     /// A train came at this rate. One that the sender itself held back says only that the path is

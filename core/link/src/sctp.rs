@@ -15,6 +15,12 @@ impl Endpoint {
         self.assocs.get(peer.0 as usize).map(|a| &**a).filter(|a| a.state == State::Up && a.peer.sctp)
     }
 
+    /// Whether this endpoint takes SCTP with those that do.
+    #[must_use]
+    pub fn offers_sctp(&self) -> bool {
+        self.cfg.sctp
+    }
+
     /// The ids by which the two sides call the association with a peer, ours first, if it is up and
     /// both take SCTP; and the place that each names.
     #[must_use]

@@ -287,7 +287,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// So many completions were taken: one of them may have named a peer that is gone.
     #[inline]
     pub(crate) fn have_taken(&mut self, now: Time, n: usize) -> usize {
-        if n > 0 && self.named {
+        // (With many more to take, not for each: to look goes through them all.)
+        if n > 0 && self.named && (now >= self.release_at || self.done.len() == (0, 0)) {
             self.release_dead(now);
         }
         n

@@ -95,9 +95,16 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let Some(m) = self.msgs.get(k) else {
             return Err(MessageError::Invalid("the claimed message was lost with its peer"));
         };
+        let lost =
+            self.broken.map(OpError::Socket).or(self.peers.get(m.peer).and_then(|p| p.down).map(OpError::PeerDown));
+        let lost = lost.filter(|_| m.lacks_bytes() && !self.is_own(m.peer));
         if discard {
             let (tag, data, source) = (m.tag, m.data, self.peers.source(m.peer));
-            self.discard(now, k);
+            match lost {
+                // What it lacks never comes.
+                Some(_) => self.drop_msg(k),
+                None => self.discard(now, k),
+            }
             self.complete(Completion {
                 context: op.context,
                 user: op.user,
@@ -114,9 +121,6 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             });
             return Ok(());
         }
-        let lost =
-            self.broken.map(OpError::Socket).or(self.peers.get(m.peer).and_then(|p| p.down).map(OpError::PeerDown));
-        let lost = lost.filter(|_| m.lacks_bytes() && !self.is_own(m.peer));
         let dest = core::mem::take(&mut op.memory);
         let r = self.recvs.insert(RecvState {
             dest: dest.clone(),

@@ -116,7 +116,8 @@ impl Sessions {
     /// looks at it.
     pub(crate) fn tells_reading(&self, peer: u32) -> bool {
         let carrier = self.proto.sessions().get(PeerId(peer)).map(weir_session::Session::carrier);
-        matches!(carrier, Some(Carrier::Shm | Carrier::Sctp))
+        // (What is accepted before SCTP is up may go by it yet.)
+        matches!(carrier, Some(Carrier::Shm | Carrier::Sctp)) || self.proto.offers_sctp()
     }
 
     /// Large payload goes by a TCP connection.

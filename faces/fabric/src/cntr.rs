@@ -11,6 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use weir_engine::EventFd;
 
 /// An endpoint's operations that a counter counts.
@@ -18,6 +19,9 @@ struct Source {
     ep: Arc<EpCore>,
     flags: u64,
 }
+
+/// A sleep in `fi_cntr_wait` is over after this at the latest.
+const SLEEP_MAX: Duration = Duration::from_millis(10);
 
 impl Source {
     /// Ended well, ended badly.
@@ -60,8 +64,9 @@ impl Inner {
 pub struct Cntr {
     inner: Mutex<Inner>,
     sleeper: Sleeper,
-    /// Where the application was last told that it is.
+    /// Where the application was last told that it is, and its errors.
     told: AtomicU64,
+    told_errors: AtomicU64,
 }
 
 impl Cntr {
@@ -89,7 +94,10 @@ impl Cntr {
     /// Keeps what an endpoint counted, and lets go of it.
     pub fn detach(&self, ep: &Arc<EpCore>) {
         let Ok(mut inner) = self.inner() else { return };
-        if let Some((_, wake)) = self.sleeper.existing() {
+        // (Of a parent's endpoint another thread of the parent's may hold what this would lock.)
+        if let Some((_, wake)) = self.sleeper.existing()
+            && !ep.engine.is_inherited()
+        {
             ep.engine.signal_counts_no_more(wake);
         }
         let (gone, kept) = std::mem::take(&mut inner.sources).into_iter().partition(|s| Arc::ptr_eq(&s.ep, ep));
@@ -120,11 +128,12 @@ impl Cntr {
     /// # Errors
     /// `FI_EAGAIN`.
     pub fn try_wait(&self) -> Result<(), i32> {
-        let told = self.told.load(Relaxed);
+        let told = (self.told.load(Relaxed), self.told_errors.load(Relaxed));
         let now = self.arm(None)?;
-        // It is asked to look but once: it may have no interest in the value.
+        // It is asked to look but once: it may have no interest in the value, or in errors.
         self.told.store(now.0, Relaxed);
-        if now.0 == told { Ok(()) } else { Err(FI_EAGAIN) }
+        self.told_errors.store(now.1, Relaxed);
+        if now == told { Ok(()) } else { Err(FI_EAGAIN) }
     }
 
     /// Prepares for sleeping on the descriptor. Returns where the counter is.
@@ -169,7 +178,9 @@ impl Cntr {
                 Step::Spin => std::hint::spin_loop(),
                 Step::Sleep(left) => {
                     if self.arm(Some(now)).is_ok() {
-                        self.sleeper.get()?.0.wait(left);
+                        // (Several may wait, each for another value: one that arms clears what was
+                        // to wake another.)
+                        self.sleeper.get()?.0.wait(Some(left.map_or(SLEEP_MAX, |left| left.min(SLEEP_MAX))));
                     }
                 }
             }
@@ -219,7 +230,7 @@ pub unsafe extern "C" fn open(
         {
             return Err(FI_ENOSYS);
         }
-        let cntr = Cntr { inner: Mutex::default(), sleeper: Sleeper::default(), told: AtomicU64::new(0) };
+        let cntr = Cntr { inner: Mutex::default(), sleeper: Sleeper::default(), told: AtomicU64::new(0), told_errors: AtomicU64::new(0) };
         let object = Box::new(CntrObj {
             fid: FidCntr { fid: Fid { fclass: FI_CLASS_CNTR, context, ops: &raw const OPS }, ops: &raw const CNTR_OPS },
             cntr: Arc::new(cntr),
@@ -289,7 +300,9 @@ unsafe extern "C" fn readerr(fid: Handle<FidCntr>) -> u64 {
     guard::guard(0, || {
         let Ok(object) = fid.get() else { return 0 };
         let _ = object.cntr.progress();
-        object.cntr.counts().unwrap_or_default().1
+        let errors = object.cntr.counts().unwrap_or_default().1;
+        object.cntr.told_errors.store(errors, Relaxed);
+        errors
     })
 }
 

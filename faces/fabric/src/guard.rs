@@ -57,7 +57,7 @@ pub fn code_of(error: &EngineError) -> i32 {
         EngineError::TooBig { .. } => FI_EMSGSIZE,
         EngineError::Key(_) => FI_EACCES,
         EngineError::Io { source, .. } => source.raw_os_error().unwrap_or(FI_EIO),
-        EngineError::Closed | EngineError::Broken => FI_EOPBADSTATE,
+        EngineError::Closed | EngineError::Broken | EngineError::Inherited => FI_EOPBADSTATE,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Being asked to stop: by Ctrl-C, by a launcher, by a batch system.
 
+use std::io::Write as _;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -165,7 +166,9 @@ fn end_after_a_while(asked: &Asked, code: u8) {
     if !asked.say_last() {
         std::thread::sleep(PATIENCE.saturating_sub(SOON));
         let waited_s = PATIENCE.as_secs();
-        weir_put::tell!(
+        // (Not by `tell!`: where nobody reads that, the process is to end all the same.)
+        let _ = writeln!(
+            std::io::stderr(),
             "weir bench: still busy {waited_s} s after it was asked to stop: ended; finished cells are kept"
         );
     }

@@ -46,7 +46,7 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     if args.dry_run && matches!(found_in, OwnKey::OfRun(_)) {
         // It is not shown, so its name is not either: Open MPI 5 starts nothing where a name that
         // it is told has no value.
-        eprintln!("weir: {NOT_SHOWN}");
+        weir_put::tell!("weir: {NOT_SHOWN}");
         key = environment::no_key();
     }
     // Every rank would say so; but a launcher whose ranks end at once may lose their words.

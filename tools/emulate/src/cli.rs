@@ -428,8 +428,11 @@ fn can_be_written(path: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let said = || format!("--stats-file {}", path.display());
-    let is_there = path.exists();
-    std::fs::OpenOptions::new().append(true).create(true).open(path).with_context(said)?;
+    let is_there = path.symlink_metadata().is_ok();
+    weir_put::looks_writable(path).with_context(said)?;
+    if path.exists() || !is_there {
+        std::fs::OpenOptions::new().append(true).create(true).open(path).with_context(said)?;
+    }
     // What fails before the command starts leaves no empty file behind.
     if is_there { Ok(()) } else { std::fs::remove_file(path).with_context(said) }
 }

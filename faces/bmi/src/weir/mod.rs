@@ -1,5 +1,5 @@
-//! `bmi_weir` and `bmi_sctp`: messages by the engine (spec/bmi.md 11). What carries them they do not
-//! see.
+//! `bmi_weir` and `bmi_sctp`: messages by the engine (spec/bmi.md 11). What carries them they do
+//! not see.
 
 mod unexpected;
 
@@ -150,7 +150,7 @@ fn code_of(error: &EngineError) -> Code {
         EngineError::TooBig { .. } => Code::EMSGSIZE,
         EngineError::Key(_) => Code::EACCES,
         EngineError::Io { source, .. } => codes::of_io(source),
-        EngineError::Closed | EngineError::Broken => Code::EIO,
+        EngineError::Closed | EngineError::Broken | EngineError::Inherited => Code::EIO,
         EngineError::Invalid(_) | EngineError::Name(_) | EngineError::Config { .. } => Code::EINVAL,
     }
 }

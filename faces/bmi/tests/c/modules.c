@@ -81,8 +81,8 @@ static void conversation(const char *file)
     IS(BMI_initialize(file, "mock://here", BMI_INIT_SERVER), 0);
     CHECK(is_loaded(file));
     IS(BMI_open_context(&ctx), 0);
-    IS(BMI_get_info(0, BMI_TRANSPORT_METHODS_STRING, &names), 3);
-    IS(strcmp(names, "weir,tcp,mock,"), 0);
+    IS(BMI_get_info(0, BMI_TRANSPORT_METHODS_STRING, &names), 4);
+    IS(strcmp(names, "weir,tcp,sctp,mock,"), 0);
     free(names);
     IS(BMI_get_info(0, BMI_CHECK_MAXSIZE, &value), 0);
     IS(value, 1 << 20);
@@ -294,8 +294,8 @@ static void two(const char *first, const char *second)
         IS(BMI_initialize(list, NULL, 0), 0);
         IS(BMI_open_context(&ctx), 0);
         char *names = NULL;
-        IS(BMI_get_info(0, BMI_TRANSPORT_METHODS_STRING, &names), 4);
-        IS(strcmp(names, turn ? "weir,tcp,mock,other," : "weir,tcp,other,mock,"), 0);
+        IS(BMI_get_info(0, BMI_TRANSPORT_METHODS_STRING, &names), 5);
+        IS(strcmp(names, turn ? "weir,tcp,sctp,mock,other," : "weir,tcp,sctp,other,mock,"), 0);
         free(names);
         IS(BMI_addr_lookup(&a, "mock://x,other://x"), 0);
         IS(BMI_addr_lookup(&b, "other://x,mock://x"), 0);

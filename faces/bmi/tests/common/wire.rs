@@ -1,4 +1,5 @@
-//! The server of `conformance.c` on `bmi_tcp`, and bytes for it that no library of ours has written.
+//! The server of `conformance.c` on `bmi_tcp`, and bytes for it that no library of ours has
+//! written.
 
 use super::{KEY, LIMIT, build};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

@@ -1,5 +1,5 @@
-//! Which key `bmi_weir` and `bmi_sctp` have here, for people: who has another one is not answered, and is not told
-//! why.
+//! Which key `bmi_weir` and `bmi_sctp` have here, for people: who has another one is not answered,
+//! and is not told why.
 
 use weir_job::Env;
 
