@@ -230,7 +230,12 @@ pub unsafe extern "C" fn open(
         {
             return Err(FI_ENOSYS);
         }
-        let cntr = Cntr { inner: Mutex::default(), sleeper: Sleeper::default(), told: AtomicU64::new(0), told_errors: AtomicU64::new(0) };
+        let cntr = Cntr {
+            inner: Mutex::default(),
+            sleeper: Sleeper::default(),
+            told: AtomicU64::new(0),
+            told_errors: AtomicU64::new(0),
+        };
         let object = Box::new(CntrObj {
             fid: FidCntr { fid: Fid { fclass: FI_CLASS_CNTR, context, ops: &raw const OPS }, ops: &raw const CNTR_OPS },
             cntr: Arc::new(cntr),
