@@ -29,8 +29,6 @@ pub(crate) struct AppAcks {
     /// many of these in a row were answered in time.
     unanswered: Option<Time>,
     answers: u8,
-    /// When the first record was complete that the peer wants told and has not been told of.
-    wanted: Option<Time>,
 }
 
 impl AppAcks {
@@ -41,29 +39,16 @@ impl AppAcks {
         if wanted && self.unanswered.replace(now).is_some() {
             self.answers = 0;
         }
-        if wanted {
-            self.wanted.get_or_insert(now);
-        }
         let at_once = self.read - self.told >= TELL_BYTES || (wanted && self.answers < ANSWERS_LEARNT);
         let wait = if wanted { ANSWER_WAIT_NS } else { TELL_WAIT_NS };
         let at = now.plus_ns(if at_once { 0 } else { wait });
         self.at = Some(self.at.map_or(at, |t| t.min(at)));
     }
 
-    /// The next record has begun to come: what somebody waits for is told with it. (Where records
-    /// follow each other, one packet for each is a seventh of what they cost.)
-    pub fn another_comes(&mut self) {
-        if let Some(since) = self.wanted
-            && self.read - self.told < TELL_BYTES
-        {
-            self.at = Some(since.plus_ns(ANSWER_WAIT_NS));
-        }
-    }
-
-    /// A record goes, whose head tells, or a packet that does.
+    /// A record goes, whose head tells.
     pub fn is_told(&mut self) {
         self.told = self.read;
-        (self.at, self.wanted) = (None, None);
+        self.at = None;
     }
 
     /// Something of the program's goes to the peer: that answers what was read.
@@ -107,36 +92,6 @@ mod tests {
         assert_ne!(a.at, Some(now));
         a.has_read(now, RECORD, false);
         assert_eq!(a.at, Some(now), "a megabyte");
-    }
-
-    // spec: L-4.6, L-4.8
-    #[test]
-    fn of_records_that_follow_each_other_one_packet_tells() {
-        let (mut a, now) = (AppAcks::default(), Time(5_000_000));
-        for i in 0..3 {
-            a.has_read(now.plus_ns(i * 20_000), RECORD, true);
-            a.another_comes();
-            assert_eq!(a.at, Some(now.plus_ns(100_000)), "the first one's time counts");
-        }
-        let last = now.plus_ns(60_000);
-        a.has_read(last, RECORD, true);
-        assert_eq!(a.at, Some(last), "nothing follows");
-        a.is_told();
-        a.another_comes();
-        assert_eq!(a.at, None, "nothing is to be told");
-        for _ in 0..63 {
-            a.has_read(last, RECORD, true);
-            a.another_comes();
-        }
-        assert_ne!(a.at, Some(last));
-        a.has_read(last, RECORD, true);
-        a.another_comes();
-        assert_eq!(a.at, Some(last), "a megabyte");
-        // What nobody waits for is not told the earlier for what follows.
-        let mut quiet = AppAcks::default();
-        quiet.has_read(now, RECORD, false);
-        quiet.another_comes();
-        assert_eq!(quiet.at, Some(now.plus_ns(1_000_000)));
     }
 
     // spec: L-4.6, L-4.7

@@ -155,8 +155,8 @@ impl BulkConnection {
         if core::mem::take(&mut self.asks) {
             return Some(frame::Bulk::default());
         }
-        self.app_acks.at?;
-        self.app_acks.is_told();
+        self.app_acks.at.take()?;
+        self.app_acks.told = self.app_acks.read;
         if self.is_up() {
             return Some(frame::Bulk { bulk: self.last, read: self.app_acks.read, over: false });
         }
@@ -178,11 +178,6 @@ impl BulkConnection {
         if self.is_up() || self.over > 0 {
             self.app_acks.at = Some(now);
         }
-    }
-
-    /// Another record has begun to come, behind those that were read.
-    pub fn another_comes(&mut self) {
-        self.app_acks.another_comes();
     }
 
     /// A packet with messages or rendezvous data is written: that answers what was read of the bulk

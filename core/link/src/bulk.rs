@@ -216,9 +216,7 @@ impl Endpoint {
         self.of_record(now, peer, events, |a, cx, events| {
             let c = a.crypt.as_ref().ok_or(NO_BULK)?;
             let crc = |head: &[u8], envelope: &[u8]| c.keys.recv.record_crc(head, envelope);
-            let record = weir_bulk::record_begins(&mut of_bulk!(a, cx), bytes, crc, events)?;
-            a.bulk.as_mut().ok_or(NO_BULK)?.another_comes();
-            Ok(record)
+            weir_bulk::record_begins(&mut of_bulk!(a, cx), bytes, crc, events)
         })
     }
 

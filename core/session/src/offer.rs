@@ -485,8 +485,7 @@ impl Session {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::session::Terms;
-    use crate::{Config, Message, PeerId, Sessions};
+    use crate::{Config, Message, PeerId, Sessions, Terms};
 
     pub(crate) const PEER: PeerId = PeerId(0);
     const ENVELOPE: &[u8] = &[1, 2, 3, 4];

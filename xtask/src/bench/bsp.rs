@@ -496,12 +496,16 @@ mod tests {
 
     #[test]
     fn the_page_names_the_slot_that_a_side_is_given() {
-        let cell = cells().into_iter().find(is_bus).unwrap();
-        let given: Vec<_> = sides(&cell).into_iter().flat_map(|side| side.stack.env).collect();
-        let [(name, slot)] = &given[..] else { panic!("{given:?}") };
-        assert_eq!(name, "WEIR_BSP_SLOT");
-        let text = page(&Results::new(), &[cell], &[]);
-        assert!(text.contains(&format!("`weir-bsp-slots` has {name}={slot}.")), "{text}");
+        let slot_in = |group: &str| {
+            let cell = cells().into_iter().find(|cell| is_bus(cell) && cell.id.starts_with(group)).unwrap();
+            let given: Vec<_> = sides(&cell).into_iter().flat_map(|side| side.stack.env).collect();
+            let [(name, slot)] = &given[..] else { panic!("{given:?}") };
+            assert_eq!(name, "WEIR_BSP_SLOT");
+            (page(&Results::new(), &[cell], &[]), slot.clone())
+        };
+        let ((text, ideal), (_, colliding)) = (slot_in("bus/"), slot_in("csma-cd/"));
+        let told = format!("`weir-bsp-slots` has WEIR_BSP_SLOT={ideal}, with collisions {colliding}.");
+        assert!(ideal != colliding && text.contains(&told), "{text}");
     }
 
     #[test]
