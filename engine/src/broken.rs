@@ -68,10 +68,15 @@ impl Shared {
         self.watch.abandon();
     }
 
+    /// Whether this process was forked from the one that opened the endpoint.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
     /// Why nothing can be done here.
     #[cold]
     pub(crate) fn why_broken(&self) -> EngineError {
-        if self.pid == std::process::id() { EngineError::Broken } else { EngineError::Inherited }
+        if self.is_inherited() { EngineError::Inherited } else { EngineError::Broken }
     }
 
     /// Takes the lock if it is free and the state good.
@@ -90,7 +95,7 @@ impl Shared {
     fn leave_network(&self) {
         let Ok(null) = std::fs::File::open("/dev/null") else { return };
         let core = self.core.lock();
-        if core.finished || self.pid != std::process::id() {
+        if core.finished || self.is_inherited() {
             return;
         }
         for fd in self.sockets.into_iter().filter(|fd| *fd >= 0) {
@@ -120,8 +125,7 @@ fn left_broken(payload: &(dyn Any + Send)) -> Vec<(Option<Arc<Shared>>, String)>
     let what = text_of(payload);
     let mut lines = Vec::new();
     for shared in live::all() {
-        let is_own = shared.pid == std::process::id();
-        if is_own && shared.core.is_poisoned() && !shared.told_broken.swap(true, Ordering::AcqRel) {
+        if !shared.is_inherited() && shared.core.is_poisoned() && !shared.told_broken.swap(true, Ordering::AcqRel) {
             shared.leave_network();
             let line = format!(
                 "endpoint {} is out of order after a defect in weir ({what}): its operations fail from now on; please report this line",

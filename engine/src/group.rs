@@ -185,7 +185,9 @@ impl Shared {
         core.progress_polled(now);
         self.quiet_until.store(core.quiet_until().0, Ordering::Relaxed);
         self.look_soon();
-        self.wake_due(&core);
+        if self.armed.any() {
+            self.wake_due(&core);
+        }
         if self.armed.any() && !core.prepare_sleep() {
             // The pass has told peers that nobody sleeps here; its watchdog does, and something has
             // come for it.

@@ -647,7 +647,7 @@ impl Endpoint {
     /// here is a copy, and the sockets, descriptors and shared memory under it are the parent's.
     #[must_use]
     pub fn is_inherited(&self) -> bool {
-        self.shared.pid != std::process::id()
+        self.shared.is_inherited()
     }
 
     /// Whether the endpoint is in order. To be asked by who waits and finds nothing: after a panic

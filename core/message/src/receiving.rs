@@ -456,6 +456,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_claimed_and_lacks_bytes_of_one_who_is_gone_can_be_thrown_away() {
+        let mut pair: Pair = Pair::connected(&Config::default(), &weir_link::Config::default());
+        pair.sides[1].send(pair.now, send_op(1, Bytes::new(&[1; 5000]), SendMode::Delivery)).expect("accepted");
+        pair.transmit();
+        pair.flying[0].truncate(1);
+        pair.deliver(0);
+        let seek =
+            PeekOp { source: None, class: Class::Tagged, tag: 1, ignore: 0, claim: true, discard: false, context: 1 };
+        assert!(pair.sides[0].peek(pair.now, &seek).expect("free").is_some());
+        pair.sides[0].close_peer(pair.now, PEER);
+        pair.sides[0].recv_claimed(pair.now, recv_op(1, Bytes::default()), true).expect("it was claimed");
+        assert_eq!(pair.ended(0).len(), 1);
+        assert_eq!(pair.sides[0].held(), [0; 4]);
+    }
+
+    #[test]
     fn a_buffer_for_several_of_one_who_is_gone_is_handed_back_with_what_had_come() {
         for socket_breaks in [false, true] {
             let end = |pair: &mut Pair| match socket_breaks {
