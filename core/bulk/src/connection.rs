@@ -237,7 +237,7 @@ impl BulkConnection {
         self.app_acks = AppAcks::default();
         self.asks = false;
         cx.counters.opened += 1;
-        cx.s.bulk_begins();
+        cx.s.bulk_begins(cx.common);
     }
 
     /// It is over: what it had and what it was to have goes in packets.

@@ -14,7 +14,8 @@ use weir_wire::{Header, frame};
 use crate::association::State;
 use crate::build::PACKETS_MAX;
 use crate::{
-    BulkConfig, Config, DataKey, DownReason, Endpoint, Event, Message, PacketBuf, Payloads, PeerId, RxMeta, Time,
+    BulkConfig, Config, DataKey, DownReason, Endpoint, Event, Message, PacketBuf, Payloads, PeerId, RxMeta, SendError,
+    SessionConfig, Time,
 };
 
 pub(crate) const P: PeerId = PeerId(0);
@@ -361,7 +362,7 @@ fn records_beyond_credit_or_grant_end_the_association() {
     let cfg = with_session(|s| s.initial_credit_msgs = 64);
     let (mut t, bulk) = with_bulk(&cfg);
     let next = t.ends[1].sessions.get(PeerId(0)).expect("peer").announced();
-    let too_long = cfg.session.initial_credit_bytes + 100_001;
+    let too_long = 2 * cfg.session.initial_credit_bytes + 100_001;
     assert!(!tell(&mut t, bulk, &part_of_message(next, too_long, 10)));
     assert_eq!(t.ends[1].counters().last_violation, "message bytes beyond the credit");
 
@@ -469,6 +470,31 @@ fn a_record_asks_to_be_told_though_something_stands_behind_it_that_is_over() {
     let keys = &t.ends[0].assocs[0].crypt.as_ref().expect("up").keys;
     assert!(RecordHead::read(&head, |a, b| keys.send.record_crc(a, b)).expect("good").tell);
     assert!(t.ends[0].bulk_next(t.now, P, bulk, &mut head).is_none());
+}
+
+/// With a bulk connection a peer is let in once more, so that messages longer than half of its
+/// initial credit need not be asked for; and told of more when a quarter of all that is consumed.
+// spec: L-6.8, L-6.9, P-5.6, P-5.7
+#[test]
+fn a_peer_with_a_bulk_connection_is_let_in_once_more() {
+    let credit = SessionConfig::default().initial_credit_bytes;
+    let long = u32::try_from(credit / 4 * 3).expect("short");
+    let m = Message { control: false, stream: 0, envelope: b"", len: long, patient: false, token: 77 };
+    let mut without = Two::up(&Config::default());
+    assert_eq!(without.ends[0].send(without.now, P, m), Err(SendError::TooLong));
+    let (mut t, bulk) = with_bulk(&Config::default());
+    // Of the two messages before.
+    let taken = 100_008;
+    let left = |t: &Two| t.ends[0].sessions.get(P).expect("peer").credit().bytes;
+    assert_eq!(left(&t), 2 * credit - taken);
+    assert_eq!(t.ends[0].send(t.now, P, m), Ok(()));
+    let mut head = Vec::new();
+    let record = t.ends[0].bulk_next(t.now, P, bulk, &mut head).expect("record");
+    assert_eq!((record.token, record.len), (77, long), "with its bytes, unasked");
+    assert_eq!(left(&t), 2 * credit - taken - u64::from(long));
+    t.ends[1].consume(P, 3, taken + u64::from(long));
+    t.steps(50);
+    assert_eq!(left(&t), 2 * credit, "all of it again");
 }
 
 /// The program frees what a record brought before anything else happens: the peer hears of it after

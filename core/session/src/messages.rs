@@ -388,6 +388,8 @@ pub(crate) struct MessagesIn {
     /// Up to here bytes are expected: the peer was given credit for them ahead, and need not be
     /// given it again as they are consumed.
     expected_end: u64,
+    /// Bytes let in beside the initial credit because the peer has a bulk connection, or had one.
+    bulk_bytes: u64,
     /// Consumed messages were not made good because of a gap.
     held: bool,
     control: RangeSet,
@@ -407,6 +409,7 @@ impl MessagesIn {
             consumed_msgs: 0,
             consumed_bytes: 0,
             expected_end: 0,
+            bulk_bytes: 0,
             held: false,
             control: RangeSet::new(),
         }
@@ -597,6 +600,22 @@ impl MessagesIn {
         self.wanted().1 > self.bytes_limit
     }
 
+    /// So many bytes are let in beside the initial credit from now on.
+    pub(crate) fn let_in(&mut self, bytes: u64) {
+        self.bulk_bytes = bytes;
+    }
+
+    /// What is let in beside the initial credit because of a bulk connection.
+    pub(crate) fn bulk_bytes(&self) -> u64 {
+        self.bulk_bytes
+    }
+
+    /// Bytes that may be here and not consumed, beside what is expected.
+    #[inline]
+    fn bytes_let_in(&self) -> u64 {
+        self.initial_bytes + self.bulk_bytes
+    }
+
     /// Bytes the peer may send ahead of what was consumed, beside the initial credit.
     pub(crate) fn expected(&self) -> u64 {
         self.expected_end.saturating_sub(self.consumed_bytes.min(self.bytes_seen))
@@ -610,7 +629,7 @@ impl MessagesIn {
         // No limit is above these; as long as they are no news, neither is what a gap holds back of
         // them.
         let (msgs_max, bytes_max) =
-            (self.consumed_msgs + u64::from(self.initial_msgs), self.consumed_bytes + self.initial_bytes);
+            (self.consumed_msgs + u64::from(self.initial_msgs), self.consumed_bytes + self.bytes_let_in());
         if msgs_max < self.msgs_limit + self.news_msgs() && bytes_max < self.bytes_limit + self.news_bytes() {
             return false;
         }
@@ -626,7 +645,7 @@ impl MessagesIn {
     /// The same of bytes.
     #[inline]
     fn news_bytes(&self) -> u64 {
-        (self.initial_bytes / 4).max(1)
+        (self.bytes_let_in() / 4).max(1)
     }
 
     fn is_news(&mut self) -> bool {
@@ -649,7 +668,7 @@ impl MessagesIn {
         let ahead = self.base + MATCHED_AHEAD_MAX.max(initial);
         (
             (self.consumed_msgs.min(self.top) + initial).min(ahead).max(self.msgs_limit),
-            (self.consumed_bytes.min(self.bytes_seen).max(self.expected_end) + self.initial_bytes)
+            (self.consumed_bytes.min(self.bytes_seen).max(self.expected_end) + self.bytes_let_in())
                 .max(self.bytes_limit),
         )
     }

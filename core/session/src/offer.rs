@@ -458,9 +458,22 @@ impl Session {
         core::mem::take(&mut self.bulk.wanted)
     }
 
-    /// There is a bulk connection.
-    pub fn bulk_begins(&mut self) {
+    /// There is a bulk connection. With the first one the peer gets its initial credit once more,
+    /// and keeps it, if that much is left of what all peers may get (`spec/bulk.md` L-6.8).
+    pub fn bulk_begins(&mut self, common: &mut Common) {
         self.bulk.up = true;
+        let more = common.cfg.initial_credit_bytes;
+        if self.inn.bulk_bytes() == 0 && self.down.is_none() && common.take_bulk_credit(more) {
+            self.inn.let_in(more);
+            self.credit_dirty = true;
+        }
+    }
+
+    /// Bytes that the peer may send beside its initial credit, as it has a bulk connection or had
+    /// one.
+    #[must_use]
+    pub fn bulk_credit(&self) -> u64 {
+        self.inn.bulk_bytes()
     }
 
     /// Whether there is one.
@@ -625,10 +638,10 @@ pub(crate) mod tests {
         send(&mut all, &[message(4999, 0)]);
         assert!(!with(&mut all, |s, _| s.take_bulk_wanted()));
         send(&mut all, &[message(5000, 1)]);
-        with(&mut all, |s, _| {
+        with(&mut all, |s, common| {
             assert!(s.take_bulk_wanted() && !s.take_bulk_wanted(), "said once");
             assert_eq!((s.flows_waiting(), s.next_flow(Line::Bulk)), (2, None));
-            s.bulk_begins();
+            s.bulk_begins(common);
         });
         send(&mut all, &[message(6000, 2), message(4000, 3)]);
         with(&mut all, |s, common| {

@@ -218,6 +218,8 @@ impl Session {
             self.rndvs_in.remove(h);
         }
         common.grants.forget_peer(peer);
+        common.give_back_bulk_credit(self.inn.bulk_bytes());
+        self.inn.let_in(0);
         common.ended += 1;
         self.up = false;
         self.down = Some(reason);
@@ -358,8 +360,8 @@ impl Session {
         tell
     }
 
-    /// Bytes of credit that the peer gave ahead of what it had consumed, and that are left: what it
-    /// expects.
+    /// Bytes of credit that the peer gave beside the initial, and that are left: what it expects,
+    /// and what it lets in because of a bulk connection.
     #[must_use]
     pub fn credit_ahead(&self) -> u64 {
         if self.up { self.out.credit().bytes.saturating_sub(self.credit_bytes) } else { 0 }

@@ -39,6 +39,8 @@ pub struct Common {
     clock: Time,
     /// The slots of a superstep on a medium that all share.
     slots: Option<SlotPacer>,
+    /// Credit given to peers because of their bulk connections, bytes.
+    bulk_credit: u64,
     /// How many sessions have ended.
     pub(crate) ended: u64,
 }
@@ -48,6 +50,18 @@ impl Common {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.cfg
+    }
+
+    /// Takes so many bytes of the credit that peers may get for their bulk connections, all or none.
+    pub(crate) fn take_bulk_credit(&mut self, bytes: u64) -> bool {
+        let fits = bytes <= self.cfg.bulk_credit_max.saturating_sub(self.bulk_credit);
+        self.bulk_credit += if fits { bytes } else { 0 };
+        fits
+    }
+
+    /// Gives them back.
+    pub(crate) fn give_back_bulk_credit(&mut self, bytes: u64) {
+        self.bulk_credit -= bytes;
     }
 
     /// How many sessions have ended: who has something of each looks whose did when there are more.
@@ -115,7 +129,15 @@ impl Sessions {
     #[must_use]
     pub fn new(cfg: Config) -> Sessions {
         let grants = Grants::new(&cfg);
-        let common = Common { cfg, grants, counters: Counters::default(), clock: Time::ZERO, slots: None, ended: 0 };
+        let common = Common {
+            cfg,
+            grants,
+            counters: Counters::default(),
+            clock: Time::ZERO,
+            slots: None,
+            bulk_credit: 0,
+            ended: 0,
+        };
         Sessions { common, list: Vec::new(), touched: Default::default() }
     }
 
@@ -130,6 +152,7 @@ impl Sessions {
     /// stays true.
     pub fn renew(&mut self, peer: PeerId) {
         if let Some(s) = self.list.get_mut(peer.0 as usize) {
+            self.common.give_back_bulk_credit(s.bulk_credit());
             s.renew(&self.common.cfg);
         }
     }
@@ -381,6 +404,33 @@ mod tests {
             sessions.open_rndv(Time(1), other, 1 << 30).expect("opened").granted
         };
         assert_eq!(granted_beside(Some(1 << 40)), granted_beside(None));
+    }
+
+    // spec: L-6.8
+    #[test]
+    fn peers_with_bulk_connections_are_let_in_once_more_while_there_is_room() {
+        let credit = Config::default().initial_credit_bytes;
+        let mut all = Sessions::new(Config { bulk_credit_max: 2 * credit, ..Config::default() });
+        let peers = [all.add(), all.add(), all.add()];
+        let begins = |all: &mut Sessions, peer: PeerId| {
+            let (s, common) = all.get_mut(peer).expect("added");
+            s.bulk_begins(common);
+            let told = s.take_credit(common).map(|told| told.1);
+            (s.bulk_credit(), told)
+        };
+        assert_eq!(begins(&mut all, peers[0]), (credit, Some(2 * credit)));
+        let (s, common) = all.get_mut(peers[0]).expect("added");
+        s.bulk_ends(common);
+        assert_eq!(s.take_credit(common).map(|told| told.1), Some(2 * credit), "it keeps it");
+        assert_eq!(begins(&mut all, peers[0]), (credit, None), "once");
+        assert_eq!(begins(&mut all, peers[1]), (credit, Some(2 * credit)));
+        assert_eq!(begins(&mut all, peers[2]), (0, None), "nothing is left");
+        all.end(peers[0], crate::DownReason::Closed, &mut Vec::new());
+        assert_eq!(begins(&mut all, peers[2]), (credit, Some(2 * credit)), "what the dead had is free");
+        all.end(peers[1], crate::DownReason::Closed, &mut Vec::new());
+        all.renew(peers[1]);
+        assert_eq!(begins(&mut all, peers[1]), (credit, Some(2 * credit)), "as of one who was never here");
+        assert_eq!(begins(&mut all, peers[0]), (0, None), "the dead get none");
     }
 
     #[test]

@@ -42,16 +42,20 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A message of `bytes` begins to arrive.
+    /// A message of `bytes` begins to arrive. Because of a bulk connection the receiver says that it
+    /// lets in `more` than the initial credit: as much again, at most.
     ///
     /// # Errors
-    /// The sender goes beyond its credit.
-    pub fn arrived(&mut self, from: Program, at: Program, bytes: u64) -> Result<(), String> {
+    /// The sender goes beyond its credit, or the receiver lets in too much.
+    pub fn arrived(&mut self, from: Program, at: Program, bytes: u64, more: u64) -> Result<(), String> {
+        if more > self.limits.credit_bytes {
+            return Err(format!("{at} lets in {more} bytes of {from} beside {}", self.limits.credit_bytes));
+        }
         let held = self.held.entry((from, at)).or_default();
         held.0 += 1;
         held.1 += bytes;
         self.peak_bytes = self.peak_bytes.max(held.1);
-        let bytes = self.limits.credit_bytes + self.ahead.get(&(from, at)).copied().unwrap_or(0);
+        let bytes = self.limits.credit_bytes + more + self.ahead.get(&(from, at)).copied().unwrap_or(0);
         if held.0 > self.limits.credit_msgs || held.1 > bytes {
             return Err(format!(
                 "{at} holds {} messages, {} bytes of {from}; credit allows {} and {bytes}",
@@ -141,13 +145,18 @@ mod tests {
         let (p, q) = (Program { host: 0, incarnation: 0 }, Program { host: 1, incarnation: 0 });
         let limits = Limits { credit_msgs: 2, credit_bytes: 100, ..Limits::default() };
         let mut m = Memory { limits, ..Memory::default() };
-        assert!(m.arrived(p, q, 60).is_ok());
+        assert!(m.arrived(p, q, 60, 0).is_ok());
         assert!(m.consumed(p, q, 2, 60).is_err() && m.consumed(p, q, 1, 61).is_err());
         assert!(m.consumed(p, q, 1, 60).is_ok());
-        assert!(m.arrived(p, q, 60).is_ok());
-        assert!(m.arrived(p, q, 40).is_ok());
-        assert!(m.arrived(p, q, 0).is_err());
+        assert!(m.arrived(p, q, 60, 0).is_ok());
+        assert!(m.arrived(p, q, 40, 0).is_ok());
+        assert!(m.arrived(p, q, 0, 0).is_err());
         m.parted(p, q);
-        assert!(m.arrived(p, q, 101).is_err());
+        assert!(m.arrived(p, q, 101, 0).is_err());
+        m.parted(p, q);
+        assert!(m.arrived(p, q, 150, 50).is_ok());
+        assert!(m.arrived(p, q, 1, 50).is_err());
+        m.parted(p, q);
+        assert!(m.arrived(p, q, 1, 101).is_err(), "as much again and no more");
     }
 }

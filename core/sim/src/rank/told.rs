@@ -163,7 +163,8 @@ impl Core {
             let why = format!("{me}: message {message} of {from} (tag {tag:#x}, {len} B) was sent as {sent:?}");
             return host.violation("envelope", why);
         }
-        if let Err(e) = host.shared.checks.memory.arrived(from, me, credit_bytes) {
+        let more = self.messages.endpoint().sessions().get(PeerId(peer)).map_or(0, |s| s.bulk_credit());
+        if let Err(e) = host.shared.checks.memory.arrived(from, me, credit_bytes, more) {
             host.violation("memory", e);
         }
     }
