@@ -492,6 +492,8 @@ fn a_peer_with_a_bulk_connection_is_let_in_once_more() {
     let record = t.ends[0].bulk_next(t.now, P, bulk, &mut head).expect("record");
     assert_eq!((record.token, record.len), (77, long), "with its bytes, unasked");
     assert_eq!(left(&t), 2 * credit - taken - u64::from(long));
+    let record = t.ends[1].record_begins(t.now, P, &head, &mut Vec::new()).expect("within the credit");
+    t.ends[1].record_ends(t.now, P, bulk, &record, &mut Vec::new());
     t.ends[1].consume(P, 3, taken + u64::from(long));
     t.steps(50);
     assert_eq!(left(&t), 2 * credit, "all of it again");
