@@ -173,7 +173,8 @@ pub struct EngineConfig {
     /// A burst of small messages, or announcements of long ones, to one peer is bundled when they
     /// follow each other within this time (`WEIR_COALESCE_NS`; 0: every send leaves at once).
     pub coalesce_ns: u32,
-    /// Unexpected data a peer may have sent ahead, bytes (`WEIR_CREDIT_BYTES`).
+    /// Unexpected data a peer may have sent ahead, bytes (`WEIR_CREDIT_BYTES`); by a bulk TCP
+    /// connection twice as much.
     pub credit_bytes: u64,
     /// Unexpected messages a peer may have sent ahead (`WEIR_CREDIT_MSGS`).
     pub credit_msgs: u32,

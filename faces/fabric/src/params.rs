@@ -91,7 +91,7 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "credit_bytes",
-        "Bytes of messages nobody has received yet that a peer may have sent ahead (default: 1048576)",
+        "Bytes of messages nobody has received yet that a peer may have sent ahead; by a bulk TCP connection twice as many (default: 1048576)",
     ),
     param(
         "credit_msgs",
