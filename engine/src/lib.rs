@@ -141,8 +141,6 @@ struct Shared {
     waiting: waiting::Waiting,
     coalesce_ns: u64,
     watchdog_ns: u64,
-    /// When a send was last held back to share a packet, nanoseconds.
-    last_hold: AtomicU64,
     /// The process that opened it: a child made by fork(2) has a copy without the threads, and must
     /// not say farewell for its parent.
     pid: u32,

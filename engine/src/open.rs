@@ -125,7 +125,6 @@ impl Endpoint {
             group: std::sync::OnceLock::new(),
             helped: AtomicBool::new(false),
             quiet_until: AtomicU64::new(0),
-            last_hold: AtomicU64::new(0),
             pid: std::process::id(),
             stats: cfg.stats.clone(),
             diagnostics,

@@ -1,7 +1,5 @@
 //! Sends of a caller: what leaves at once, and what waits for others that follow.
 
-use std::sync::atomic::Ordering;
-
 use weir_link::Time;
 
 use crate::clock::now;
@@ -108,7 +106,7 @@ impl Endpoint {
                 core.st.peer(peer).last_send = now();
             }
         } else {
-            self.shared.last_hold.store(at.0, Ordering::Relaxed);
+            self.shared.watch.holds(self.shared.look_time());
         }
         self.wake_sleeper(core);
     }

@@ -20,11 +20,9 @@ use std::time::Duration;
 /// rendezvous, seldom enough to cost little.
 const LOOK_EVERY: u32 = 2;
 /// Each look preempts the polling thread for some 10 us. While it finds the program polling it
-/// looks less and less often, down to a part of this ...
+/// looks less and less often, down to a part of this; unless sends are held back, which a program
+/// that went computing must not leave unsent.
 const LOOK_LESS: u32 = 5;
-/// ... unless sends were held back so lately, which a program that went computing must not leave
-/// unsent.
-const HOLD_MEMORY_NS: u64 = 100_000_000;
 /// Where others want the program's core, its gaps between polls are turns of theirs: the thread
 /// steps in only after so many watchdog times, for it would take a turn of its own.
 const CONTENDED_PATIENCE: u64 = 4;
@@ -47,17 +45,6 @@ impl Shared {
         Duration::from_nanos(ns)
     }
 
-    /// After how long the thread looks beside a program that sends and does not poll: at once where
-    /// sends were held back lately.
-    fn soon(&self) -> Duration {
-        if self.has_held() { self.look_time().min(UNSEEN_MAX) } else { UNSEEN_MAX }
-    }
-
-    /// Whether sends were held back lately.
-    fn has_held(&self) -> bool {
-        now().0.saturating_sub(self.last_hold.load(Ordering::Relaxed)) < HOLD_MEMORY_NS
-    }
-
     /// For how long the program may not poll before the thread steps in.
     fn patience_ns(&self) -> u64 {
         self.watchdog_ns * if self.waiting.is_contended() { CONTENDED_PATIENCE } else { 1 }
@@ -76,43 +63,64 @@ fn run(shared: &Shared) {
 
 fn passes(shared: &Shared) {
     let mut less = 1;
+    // A send was held back while the thread slept.
+    let mut was_held = false;
     while !shared.stop.load(Ordering::Acquire) && !shared.core.is_poisoned() {
         let armed = shared.armed.any() && !shared.sleeps_here.load(Ordering::Acquire);
         let away_ns = now().0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
         let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.patience_ns());
         if !take_over {
-            if shared.has_held() {
+            if was_held {
                 less = 1;
             }
             let look = (shared.look_time() * less).min(Duration::from_nanos(SLEEP_MAX_NS));
             less = (less + 1).min(LOOK_LESS);
-            shared.watch.sleep(look);
+            was_held = shared.watch.sleep(look, shared.look_time());
             continue;
         }
-        let Some(Step { sleep, broken, blocked }) = step(shared, armed, away_ns) else {
+        let Some(Step { sleep, broken, blocked }) = step(shared, armed, away_ns, was_held) else {
             // The program is inside the engine, in a long pass. To wait for the socket beside it
             // would only take its core away.
-            shared.watch.sleep(if armed { Duration::from_micros(50) } else { shared.look_time() });
+            let sleep = if armed { Duration::from_micros(50) } else { shared.look_time() };
+            was_held = shared.watch.sleep(sleep, shared.look_time());
             continue;
         };
         less = 1;
         if !sleep.is_zero() {
             // An unusable socket is ready for ever.
-            if broken { shared.watch.sleep(sleep) } else { shared.watch.sleep_on_sockets(blocked, sleep) }
+            let look = shared.look_time();
+            was_held = if broken {
+                shared.watch.sleep(sleep, look)
+            } else {
+                shared.watch.sleep_on_sockets(blocked, sleep, look)
+            };
         }
     }
 }
 
+/// What a program that does not poll has sent since the last pass.
+#[derive(Copy, Clone)]
+enum Sent {
+    Nothing,
+    Something,
+    /// Some of it was held back.
+    SomethingHeld,
+}
+
 /// For how long the thread can sleep after a pass; `timeout` is when the endpoint has something to
 /// do although nothing arrives.
-fn sleep_time(shared: &Shared, armed: bool, away_ns: u64, timeout: Option<weir_link::Time>, sent: bool) -> Duration {
+fn sleep_time(shared: &Shared, armed: bool, away_ns: u64, timeout: Option<weir_link::Time>, sent: Sent) -> Duration {
     // A program that comes back need not say so: the longer it has been away, the later it is
     // looked for.
     let patience_ns = (away_ns / 2).max(shared.watchdog_ns * u64::from(LOOK_EVERY * LOOK_LESS)).min(SLEEP_MAX_NS);
     let patience_ns = if armed { SLEEP_MAX_NS } else { patience_ns };
     // One that has sent will send again: cheaper to look for it than to have each of its sends set
     // the timer.
-    let patience_ns = if sent { patience_ns.min(shared.soon().as_nanos() as u64) } else { patience_ns };
+    let patience_ns = match sent {
+        Sent::Nothing => patience_ns,
+        Sent::Something => patience_ns.min(UNSEEN_MAX.as_nanos() as u64),
+        Sent::SomethingHeld => patience_ns.min(shared.look_time().min(UNSEEN_MAX).as_nanos() as u64),
+    };
     Duration::from_nanos(timeout.map_or(patience_ns, |t| t.0.saturating_sub(now().0)).min(patience_ns))
 }
 
@@ -127,7 +135,7 @@ struct Step {
 }
 
 /// One pass of progress. `None`: somebody else holds the lock, and so is making progress.
-fn step(shared: &Shared, armed: bool, away_ns: u64) -> Option<Step> {
+fn step(shared: &Shared, armed: bool, away_ns: u64, was_held: bool) -> Option<Step> {
     let mut core = shared.try_enter()?;
     #[cfg(test)]
     assert!(!shared.watchdog_panics.load(Ordering::Relaxed), "a defect, by order of a test");
@@ -136,10 +144,14 @@ fn step(shared: &Shared, armed: bool, away_ns: u64) -> Option<Step> {
     let broken = core.st.messages.broken().is_some();
     let timeout = if broken { None } else { core.next_timeout() };
     let blocked = core.blocked_at().filter(|_| !broken);
-    let sent = std::mem::take(&mut core.sent);
+    let sent = match (std::mem::take(&mut core.sent), was_held) {
+        (false, _) => Sent::Nothing,
+        (true, false) => Sent::Something,
+        (true, true) => Sent::SomethingHeld,
+    };
     let sleep = sleep_time(shared, armed, away_ns, timeout, sent);
     let sleep = if core.prepare_sleep() { sleep } else { Duration::ZERO };
-    shared.watch.has_looked(sleep);
+    shared.watch.has_looked(sleep, shared.look_time());
     // (One that sleeps by itself is told too, if the thread was the first to find something.)
     let due = if shared.armed.any() { shared.take_due(&core) } else { 0 };
     drop(core);
