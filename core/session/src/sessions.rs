@@ -52,7 +52,8 @@ impl Common {
         &self.cfg
     }
 
-    /// Takes so many bytes of the credit that peers may get for their bulk connections, all or none.
+    /// Takes so many bytes of the credit that peers may get for their bulk connections, all or
+    /// none.
     pub(crate) fn take_bulk_credit(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.cfg.bulk_credit_max.saturating_sub(self.bulk_credit);
         self.bulk_credit += if fits { bytes } else { 0 };

@@ -42,8 +42,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A message of `bytes` begins to arrive. Because of a bulk connection the receiver says that it
-    /// lets in `more` than the initial credit: as much again, at most.
+    /// A message of `bytes` begins to arrive. Because of a bulk connection the receiver says that
+    /// it lets in `more` than the initial credit: as much again, at most.
     ///
     /// # Errors
     /// The sender goes beyond its credit, or the receiver lets in too much.
