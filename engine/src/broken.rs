@@ -62,7 +62,14 @@ impl Shared {
 
     /// In a child made by fork(2): nothing of this endpoint is used here, and nothing is done to
     /// the descriptors that are the parent's too.
-    pub(crate) fn abandon(&self) {
+    ///
+    /// # Safety
+    /// By the thread that forked, which is the only one of the child.
+    pub(crate) unsafe fn abandon(&self) {
+        if let Some(group) = self.group.get() {
+            // SAFETY: passed on from the caller.
+            unsafe { group.abandon() };
+        }
         self.core.abandon();
         self.armed.take_all();
         self.watch.abandon();

@@ -76,6 +76,8 @@ pub struct Core {
     /// Somebody sleeps, or has slept since the last pass: peers wake this endpoint by shared
     /// memory.
     asleep: bool,
+    /// Completions of sends, of receives: nobody takes them.
+    pub untaken: [bool; 2],
     /// Nobody talks to this endpoint, and it to nobody. As of `judged`, and until it has something
     /// to say.
     quiet: bool,
@@ -110,6 +112,7 @@ impl Core {
             shm: shm.ok(),
             sctp,
             asleep: false,
+            untaken: [false; 2],
             quiet: false,
             judged: Time::ZERO,
             packets_expected: true,
@@ -154,6 +157,30 @@ impl Core {
     /// Reads what has arrived, runs timers, writes what is due. Returns the datagrams and records
     /// read.
     pub fn progress(&mut self, now: Time) -> usize {
+        let read = self.pass(now);
+        if self.untaken != [false; 2] {
+            self.throw_untaken_away(now);
+        }
+        read
+    }
+
+    /// Completions that nobody ever takes: else they would fill the memory, and who writes here
+    /// with immediate data would wait for ever for the place that a notice takes.
+    #[cold]
+    fn throw_untaken_away(&mut self, now: Time) {
+        let ([sent, received], messages) = (self.untaken, &mut self.st.messages);
+        if sent {
+            messages.take_sent(usize::MAX, |_| ());
+        }
+        if received {
+            messages.take_received(now, usize::MAX, |_| ());
+        }
+        if messages.wants_transmit() {
+            self.transmit(now);
+        }
+    }
+
+    fn pass(&mut self, now: Time) -> usize {
         if self.finished || self.st.messages.broken().is_some() {
             return 0;
         }
@@ -304,7 +331,7 @@ impl Core {
     /// After closing: what was accepted has arrived, and the peers know: the last packets, which
     /// say so, have left the device.
     pub fn is_drained(&mut self) -> bool {
-        let has_left = self.blocked_at().is_none() && self.device.next_due_ns().is_none();
+        let has_left = self.blocked_at().is_none() && self.device.next_leaving_ns().is_none();
         has_left && self.st.proto().is_drained() && self.shm.as_mut().is_none_or(|shm| shm.is_drained(&self.st))
     }
 

@@ -13,12 +13,12 @@
 //! Nothing here waits for an endpoint's lock: one whose lock is held is making progress already.
 //! With one endpoint in the group it costs the look at one number.
 
-use crate::Shared;
 use crate::clock::now;
 use crate::waiting::{Descriptors, here};
+use crate::{Lock, Shared};
 use smallvec::{SmallVec, smallvec};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use weir_link::Time;
 
 /// An endpoint that nobody has polled for this long is given turns: longer than a program takes
@@ -32,14 +32,19 @@ const BUSY_GAP_NS: u64 = 8_000;
 const IDLE_GAP_NS: u64 = 20_000;
 
 /// A group of endpoints. Clones are the same group.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Group(Arc<Inner>);
 
-#[derive(Default)]
+impl Default for Group {
+    fn default() -> Group {
+        Group::new()
+    }
+}
+
 struct Inner {
     /// How many there are, for a look without the lock.
     count: AtomicUsize,
-    members: Mutex<Vec<Weak<Shared>>>,
+    members: Lock<Vec<Weak<Shared>>>,
     /// Whose turn it is.
     turn: AtomicUsize,
     /// From when on the next turn may be given, nanoseconds.
@@ -75,18 +80,49 @@ impl Group {
     /// A group without endpoints. [`crate::Endpoint::join`] adds them.
     #[must_use]
     pub fn new() -> Group {
-        Group::default()
+        Group(Arc::new(Inner {
+            count: AtomicUsize::new(0),
+            members: Lock::new(Vec::new()),
+            turn: AtomicUsize::new(0),
+            next_turn: AtomicU64::new(0),
+            finder: AtomicUsize::new(0),
+            found: AtomicU64::new(0),
+        }))
+    }
+
+    /// In a child made by fork(2): what the group has are the parent's endpoints, and another
+    /// thread of the parent's may be at the list. The child's own may join it.
+    ///
+    /// # Safety
+    /// By the thread that forked, which is the only one of the child.
+    pub(crate) unsafe fn abandon(&self) {
+        // SAFETY: this thread has no guard: none is held where an endpoint is made or dropped, or
+        // where a program could fork.
+        unsafe { self.0.members.renew(Vec::new()) };
+        self.0.count.store(0, Ordering::Release);
+    }
+
+    /// For tests: as a thread that is at the list.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized {
+        self.0.members.lock()
+    }
+
+    /// For tests: whether nobody is at the list.
+    #[cfg(test)]
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.members.try_lock().is_some()
     }
 
     pub(crate) fn add(&self, member: Weak<Shared>) {
-        let mut members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.0.members.lock();
         members.retain(|m| m.strong_count() > 0);
         members.push(member);
         self.0.count.store(members.len(), Ordering::Release);
     }
 
     pub(crate) fn remove(&self, own: &Shared) {
-        let mut members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.0.members.lock();
         members.retain(|m| m.strong_count() > 0 && !std::ptr::eq(m.as_ptr(), own));
         self.0.count.store(members.len(), Ordering::Release);
     }
@@ -125,7 +161,7 @@ impl Group {
     #[cold]
     fn turn(&self, own: &Shared, at: Time) -> bool {
         // Whoever holds the list gives a turn at this moment, or changes the list.
-        let Ok(members) = self.0.members.try_lock() else { return true };
+        let Some(members) = self.0.members.try_lock() else { return true };
         let first = self.0.turn.fetch_add(1, Ordering::Relaxed);
         for i in 0..members.len() {
             let member = &members[first.wrapping_add(i) % members.len()];
@@ -143,7 +179,7 @@ impl Group {
     /// Prepares the others for a sleep in a poll of `own`, which is prepared. False: one of them
     /// has something to do first.
     pub(crate) fn prepare_sleep(&self, own: &Shared, sleep: &mut Sleep) -> bool {
-        let members = self.0.members.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let members = self.0.members.lock().clone();
         for other in members.iter().filter(|m| !std::ptr::eq(m.as_ptr(), own)).filter_map(Weak::upgrade) {
             // Somebody is at work on it, or a panic has left it half changed.
             let Some(mut core) = other.try_enter() else { continue };
@@ -266,6 +302,45 @@ mod tests {
         }
         ep.shared.take_turn();
         assert!(asleep(), "peers do not wake it");
+    }
+
+    #[test]
+    fn who_sleeps_for_something_else_is_still_woken_by_peers_after_a_turn_that_woke_another() {
+        let addrs = vec!["127.0.0.1".parse().expect("address")];
+        let cfg = EngineConfig { addrs, carrier: CarrierUse::Shm, ..EngineConfig::default() };
+        let ep = Endpoint::open_with_key(cfg, [7; 32]).expect("open");
+        let [sent, received] = [Queue::Send, Queue::Recv].map(|queue| {
+            let fd = ep.fd_for(queue).expect("descriptor");
+            libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+        });
+        let recv = RecvOp {
+            source: None,
+            class: Class::Tagged,
+            tag: 1,
+            ignore: 0,
+            memory: &[],
+            multi_min: None,
+            report: true,
+            context: 1,
+            user: 0,
+        };
+        // SAFETY: no memory.
+        unsafe { ep.recv(&recv) }.expect("posted");
+        assert!(ep.arm_for(Queue::Send) && ep.arm_for(Queue::Recv));
+        let (start, asleep) = (Instant::now(), || ep.shared.core.lock().is_asleep());
+        while !asleep() {
+            assert!(start.elapsed() < LIMIT, "its watchdog does not sleep");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Something ended, and nobody was told.
+        assert!(ep.shared.core.lock().st.messages.cancel(crate::clock::now(), 1));
+        ep.shared.take_turn();
+        assert!(asleep(), "peers do not wake who waits for what was sent");
+        let is_woken = |mut of: libc::pollfd| {
+            // SAFETY: one valid entry.
+            unsafe { libc::poll(&raw mut of, 1, 0) == 1 }
+        };
+        assert_eq!([is_woken(received), is_woken(sent)], [true, false]);
     }
 
     #[test]

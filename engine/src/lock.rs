@@ -119,6 +119,17 @@ impl<T> Lock<T> {
         self.taken.store(false, Ordering::Release);
     }
 
+    /// In a child made by fork(2): another value, unlocked. What the old one holds is left alone,
+    /// for whoever held the lock may have left it half changed.
+    ///
+    /// # Safety
+    /// No guard exists in this process.
+    pub(crate) unsafe fn renew(&self, value: T) {
+        // SAFETY: nobody else has access (caller). The old value is not dropped.
+        unsafe { self.value.get().write(value) };
+        self.taken.store(false, Ordering::Release);
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     #[must_use]

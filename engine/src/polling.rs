@@ -82,6 +82,14 @@ impl Endpoint {
         }
     }
 
+    /// From now on completions of this queue are counted and thrown away, for the program has no
+    /// place to be told of them.
+    pub fn nobody_takes(&self, queue: Queue) {
+        let Ok(mut core) = self.shared.enter() else { return };
+        core.untaken[0] |= queue != Queue::Recv;
+        core.untaken[1] |= queue != Queue::Send;
+    }
+
     /// From now on empty polls give the core to others without sleeping: what the program waits for
     /// comes another way too, where nothing wakes who sleeps here.
     pub fn waits_elsewhere(&self) {

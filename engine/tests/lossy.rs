@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{LIMIT, iov, packets, pair_with, recv_op, send_op, send_when_accepted, wait};
+use common::{LIMIT, counter, iov, open, packets, pair_with, recv_op, send_op, send_when_accepted, wait};
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Instant;
 use weir_engine::{Class, Endpoint, EngineConfig, MultiOrder, Queue, RecvOp, SendMode, SendOp};
@@ -174,4 +175,21 @@ fn who_closes_waits_until_the_last_packets_have_left_a_device_that_delays_them()
     // It says by its farewell that this came.
     p.b.close();
     assert_eq!(wait(&p.a, &p.a, Queue::Send).result, Ok(()));
+}
+
+#[test]
+fn who_closes_waits_for_nothing_that_a_bad_network_has_yet_to_bring() {
+    let faults = Some("rx_delay=60s".to_owned());
+    let ep = open(EngineConfig { faults, linger: 2 * LIMIT, ..packets() });
+    let port = u16::from_be_bytes([ep.name()[2], ep.name()[3]]);
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    stranger.send_to(&[0; 64], ("127.0.0.1", port)).expect("sent");
+    let start = Instant::now();
+    while counter(&ep, "faults_injected") == 0 {
+        ep.progress();
+        assert!(start.elapsed() < LIMIT, "it is not on its way");
+    }
+    let start = Instant::now();
+    ep.close();
+    assert!(start.elapsed() < LIMIT / 4, "{:?}", start.elapsed());
 }

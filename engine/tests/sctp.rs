@@ -8,17 +8,19 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use common::{
-    LIMIT, Pair, config, counter, iov, open, pair_of, pattern, post, send, send_op, send_when_accepted, wait,
+    LIMIT, Pair, config, counter, iov, open, pair_of, pattern, post, register, register_with, rma_op, send, send_op,
+    send_when_accepted, wait,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use weir_engine::{
-    CarrierUse, Endpoint, EngineConfig, EngineError, Level, Queue, SctpControl, SendMode, sctp_available,
+    Access, CarrierUse, Endpoint, EngineConfig, EngineError, Level, OpError, Queue, RmaOp, SctpControl, SendMode,
+    sctp_available,
 };
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     ("what_is_sent_goes_by_sctp_and_is_whole", all_lengths),
     ("order_and_content_hold_where_packets_are_lost_doubled_and_reordered", through_a_bad_network),
     ("long_messages_both_ways_by_one_tag_come_under_every_option", both_ways),
@@ -28,6 +30,7 @@ const CASES: [Case; 9] = [
     ("a_peer_that_is_gone_is_given_up_as_ever", gone),
     ("packets_of_nobody_are_dropped_and_counted", strangers),
     ("a_level_that_sctp_cannot_keep_is_refused", levels),
+    ("remote_memory_is_told_of_truly_while_sctp_comes_up", remote_memory),
 ];
 
 fn main() -> ExitCode {
@@ -76,6 +79,45 @@ fn message(p: &Pair, tag: u64, len: usize, mode: SendMode) {
     assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
     assert!(buf[..len] == data[..], "message {tag} of {len} bytes");
     assert_eq!(buf[len], 0, "a byte behind the receive was written");
+}
+
+/// As many writes as are accepted, to memory of `b` that may be written and, each second one, to
+/// memory that may not, and a read: all begun before anything is known of the peer. Whether SCTP
+/// carried some of it.
+fn first_writes(mode: SendMode, len: usize) -> bool {
+    let p = pair_of(sctp(), sctp());
+    let (mut memory, mut other, mut back) = (vec![0u8; len], vec![0u8; len], vec![1u8; len]);
+    let mut data = pattern(len, 7);
+    let read_only = Access { remote_read: true, remote_write: false };
+    let keys = [register(&p.b, &mut memory), register_with(&p.b, &mut other, read_only)];
+    let (source, into) = (iov(&mut data), iov(&mut back));
+    // SAFETY: the buffers outlive their completions.
+    unsafe { p.a.read(&RmaOp { context: usize::MAX, ..rma_op(p.to_b, keys[1], &into) }) }.expect("read");
+    let begin = |context: usize| {
+        let op = RmaOp { mode, context, ..rma_op(p.to_b, keys[context % 2], &source) };
+        // SAFETY: as above.
+        unsafe { p.a.write(&op) }
+    };
+    let accepted = (0..1000).take_while(|n| begin(*n).is_ok()).count();
+    assert!(accepted > 10, "{accepted} accepted");
+    for _ in 0..=accepted {
+        let c = wait(&p.a, &p.b, Queue::Send);
+        let is_refused = c.context != usize::MAX && c.context % 2 == 1;
+        let wanted = if is_refused { Err(OpError::Access) } else { Ok(()) };
+        assert_eq!(c.result, wanted, "{len} bytes, {mode:?}, {} of {accepted}", c.context);
+    }
+    assert!(memory == data && other == back && other.iter().all(|b| *b == 0));
+    of_sctp(&p.b, "record_bytes_received") > 0
+}
+
+fn remote_memory() {
+    let mut by_sctp = 0;
+    for len in [1usize, 64, 1000, 5000, 20_000, 40_000] {
+        for mode in [SendMode::Transmit, SendMode::Acknowledged, SendMode::Delivery] {
+            by_sctp += u32::from(first_writes(mode, len));
+        }
+    }
+    assert!(by_sctp > 0, "SCTP was never up in time");
 }
 
 /// Two endpoints between which SCTP is up.

@@ -14,7 +14,12 @@ fn peek(ep: &Endpoint, tag: u64, claim: bool) -> Option<Completion> {
 }
 
 fn is_readable(ep: &Endpoint) -> bool {
-    let mut set = libc::pollfd { fd: ep.notify_fd(), events: libc::POLLIN, revents: 0 };
+    is_readable_for(ep, Queue::Both)
+}
+
+fn is_readable_for(ep: &Endpoint, queue: Queue) -> bool {
+    let fd = ep.fd_for(queue).expect("descriptor");
+    let mut set = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one valid entry.
     unsafe { libc::poll(&raw mut set, 1, 0) == 1 }
 }
@@ -297,6 +302,51 @@ fn what_others_complete_wakes_who_sleeps_on_the_sockets() {
     asleep.sleep(ep.notify_fd(), LIMIT);
     assert!(start.elapsed() < LIMIT / 2, "not told of it");
     assert!(matches!(ep.sleep_here(LIMIT), SleepHere::LookAgain), "it is to be taken first");
+}
+
+#[test]
+fn who_armed_before_another_slept_on_the_sockets_is_told_when_that_one_is_back() {
+    let ep = open(config());
+    ep.fd_for(Queue::Recv).expect("descriptor");
+    let start = Instant::now();
+    let asleep = loop {
+        assert!(start.elapsed() < LIMIT, "never idle");
+        // (A poll wakes who has armed.)
+        ep.poll(Queue::Both, &mut Vec::new(), 0);
+        if ep.arm_for(Queue::Recv)
+            && let SleepHere::For(sleeper) = ep.sleep_here(LIMIT)
+        {
+            break sleeper;
+        }
+    };
+    assert!(!is_readable_for(&ep, Queue::Recv), "woken for nothing");
+    drop(asleep);
+    assert!(is_readable_for(&ep, Queue::Recv), "nobody looks for what comes any more, and it sleeps");
+}
+
+#[test]
+fn what_a_poll_for_something_else_finds_wakes_who_sleeps_on_the_sockets() {
+    // The watchdog leaves all to this test.
+    let (a, b) = (open(EngineConfig { watchdog_us: 10_000_000, ..config() }), open(config()));
+    a.insert_peer(&b.name()).expect("name");
+    let to_a = b.insert_peer(&a.name()).expect("name");
+    let (mut message, mut got) = ([2u8; 8], [0u8; 8]);
+    let (mut done, start) = (Vec::new(), Instant::now());
+    for round in 1..=20 {
+        common::post(&a, None, 2, &mut got);
+        let asleep = sleeper(&a, LIMIT);
+        send(&b, to_a, 2, &mut message, SendMode::Inject).expect("sent");
+        while a.totals().recvs < round {
+            // As another thread that waits for what it has sent.
+            assert_eq!(a.poll(Queue::Send, &mut done, 1), 0);
+            b.poll(Queue::Send, &mut Vec::new(), 1);
+            assert!(start.elapsed() < LIMIT, "it never came");
+        }
+        assert!(is_readable(&a), "message {round} lies there, and it sleeps");
+        drop(asleep);
+        assert_eq!(a.poll(Queue::Recv, &mut done, 1), 1);
+        done.clear();
+    }
 }
 
 #[test]

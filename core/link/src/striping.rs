@@ -363,6 +363,30 @@ mod tests {
         assert!((9_900_000..10_100_000).contains(&d.rate()), "{}", d.rate());
     }
 
+    // spec: P-8.24
+    #[test]
+    fn that_the_window_was_full_in_a_train_that_broke_off_says_nothing_of_later_ones() {
+        for by_silence in [false, true] {
+            let mut d = Delivery::default();
+            let train = |d: &mut Delivery, at: u32, gap_us: u32, packets: u32| {
+                (0..packets).for_each(|n| d.on_ack(1472, Some(at + n * gap_us), 1472, n + 1 == packets));
+            };
+            // 10 MB/s.
+            train(&mut d, 0, 147, 20);
+            assert!((9_900_000..10_100_000).contains(&d.rate()), "{}", d.rate());
+            // Too short to tell anything.
+            d.on_sent(Time(0), 1472, 1472, true);
+            if by_silence {
+                d.on_ack(1472, Some(50_000), 1472, false);
+                d.breaks_off();
+            } else {
+                train(&mut d, 50_000, 147, 2);
+            }
+            train(&mut d, 100_000, 1470, 20);
+            assert!(d.rate() > 9_900_000, "nothing held it back but the sender: {}", d.rate());
+        }
+    }
+
     // spec: P-8.22
     #[test]
     fn what_was_acknowledged_waits_nowhere() {

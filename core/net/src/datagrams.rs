@@ -77,6 +77,11 @@ pub trait Datagrams {
         None
     }
 
+    /// The same of what was handed over and is held back: until then it has not left.
+    fn next_leaving_ns(&self) -> Option<TimeNs> {
+        None
+    }
+
     /// Descriptors that are readable when something has arrived; -1 is none. They stay the same.
     fn wake_sources(&self) -> [c_int; WAKE_SOURCES];
 

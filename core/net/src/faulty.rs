@@ -237,6 +237,11 @@ impl<D: Datagrams> Datagrams for Faulty<D> {
         held.into_iter().chain([self.device.next_due_ns()]).flatten().min()
     }
 
+    fn next_leaving_ns(&self) -> Option<TimeNs> {
+        let held = self.faults.as_ref().and_then(|f| f.tx.next_due_ns());
+        [held, self.device.next_leaving_ns()].into_iter().flatten().min()
+    }
+
     fn wake_sources(&self) -> [c_int; WAKE_SOURCES] {
         self.device.wake_sources()
     }

@@ -8,6 +8,7 @@ use crate::eq::Eq;
 use crate::guard;
 use crate::handle::{Begins, Handle};
 use crate::host;
+use crate::kept::Kept;
 use crate::lines;
 use crate::table::NONE;
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ use weir_engine::NAME_BYTES;
 /// An address vector and the endpoints that use it.
 #[derive(Default)]
 pub struct Av {
-    inner: Mutex<Inner>,
+    inner: Kept<Inner>,
 }
 
 #[derive(Default)]
@@ -34,7 +35,7 @@ struct Inner {
 
 impl Av {
     fn inner(&self) -> Result<MutexGuard<'_, Inner>, i32> {
-        guard::in_order(&self.inner)
+        self.inner.lock()
     }
 
     /// Adds an endpoint; it learns all addresses there are.
@@ -173,7 +174,7 @@ pub struct AvObj {
     fid: FidAv,
     /// What endpoints share with it.
     pub av: Arc<Av>,
-    eq: Option<Arc<Eq>>,
+    eq: Mutex<Option<Arc<Eq>>>,
     /// Insertions report to the event queue.
     asynchronous: bool,
     _domain: Arc<Domain>,
@@ -212,7 +213,7 @@ pub unsafe extern "C" fn open(
         let object = Box::new(AvObj {
             fid: FidAv { fid: Fid { fclass: FI_CLASS_AV, context, ops: &raw const OPS }, ops: &raw const AV_OPS },
             av: Arc::new(Av::default()),
-            eq: None,
+            eq: Mutex::default(),
             asynchronous: attr.flags & FI_EVENT != 0,
             _domain: domain.clone(),
         });
@@ -266,8 +267,7 @@ unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c
             return Err(FI_EBADFLAGS);
         }
         let eq = other.object::<FidEq>()?.eq.clone();
-        // SAFETY: a handle of ours; calls that change an object are serialised by the application.
-        unsafe { fid.raw().cast::<AvObj>().as_mut() }.ok_or(FI_EINVAL)?.eq = Some(eq);
+        *guard::in_order(&fid.object::<FidAv>()?.eq)? = Some(eq);
         Ok(0)
     })
 }
@@ -316,16 +316,21 @@ unsafe extern "C" fn insert(
 }
 
 impl AvObj {
+    /// Where asynchronous insertions report.
+    fn eq(&self) -> Option<Arc<Eq>> {
+        guard::in_order(&self.eq).ok()?.clone()
+    }
+
     /// An address that could not be inserted, where insertion is asynchronous.
     fn report_failure(&self, fid: Handle<FidAv>, context: *mut c_void, index: usize, err: i32) {
-        if let (true, Some(eq)) = (self.asynchronous, &self.eq) {
+        if let (true, Some(eq)) = (self.asynchronous, self.eq()) {
             eq.push_error(fid.raw().cast(), context, index as u64, err);
         }
     }
 
     /// Whether an insertion with these flags can tell what became of it.
     fn may_report(&self, flags: u64) -> Result<(), i32> {
-        match (self.asynchronous, &self.eq) {
+        match (self.asynchronous, self.eq()) {
             (true, None) => Err(FI_ENOEQ),
             // The context is the event's there, and no array for results.
             (true, _) if flags & FI_SYNC_ERR != 0 => Err(FI_EBADFLAGS),
@@ -335,7 +340,7 @@ impl AvObj {
 
     /// The end of an insertion: its count is the call's result or an event.
     fn report_done(&self, fid: Handle<FidAv>, context: *mut c_void, inserted: usize) -> i32 {
-        match (self.asynchronous, &self.eq) {
+        match (self.asynchronous, self.eq()) {
             (true, Some(eq)) => {
                 eq.push(FI_AV_COMPLETE, FiEqEntry { fid: fid.raw().cast(), context, data: inserted as u64 });
                 0

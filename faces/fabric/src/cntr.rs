@@ -6,11 +6,12 @@ use crate::domain::Domain;
 use crate::ep_core::EpCore;
 use crate::guard;
 use crate::handle::{Begins, Handle};
+use crate::kept::Kept;
 use crate::wait::{FdSet, Patience, Sleeper, Step};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use weir_engine::EventFd;
 
@@ -62,7 +63,7 @@ impl Inner {
 
 /// A counter, shared with the endpoints bound to it.
 pub struct Cntr {
-    inner: Mutex<Inner>,
+    inner: Kept<Inner>,
     sleeper: Sleeper,
     /// Where the application was last told that it is, and its errors.
     told: AtomicU64,
@@ -71,7 +72,7 @@ pub struct Cntr {
 
 impl Cntr {
     fn inner(&self) -> Result<MutexGuard<'_, Inner>, i32> {
-        guard::in_order(&self.inner)
+        self.inner.lock()
     }
 
     /// Counts an endpoint's operations of these kinds from now on.
@@ -231,7 +232,7 @@ pub unsafe extern "C" fn open(
             return Err(FI_ENOSYS);
         }
         let cntr = Cntr {
-            inner: Mutex::default(),
+            inner: Kept::default(),
             sleeper: Sleeper::default(),
             told: AtomicU64::new(0),
             told_errors: AtomicU64::new(0),

@@ -6,6 +6,7 @@ use crate::eq::Eq;
 use crate::fabric::Fabric;
 use crate::guard;
 use crate::handle::{Begins, Handle};
+use crate::kept::Kept;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -20,7 +21,7 @@ pub struct Domain {
     /// Peers address regions by virtual address and the provider chooses the keys (the registration
     /// mode before 1.5).
     pub basic_mr: bool,
-    members: Mutex<Members>,
+    members: Kept<Members>,
 }
 
 /// A registered region: an endpoint opened later must know it too.
@@ -42,11 +43,11 @@ struct Members {
 impl Domain {
     /// One without endpoints and regions.
     pub fn new(fabric: Arc<Fabric>, serialised: bool, basic_mr: bool) -> Domain {
-        Domain { fabric, serialised, basic_mr, members: Mutex::new(Members { next_key: 1, ..Members::default() }) }
+        Domain { fabric, serialised, basic_mr, members: Kept::new(Members { next_key: 1, ..Members::default() }) }
     }
 
     fn members(&self) -> Result<MutexGuard<'_, Members>, i32> {
-        guard::in_order(&self.members)
+        self.members.lock()
     }
 
     /// Adds an endpoint; it learns the regions there are.
@@ -121,7 +122,7 @@ pub struct DomainObj {
     /// What its members share.
     pub domain: Arc<Domain>,
     /// Kept so that the queue cannot be closed before the domain.
-    pub eq: Option<Arc<Eq>>,
+    pub eq: Mutex<Option<Arc<Eq>>>,
 }
 
 // SAFETY: `repr(C)`, the handle first; `open` gives it its class.
@@ -160,8 +161,7 @@ unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c
             return Err(FI_EBADFLAGS);
         }
         let eq = other.object::<FidEq>()?.eq.clone();
-        // SAFETY: a handle of ours; calls that change an object are serialised by the application.
-        unsafe { fid.raw().cast::<DomainObj>().as_mut() }.ok_or(FI_EINVAL)?.eq = Some(eq);
+        *guard::in_order(&fid.object::<FidDomain>()?.eq)? = Some(eq);
         Ok(0)
     })
 }

@@ -5,7 +5,7 @@ use crate::domain::{Domain, DomainObj, OPS};
 use crate::handle::Handle;
 use crate::{atomic, av, cntr, cq, ep_calls, guard, info, mr};
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// `fi_domain`.
 ///
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn open(
                 mr: &raw const mr::MR_OPS,
             },
             domain: Arc::new(domain),
-            eq: None,
+            eq: Mutex::default(),
         });
         // SAFETY: writable (checked for null).
         unsafe { *out = Box::into_raw(object).cast() };

@@ -188,45 +188,72 @@ unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
 
 /// The object for a call that builds it up (binding, enabling): no other call may be made on it
 /// meanwhile, for it cannot be used yet.
+///
+/// # Safety
+/// Null or an endpoint of ours that is not enabled.
 unsafe fn exclusive<'a>(fid: Handle<Fid>) -> Result<&'a mut EpObj, i32> {
-    // SAFETY: null or a handle of ours (callers of the functions below).
+    // SAFETY: passed on from the caller; the application builds an endpoint up in one thread.
     unsafe { fid.raw().cast::<EpObj>().as_mut() }.ok_or(FI_EINVAL)
 }
 
 unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c_int {
     guard::int(|| {
-        // SAFETY: null or a handle of ours.
+        let class = other.class()?;
+        may_bind(fid.object::<FidEp>()?, class, flags)?;
+        // Nothing of an endpoint of this kind is reported to event queues; binding one does no
+        // harm.
+        if class == FI_CLASS_EQ {
+            return Ok(0);
+        }
+        // SAFETY: a handle of ours, of an endpoint that is not enabled.
         let ep = unsafe { exclusive(fid) }?;
-        match other.class()? {
-            // There is but one way to use these two.
-            FI_CLASS_AV | FI_CLASS_EQ if flags != 0 => return Err(FI_EBADFLAGS),
+        match class {
             FI_CLASS_AV => {
-                if ep.av.is_some() {
-                    return Err(FI_EINVAL);
-                }
                 let av = other.object::<FidAv>()?.av.clone();
                 av.attach(&ep.core)?;
                 ep.av = Some(av);
             }
-            FI_CLASS_CQ => bind_cq(ep, &other.object::<FidCq>()?.cq, flags)?,
-            FI_CLASS_CNTR => {
-                countable(flags)?;
-                // Each kind of operation is counted once.
-                if flags & ep.counted != 0 {
-                    return Err(FI_EINVAL);
-                }
+            FI_CLASS_CQ => bind_cq(ep, &other.object::<FidCq>()?.cq, flags),
+            _ => {
                 let cntr = other.object::<FidCntr>()?.cntr.clone();
                 cntr.attach(&ep.core, flags)?;
                 ep.counted |= flags;
                 ep.cntrs.push(cntr);
             }
-            // Nothing of an endpoint of this kind is reported to event queues; binding one does no
-            // harm.
-            FI_CLASS_EQ => {}
-            _ => return Err(FI_EINVAL),
         }
         Ok(0)
     })
+}
+
+/// Whether an object of this class can be bound to the endpoint in this way, and now.
+fn may_bind(ep: &EpObj, class: usize, flags: u64) -> Result<(), i32> {
+    match class {
+        // There is but one way to use these two.
+        FI_CLASS_AV | FI_CLASS_EQ if flags != 0 => return Err(FI_EBADFLAGS),
+        FI_CLASS_EQ => return Ok(()),
+        FI_CLASS_AV if ep.av.is_some() => return Err(FI_EINVAL),
+        FI_CLASS_AV => {}
+        FI_CLASS_CQ => queueable(ep, flags)?,
+        FI_CLASS_CNTR => {
+            countable(flags)?;
+            // Each kind of operation is counted once.
+            if flags & ep.counted != 0 {
+                return Err(FI_EINVAL);
+            }
+        }
+        _ => return Err(FI_EINVAL),
+    }
+    // Other threads may use the endpoint by now, and it has told what it reports, and where.
+    if ep.enabled { Err(FI_EOPBADSTATE) } else { Ok(()) }
+}
+
+/// Whether a queue can take completions of these kinds.
+fn queueable(ep: &EpObj, flags: u64) -> Result<(), i32> {
+    if flags & !(FI_SEND | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
+        return Err(FI_EBADFLAGS);
+    }
+    let (tx, rx) = (flags & FI_SEND != 0, flags & FI_RECV != 0);
+    if (!tx && !rx) || (tx && ep.tx_cq.is_some()) || (rx && ep.rx_cq.is_some()) { Err(FI_EINVAL) } else { Ok(()) }
 }
 
 /// Whether a counter can count operations of these kinds.
@@ -240,28 +267,16 @@ fn countable(flags: u64) -> Result<(), i32> {
     if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 { Err(FI_ENOSYS) } else { Ok(()) }
 }
 
-fn bind_cq(ep: &mut EpObj, cq: &Arc<Cq>, flags: u64) -> Result<(), i32> {
-    if flags & !(FI_SEND | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
-        return Err(FI_EBADFLAGS);
-    }
-    let (tx, rx) = (flags & FI_SEND != 0, flags & FI_RECV != 0);
-    if (!tx && !rx) || (tx && ep.tx_cq.is_some()) || (rx && ep.rx_cq.is_some()) {
-        return Err(FI_EINVAL);
-    }
-    // Other threads may use the endpoint by now, and it has told what it reports, and where.
-    if ep.enabled {
-        return Err(FI_EOPBADSTATE);
-    }
+fn bind_cq(ep: &mut EpObj, cq: &Arc<Cq>, flags: u64) {
     let selective = flags & FI_SELECTIVE_COMPLETION != 0;
-    if tx {
+    if flags & FI_SEND != 0 {
         ep.tx_selective = selective;
         ep.tx_cq = Some(cq.clone());
     }
-    if rx {
+    if flags & FI_RECV != 0 {
         ep.rx_selective = selective;
         ep.rx_cq = Some(cq.clone());
     }
-    Ok(())
 }
 
 impl EpObj {
@@ -276,11 +291,11 @@ impl EpObj {
         match (&self.tx_cq, &self.rx_cq) {
             (Some(tx), Some(rx)) if Arc::ptr_eq(tx, rx) => tx.attach(&self.core, Queue::Both)?,
             (tx, rx) => {
-                if let Some(cq) = tx {
-                    cq.attach(&self.core, Queue::Send)?;
-                }
-                if let Some(cq) = rx {
-                    cq.attach(&self.core, Queue::Recv)?;
+                for (cq, queue) in [(tx, Queue::Send), (rx, Queue::Recv)] {
+                    match cq {
+                        Some(cq) => cq.attach(&self.core, queue)?,
+                        None => self.core.engine.nobody_takes(queue),
+                    }
                 }
             }
         }
@@ -297,7 +312,7 @@ unsafe extern "C" fn control(fid: Handle<Fid>, command: c_int, arg: *mut c_void)
         let ep = fid.object::<FidEp>()?;
         match command {
             FI_ENABLE if ep.enabled => {}
-            // SAFETY: as above; before this call nobody else may use the endpoint.
+            // SAFETY: a handle of ours; before this call nobody else may use the endpoint.
             FI_ENABLE => unsafe { exclusive(fid) }?.enable()?,
             FI_GETOPSFLAG | FI_SETOPSFLAG => {
                 // SAFETY: the argument is null or one 64-bit flag word.

@@ -34,6 +34,7 @@ mod guard;
 mod handle;
 mod host;
 mod info;
+mod kept;
 mod libraries;
 mod lines;
 mod maybe_lock;

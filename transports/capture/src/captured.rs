@@ -118,6 +118,10 @@ impl<D: Datagrams> Datagrams for Captured<D> {
         self.device.next_due_ns()
     }
 
+    fn next_leaving_ns(&self) -> Option<TimeNs> {
+        self.device.next_leaving_ns()
+    }
+
     fn wake_sources(&self) -> [c_int; WAKE_SOURCES] {
         self.device.wake_sources()
     }

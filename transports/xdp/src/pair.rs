@@ -522,6 +522,10 @@ impl<D: Datagrams<Error = io::Error>> Datagrams for Pair<D> {
         self.device.next_due_ns()
     }
 
+    fn next_leaving_ns(&self) -> Option<TimeNs> {
+        self.device.next_leaving_ns()
+    }
+
     fn wake_sources(&self) -> [c_int; WAKE_SOURCES] {
         let mut all = self.device.wake_sources();
         let own = match &self.state {

@@ -114,6 +114,7 @@ fn delayed_datagrams_wait_and_jitter_mixes_them() {
     assert!(f.device().here.is_empty() && f.device().queued.is_empty());
     let due_ns = f.next_due_ns().expect("something is held");
     assert!((2 * MS..=3 * MS).contains(&due_ns));
+    assert_eq!(f.next_leaving_ns(), Some(due_ns));
     // The owner looks, which is enough.
     f.recv(3 * MS, 1, |_, _| panic!("nothing was flushed before")).expect("usable");
     let ports: Vec<u16> = f.device().here.iter().map(|(route, _)| route.0.port()).collect();
@@ -133,6 +134,7 @@ fn faults_on_the_way_in_spare_the_way_out_and_the_reverse() {
     f.push::<&[u8]>(0, to(1), b"late", &[]);
     f.flush(0);
     assert_eq!((f.recv(0, 1, |_, _| panic!("too early")), f.next_due_ns()), (Ok(0), Some(MS)));
+    assert_eq!(f.next_leaving_ns(), None, "all that was handed over has left");
     let mut got = Vec::new();
     assert_eq!(f.recv(MS, 1, |info, bytes| got.push((info.remote.port(), bytes.to_vec()))), Ok(1));
     assert_eq!(got, [(1, b"late".to_vec())]);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::msg::MSG_OPS as MSG;
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Nothing takes this long, however busy the machine, but what hangs.
@@ -110,6 +111,13 @@ impl Sleeper {
         assert_eq!(code, 0);
     }
 
+    /// A receive that is cancelled.
+    fn end_badly(&self) {
+        self.receive();
+        // SAFETY: an open endpoint.
+        assert_eq!(unsafe { ((*(*self.ep.raw()).ops).cancel)(fid_of(self.ep), null_mut()) }, 0);
+    }
+
     fn receive(&self) {
         // SAFETY: no memory.
         assert_eq!(unsafe { (MSG.recv)(self.ep, null_mut(), 0, null_mut(), FI_ADDR_UNSPEC, null_mut()) }, 0);
@@ -194,6 +202,146 @@ fn a_counter_wakes_for_what_has_no_completion() {
     assert!(s.is_woken(0, LIMIT));
     assert_eq!(s.try_wait(0), -FI_EAGAIN, "it has not looked");
     assert_eq!(s.try_wait(0), 0, "it has been told once");
+}
+
+#[test]
+fn an_error_that_was_not_looked_at_keeps_from_sleeping_at_a_counter() {
+    let s = Sleeper::with_a_counter();
+    let cntr: Handle<FidCntr> = s.object(0);
+    // SAFETY: an open counter.
+    let (value, errors) = unsafe {
+        let ops = &*(*cntr.raw()).ops;
+        (move || (ops.read)(cntr), move || (ops.readerr)(cntr))
+    };
+    s.may_sleep(0, "nothing was counted", || _ = value());
+    // SAFETY: an open counter.
+    assert_eq!(unsafe { ((*(*cntr.raw()).ops).adderr)(cntr, 3) }, 0);
+    assert!(s.is_woken(0, LIMIT), "asleep beside an error");
+    assert_eq!(s.try_wait(0), -FI_EAGAIN, "it has not looked");
+    assert_eq!(s.try_wait(0), 0, "it has been told once");
+    // Of an operation, and looked at before it is asked.
+    for round in 1..=3 {
+        s.end_badly();
+        assert_eq!(s.try_wait(0), -FI_EAGAIN, "round {round}: it has not looked");
+        s.may_sleep(0, "it was told once", || _ = value());
+        s.end_badly();
+        assert_eq!(errors(), 3 + 2 * round);
+        s.may_sleep(0, "it has looked", || panic!("round {round}: told of what it has seen"));
+    }
+    assert_eq!(value(), 0);
+}
+
+#[test]
+fn an_error_that_was_not_taken_keeps_from_sleeping_at_a_queue() {
+    let s = Sleeper::with_two_queues();
+    let cq: Handle<FidCq> = s.object(1);
+    for _ in 0..3 {
+        s.may_sleep(1, "nothing is there", || ());
+        s.end_badly();
+        assert!(s.is_woken(1, LIMIT), "asleep beside an error");
+        assert_eq!(s.try_wait(1), -FI_EAGAIN, "it has not looked");
+        for _ in 0..2 {
+            assert_eq!(s.read(1), -(FI_EAVAIL as isize));
+            assert_eq!(s.try_wait(1), -FI_EAGAIN, "the error is to be taken");
+        }
+        s.may_sleep(0, "the other queue has nothing", || assert_eq!(s.read(0), -(FI_EAGAIN as isize)));
+        // SAFETY: zeros are valid, and the entry is of the newest version.
+        let taken = unsafe {
+            let mut entry: FiCqErrEntry = std::mem::zeroed();
+            let taken = ((*(*cq.raw()).ops).readerr)(cq, &raw mut entry, 0);
+            assert_eq!(entry.err, FI_ECANCELED);
+            taken
+        };
+        assert_eq!(taken, 1);
+    }
+    s.may_sleep(1, "it was taken", || assert_eq!(s.read(1), -(FI_EAGAIN as isize)));
+}
+
+#[test]
+fn an_error_that_was_not_taken_keeps_from_sleeping_at_an_event_queue() {
+    let world = World::new();
+    let ask = || {
+        let mut fid = fid_of(world.eq);
+        // SAFETY: an open fabric and one open object.
+        unsafe { ((*(*world.base.fabric.raw()).ops).trywait)(world.base.fabric, &raw mut fid, 1) }
+    };
+    assert_eq!(ask(), 0);
+    world.eq.get().expect("open").eq.push_error(null_mut(), null_mut(), 7, FI_EINVAL);
+    // SAFETY: an open queue; zeros are a valid entry.
+    unsafe {
+        let ops = &*(*world.eq.raw()).ops;
+        let (mut event, mut room) = (0, [0u64; 8]);
+        for _ in 0..2 {
+            assert_eq!(ask(), -FI_EAGAIN, "the error is to be taken");
+            let got = (ops.read)(world.eq, &raw mut event, room.as_mut_ptr().cast(), 64, 0);
+            assert_eq!(got, -(FI_EAVAIL as isize));
+        }
+        let mut entry: FiEqErrEntry = std::mem::zeroed();
+        assert!((ops.readerr)(world.eq, &raw mut entry, 0) > 0);
+        assert_eq!((entry.err, entry.data), (FI_EINVAL, 7));
+    }
+    assert_eq!(ask(), 0);
+}
+
+/// A counter that several threads wait for.
+#[derive(Clone, Copy)]
+struct Waited(Handle<FidCntr>);
+
+// SAFETY: libfabric's counters may be used by several threads at once.
+unsafe impl Send for Waited {}
+// SAFETY: as above.
+unsafe impl Sync for Waited {}
+
+impl Waited {
+    fn wait(self, threshold: u64) -> i32 {
+        // SAFETY: an open counter.
+        unsafe { ((*(*self.0.raw()).ops).wait)(self.0, threshold, -1) }
+    }
+
+    fn add(self, n: u64) {
+        // SAFETY: an open counter.
+        assert_eq!(unsafe { ((*(*self.0.raw()).ops).add)(self.0, n) }, 0);
+    }
+}
+
+#[test]
+fn each_of_several_threads_that_wait_for_one_counter_wakes_when_it_has_come_far_enough() {
+    const ROUNDS: u64 = 300;
+    const END: u64 = 1 << 40;
+    let s = Sleeper::with_a_counter();
+    let cntr = Waited(s.object(0));
+    let reached = AtomicU64::new(0);
+    let late = std::thread::scope(|threads| {
+        // These look whenever something is added, find that it is not enough, and sleep on.
+        let mut waiting: Vec<_> = (0..3).map(|_| threads.spawn(move || assert_eq!(cntr.wait(END), 0))).collect();
+        waiting.push(threads.spawn(|| {
+            for n in 1..=ROUNDS {
+                assert_eq!(cntr.wait(n), 0);
+                reached.store(n, Ordering::Release);
+            }
+        }));
+        let is_there = |n| {
+            let start = Instant::now();
+            while reached.load(Ordering::Acquire) < n && start.elapsed() < LIMIT / 2 {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            reached.load(Ordering::Acquire) >= n
+        };
+        let late = (1..=ROUNDS).find(|n| {
+            // All are asleep, as a rule.
+            std::thread::sleep(Duration::from_micros(200));
+            cntr.add(1);
+            !is_there(*n)
+        });
+        // Whatever became of it they are to end.
+        cntr.add(END);
+        while waiting.iter().any(|thread| !thread.is_finished()) {
+            cntr.add(1);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        late
+    });
+    assert_eq!(late, None, "asleep past this");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod refusals;
 mod regions;
 mod transfers;
 mod turns;
+mod unread;
 
 use crate::abi::*;
 use crate::handle::Handle;
