@@ -143,6 +143,10 @@ pub fn pair<M: Machine>(
         Kind::GetFence => halves::<M, Remote<GET, true>>(m, p, slots, first, between),
         Kind::AccumulateFence => halves::<M, Remote<ADD, true>>(m, p, slots, first, between),
         Kind::FetchAndOpFence => halves::<M, Remote<FETCH, true>>(m, p, slots, first, between),
+        Kind::PutLock => halves::<M, Remote<PUT, false>>(m, p, slots, first, between),
+        Kind::GetLock => halves::<M, Remote<GET, false>>(m, p, slots, first, between),
+        Kind::AccumulateLock => halves::<M, Remote<ADD, false>>(m, p, slots, first, between),
+        Kind::FetchAndOpLock => halves::<M, Remote<FETCH, false>>(m, p, slots, first, between),
         _ => halves::<M, Ranks<PingPong>>(m, p, slots, first, between),
     }
 }
@@ -319,8 +323,8 @@ const GET: u8 = 1;
 const ADD: u8 = 2;
 const FETCH: u8 = 3;
 
-/// An operation on the partner's memory until it is complete there. Flushed, the partner knows
-/// nothing of it, and waits for the end of the half as it would for a barrier; with a fence all
+/// An operation on the partner's memory until it is complete there. Flushed or
+/// under a lock, the partner knows nothing of it, and waits for the end of the half as it would for a barrier; with a fence all
 /// ranks end it together.
 struct Remote<const OPERATION: u8, const FENCE: bool>;
 

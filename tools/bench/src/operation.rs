@@ -46,6 +46,14 @@ pub enum Kind {
     AccumulateFence,
     /// One-sided: add a number and tell what was there, and a fence.
     FetchAndOpFence,
+    /// One-sided: write, under a lock of its own.
+    PutLock,
+    /// One-sided: read, under a lock of its own.
+    GetLock,
+    /// One-sided: add numbers, under a lock of its own.
+    AccumulateLock,
+    /// One-sided: add a number and tell what was there, under a lock of its own.
+    FetchAndOpLock,
     /// Barrier.
     Barrier,
     /// Broadcast.
@@ -128,7 +136,7 @@ pub enum Timing {
     OneWay,
 }
 
-const KINDS: [(Kind, &str); 41] = [
+const KINDS: [(Kind, &str); 45] = [
     (Kind::PingPong, Name::PING_PONG),
     (Kind::Send, Name::SEND),
     (Kind::Isend, Name::ISEND),
@@ -147,6 +155,10 @@ const KINDS: [(Kind, &str); 41] = [
     (Kind::GetFence, Name::GET_FENCE),
     (Kind::AccumulateFence, Name::ACCUMULATE_FENCE),
     (Kind::FetchAndOpFence, Name::FETCH_AND_OP_FENCE),
+    (Kind::PutLock, Name::PUT_LOCK),
+    (Kind::GetLock, Name::GET_LOCK),
+    (Kind::AccumulateLock, Name::ACCUMULATE_LOCK),
+    (Kind::FetchAndOpLock, Name::FETCH_AND_OP_LOCK),
     (Kind::Barrier, Name::BARRIER),
     (Kind::Bcast, Name::BCAST),
     (Kind::Gather, Name::GATHER),
@@ -212,6 +224,14 @@ impl Kind {
             Kind::FetchAndOpFence => {
                 "one-sided addition to a 64-bit number of the partner's, which is told, and a fence of all"
             }
+            Kind::PutLock => "one-sided write into the partner's memory, which is locked and unlocked for it",
+            Kind::GetLock => "one-sided read from the partner's memory, which is locked and unlocked for it",
+            Kind::AccumulateLock => {
+                "one-sided addition of 64-bit floats to the partner's memory, which is locked and unlocked for it"
+            }
+            Kind::FetchAndOpLock => {
+                "one-sided addition to a 64-bit number of the partner's, which is told, and its memory locked and unlocked for it"
+            }
             Kind::Barrier => "barrier",
             Kind::Bcast => "broadcast from the first rank",
             Kind::Gather => "gather at the first rank",
@@ -260,7 +280,11 @@ impl Kind {
             | Kind::PutFence
             | Kind::GetFence
             | Kind::AccumulateFence
-            | Kind::FetchAndOpFence => Class::OneSided,
+            | Kind::FetchAndOpFence
+            | Kind::PutLock
+            | Kind::GetLock
+            | Kind::AccumulateLock
+            | Kind::FetchAndOpLock => Class::OneSided,
             Kind::Bots | Kind::Fft | Kind::Jacobi | Kind::Farm => Class::Kernel,
             _ => Class::Collective,
         }
@@ -284,14 +308,20 @@ impl Kind {
     /// Whether a size belongs to it.
     #[must_use]
     pub fn has_size(self) -> bool {
-        let none = matches!(self, Kind::Barrier | Kind::Ibarrier | Kind::FetchAndOp | Kind::FetchAndOpFence);
-        !none && (self.class() != Class::Kernel || self == Kind::Farm)
+        !self.is_one_number()
+            && !matches!(self, Kind::Barrier | Kind::Ibarrier)
+            && (self.class() != Class::Kernel || self == Kind::Farm)
     }
 
     /// The one size of an operation that has no other, bytes.
     #[must_use]
     pub fn only_size(self) -> u64 {
-        if matches!(self, Kind::FetchAndOp | Kind::FetchAndOpFence) { 8 } else { 0 }
+        if self.is_one_number() { 8 } else { 0 }
+    }
+
+    /// Whether it is of one 64-bit number.
+    fn is_one_number(self) -> bool {
+        matches!(self, Kind::FetchAndOp | Kind::FetchAndOpFence | Kind::FetchAndOpLock)
     }
 
     /// How an operation on the partner's memory is completed, if it is one.
@@ -299,6 +329,7 @@ impl Kind {
     pub fn access(self) -> Option<Access> {
         match self {
             Kind::PutFence | Kind::GetFence | Kind::AccumulateFence | Kind::FetchAndOpFence => Some(Access::Fence),
+            Kind::PutLock | Kind::GetLock | Kind::AccumulateLock | Kind::FetchAndOpLock => Some(Access::Lock),
             _ if self.class() == Class::OneSided => Some(Access::Flush),
             _ => None,
         }
@@ -329,6 +360,7 @@ impl Kind {
                 | Kind::Iallreduce
                 | Kind::Accumulate
                 | Kind::AccumulateFence
+                | Kind::AccumulateLock
         )
     }
 
@@ -521,13 +553,13 @@ mod tests {
         for name in Name::KNOWN.iter().filter(|name| **name != Kind::Serverload.name()) {
             assert!(Operation::named(name).is_ok(), "{name}");
         }
-        assert_eq!(Operation::all().len(), 49);
+        assert_eq!(Operation::all().len(), 53);
     }
 
     #[test]
     fn the_list_holds_every_operation_for_people_and_for_programs() {
         let (text, json) = (list(), list_json());
-        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (49, 49));
+        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (53, 53));
         for (line, one) in text.lines().zip(json["operations"].as_array().unwrap()) {
             let name = one["name"].as_str().unwrap();
             assert_eq!(line.split_whitespace().next(), Some(name));
@@ -565,7 +597,7 @@ mod tests {
         assert_eq!(one("gather-total"), "gather-total");
         assert_eq!(one("gather"), "gather-each");
         assert_eq!(Operation::named("kernels").unwrap().len(), 4);
-        assert_eq!(Operation::named("one-sided").unwrap().len(), 8);
+        assert_eq!(Operation::named("one-sided").unwrap().len(), 12);
         // Nobody has a pattern who does not name one.
         assert_eq!(Operation::named("all").unwrap().len(), Operation::all().len() - 1);
         let pattern = Operation::named("pattern").unwrap()[0];

@@ -56,7 +56,7 @@ to rank 0; ^K is the rank whose number is the sender's exclusive-or K. \"compute
 receives and sends of a step at once and waits for all. \"#\" begins a comment. The format is spec/pattern-format.md.
 
 One-sided operations reach the memory of the partner. Each is timed at the rank that calls it until it is complete there, by a flush, or, for those \
-that end in -fence, by a fence of all ranks of the cell. What a transport does not have is left out with a warning.
+that end in -fence, by a fence of all ranks of the cell; those that end in -lock lock the partner's memory for themselves alone, and unlock it, each time. What a transport does not have is left out with a warning.
 
 Of stream, message-rate and incast the record has the bandwidth as well, of each pair or of the first rank. A rank that changed its processor while a batch was \
 measured is named in a warning, and its samples are flagged.

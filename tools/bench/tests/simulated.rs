@@ -719,9 +719,9 @@ fn the_kernels_run_under_the_harness() {
 fn every_operation_gives_samples_at_every_process() {
     let model = Model { nodes: vec![0, 0, 1, 1], ..Model::plain(4) };
     let (run, samples) = bench_and_read(&model, "-t all -s 64 --reps 4 --iterations 2 --warm-up 0 --window 3");
-    // Ten between pairs and eight on the partner's memory, between and within nodes; 26
+    // Ten between pairs and twelve on the partner's memory, between and within nodes; 26
     // collectives; four kernels.
-    assert_eq!(run.cells.len(), 2 * (10 + 8) + 26 + 4);
+    assert_eq!(run.cells.len(), 2 * (10 + 12) + 26 + 4);
     for (cell, samples) in run.cells.iter().zip(&samples) {
         for rank in 0..4 {
             let own = samples.iter().filter(|s| s.rank == rank && s.counts()).count();
@@ -753,6 +753,14 @@ fn an_operation_on_anothers_memory_takes_there_and_back() {
     let values = fair(&samples[0]);
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     assert!(values.iter().all(|ns| *ns > 20_800.0) && mean > 26_000.0, "{mean}");
+    // A lock is one more way there and back.
+    let model = Model { shape: Shape::Constant, ..model };
+    for (operation, bytes) in [("put-lock", 800.0), ("get-lock", 800.0), ("accumulate-lock", 800.0)] {
+        let (_, samples) = bench_and_read(&model, &format!("-t {operation} -s 800 --reps 100 --warm-up 0"));
+        let values = fair(&samples[0]);
+        let planted = 4.0 * model.floor_ns + bytes + model.reading_ns;
+        assert!(values.len() == 400 && values.iter().all(|ns| (ns - planted).abs() < 1.0), "{operation}: {values:?}");
+    }
 }
 
 #[test]

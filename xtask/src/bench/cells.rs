@@ -490,13 +490,12 @@ fn cold(e: Extent) -> Vec<Cell> {
 
 /// Passive targets: lock, one operation, unlock.
 fn passive(e: Extent) -> Vec<Cell> {
-    let one = |(op, name): (u32, &str)| {
-        let command =
-            format!("onesided --op {op} --size 8 --create 1 --warmup 200 --reps 1000000 --seconds {}", e.seconds);
+    let one = |name: &str| {
+        let command = format!("{WEIR_BENCH} -t {name}-lock -s 8 --warm-up 200 --time {}", e.seconds);
         Cell::new("passive", format!("passive/{name}"), Wire::plain(0.0), 2, &command, &[MEDIAN, P99])
             .goal(Goal::ToRival { metric: MEDIAN, rival: "mpich-tcp", ratio: 1.0 })
     };
-    [(5, "put"), (6, "get"), (7, "accumulate")].map(one).into()
+    ["put", "get", "accumulate"].map(one).into()
 }
 
 /// Busy loops beside ranks: as many as this project's machine has cores.

@@ -35,6 +35,8 @@ pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
         "min_us": us("min")?, "median_us": us("p50")?, "p99_us": us("p99")?, "max_us": us("max")?, "mean_us": us("mean")?,
     });
     match one.pointer("/configuration/operation").and_then(Value::as_str) {
+        // Their times are all there is to tell.
+        Some("put-lock" | "get-lock" | "accumulate-lock") => {}
         Some("ping-pong") => numbers["mb_per_s"] = (size / us("mean")?).into(),
         Some("message-rate") => {
             let bytes_per_s = number("/bandwidth/mean_bytes_per_s")?;
@@ -83,6 +85,16 @@ mod tests {
     fn times_are_microseconds_and_bandwidth_is_of_the_mean() {
         let told = numbers(&run("ping-pong", &Value::Null), &cell("latency"), Carrier::Weir).unwrap();
         assert_eq!((&told["median_us"], &told["p99_us"], &told["mb_per_s"]), (&json!(2.0), &json!(9.0), &json!(250.0)));
+    }
+
+    #[test]
+    fn cells_of_passive_targets_have_all_their_numbers() {
+        for cell in cells(&["passive".to_owned()], Extent { quick: true, seconds: 1.0 }) {
+            let told = numbers(&run(&cell.args[1], &Value::Null), &cell, Carrier::Weir).unwrap();
+            for metric in &cell.metrics {
+                assert!(told[metric.key].is_f64(), "{}: {}", cell.id, metric.key);
+            }
+        }
     }
 
     #[test]

@@ -444,6 +444,7 @@ impl Machine for MpiMachine {
         let access = match access {
             Access::Flush => weir_mpi::Access::Flush,
             Access::Fence => weir_mpi::Access::Fence,
+            Access::Lock => weir_mpi::Access::Lock,
         };
         let window = group.window(bytes, access)?;
         // The kernel gives memory to who first writes there.

@@ -173,6 +173,7 @@ impl Machine for WeirMachine {
         match kind {
             Kind::Persistent => Some("Weir's own endpoints have no persistent requests"),
             Kind::Ibarrier | Kind::Iallreduce => Some("Weir's own endpoints have no non-blocking collectives"),
+            _ if kind.access() == Some(Access::Lock) => Some("Weir's own endpoints have no locks of memory"),
             _ => None,
         }
     }

@@ -126,6 +126,14 @@ operations! {
     ACCUMULATE_FENCE = "accumulate-fence";
     /// A number added to one of the partner's, and what that was, and a fence.
     FETCH_AND_OP_FENCE = "fetch-and-op-fence";
+    /// Written into the partner's memory, which is locked for it.
+    PUT_LOCK = "put-lock";
+    /// Read from the partner's memory, which is locked for it.
+    GET_LOCK = "get-lock";
+    /// Added to the partner's memory, which is locked for it.
+    ACCUMULATE_LOCK = "accumulate-lock";
+    /// A number added to one of the partner's, and what that was; its memory is locked for it.
+    FETCH_AND_OP_LOCK = "fetch-and-op-lock";
     /// Barrier.
     BARRIER = "barrier";
     /// Broadcast.
