@@ -363,7 +363,7 @@ impl<M: Machine> Bench<'_, M> {
             let mut batch = threads::Batch { part, pairs, buffers, apart: of.apart, window };
             return threads::pair(self.m, kind, &mut batch, slots, first, || self.m.barrier(group));
         }
-        let Some((out, into)) = work.buffers.first_mut().map(|(out, into)| (out.get(), into.get_mut())) else {
+        let Some((out, into)) = work.buffers.first_mut().map(|(out, into)| (out.get_mut(), into.get_mut())) else {
             return Ok(false);
         };
         let numbers = work.numbers.as_slice();

@@ -58,7 +58,7 @@ const SIGNIFICANCE: f64 = 0.01;
 #[must_use]
 pub fn divisor(configuration: &Configuration) -> f64 {
     match configuration.operation.as_str() {
-        Operation::PING_PONG => 2.0,
+        Operation::PING_PONG | Operation::PING_PONG_FILLED => 2.0,
         Operation::MESSAGE_RATE | Operation::STREAM => {
             configuration.parameters.get("window").and_then(|w| w.parse().ok()).unwrap_or(1.0)
         }

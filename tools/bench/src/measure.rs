@@ -6,7 +6,7 @@ use crate::exchange::{Leg, Turn};
 use crate::kernels::Kernel;
 use crate::machine::{Machine, TAG_ANSWER, TAG_DATA, TAG_DONE, TAG_MORE};
 use crate::operation::Kind;
-use crate::talk::{self, BothWays, MORE, NO_MORE, PingPong, Plain, Rate, Stream, Talk};
+use crate::talk::{self, BothWays, Filled, MORE, NO_MORE, PingPong, Plain, Rate, Stream, Talk};
 
 /// What one rank noted, in ticks of its own clock, by repetition.
 ///
@@ -97,7 +97,7 @@ pub struct Pair<'a, M: Machine> {
 impl<'a, M: Machine> Pair<'a, M> {
     /// A pair that sends and receives, alone.
     #[must_use]
-    pub fn alone(part: Part, out: &'a [u8], into: &'a mut [u8]) -> Pair<'a, M> {
+    pub fn alone(part: Part, out: &'a mut [u8], into: &'a mut [u8]) -> Pair<'a, M> {
         let (talk, first, numbers) = (Talk::of_ranks(part.peer, out, into, 1), part.first, &[][..]);
         Pair { talk, first, pairs: &[], numbers, memory: None, again: None }
     }
@@ -130,10 +130,11 @@ pub fn pair<M: Machine>(
         Kind::DuplexIsend => half::<M, Duplex>(m, p, slots, first, p.first),
         Kind::Exchange => half::<M, AtOnce>(m, p, slots, first, p.first),
         Kind::Persistent => {
-            let into = std::mem::take(&mut p.talk.into);
-            p.again = Some(m.persistent(p.talk.out, into, p.talk.peer, TAG_DATA)?);
+            let (out, into) = (std::mem::take(&mut p.talk.out), std::mem::take(&mut p.talk.into));
+            p.again = Some(m.persistent(out, into, p.talk.peer, TAG_DATA)?);
             half::<M, Again>(m, p, slots, first, p.first)
         }
+        Kind::PingPongFilled => halves::<M, Ranks<Filled>>(m, p, slots, first, between),
         Kind::Stream => halves::<M, Ranks<Stream>>(m, p, slots, first, between),
         Kind::Put => halves::<M, Remote<PUT, false>>(m, p, slots, first, between),
         Kind::Get => halves::<M, Remote<GET, false>>(m, p, slots, first, between),
@@ -363,7 +364,7 @@ fn go_on<M: Machine, E: Exchange<M>>(m: &M, p: &mut Pair<'_, M>, leads: bool) ->
         return Ok(());
     }
     let peer = p.talk.peer;
-    let count = talk::between_words(p.talk.out.len());
+    let count = talk::between_words(p.talk.bytes);
     let (mut begin, mut end) = (0, 0);
     if leads {
         let mut others = Others::of(m.rank(), p.pairs);

@@ -12,6 +12,8 @@ use crate::exchange::Access;
 pub enum Kind {
     /// Out and back between two ranks, halved.
     PingPong,
+    /// The same, each message filled and compared by the program.
+    PingPongFilled,
     /// Blocking send, end to end.
     Send,
     /// Non-blocking send, end to end.
@@ -136,8 +138,9 @@ pub enum Timing {
     OneWay,
 }
 
-const KINDS: [(Kind, &str); 45] = [
+const KINDS: [(Kind, &str); 46] = [
     (Kind::PingPong, Name::PING_PONG),
+    (Kind::PingPongFilled, Name::PING_PONG_FILLED),
     (Kind::Send, Name::SEND),
     (Kind::Isend, Name::ISEND),
     (Kind::IsendLocal, Name::ISENDLOCAL),
@@ -205,6 +208,9 @@ impl Kind {
     pub fn description(self) -> &'static str {
         match self {
             Kind::PingPong => "out and back between two ranks; times are half of the round trip",
+            Kind::PingPongFilled => {
+                "ping-pong of messages that are filled before they leave and compared when they have come, as programs do"
+            }
             Kind::Send => "blocking send, from its begin to the end of its receive",
             Kind::Isend => "non-blocking send, from its begin to the end of its receive",
             Kind::IsendLocal => "non-blocking send, until its buffer may be used again",
@@ -264,6 +270,7 @@ impl Kind {
     pub fn class(self) -> Class {
         match self {
             Kind::PingPong
+            | Kind::PingPongFilled
             | Kind::Send
             | Kind::Isend
             | Kind::IsendLocal
@@ -344,7 +351,7 @@ impl Kind {
     /// Whether it is measured between threads of ranks, too.
     #[must_use]
     pub fn has_threads(self) -> bool {
-        matches!(self, Kind::PingPong | Kind::Sendrecv | Kind::MessageRate | Kind::Stream)
+        matches!(self, Kind::PingPong | Kind::PingPongFilled | Kind::Sendrecv | Kind::MessageRate | Kind::Stream)
     }
 
     /// Whether it computes: its sizes are of 64-bit floats.
@@ -553,13 +560,13 @@ mod tests {
         for name in Name::KNOWN.iter().filter(|name| **name != Kind::Serverload.name()) {
             assert!(Operation::named(name).is_ok(), "{name}");
         }
-        assert_eq!(Operation::all().len(), 53);
+        assert_eq!(Operation::all().len(), 54);
     }
 
     #[test]
     fn the_list_holds_every_operation_for_people_and_for_programs() {
         let (text, json) = (list(), list_json());
-        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (53, 53));
+        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (54, 54));
         for (line, one) in text.lines().zip(json["operations"].as_array().unwrap()) {
             let name = one["name"].as_str().unwrap();
             assert_eq!(line.split_whitespace().next(), Some(name));
@@ -584,7 +591,7 @@ mod tests {
         let threaded = text.lines().filter(|line| line.ends_with("; with --threads between threads, too")).count();
         assert_eq!(
             (threaded, of("stream")["threads"].as_bool(), of("send")["threads"].as_bool()),
-            (4, Some(true), Some(false))
+            (5, Some(true), Some(false))
         );
         assert!(text.contains("each rank's part (gather alone is the same)"), "{text}");
         assert_eq!(json["sets"]["kernels"], serde_json::json!(["farm", "bots", "fft", "jacobi"]));

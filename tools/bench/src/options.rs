@@ -61,7 +61,9 @@ that end in -fence, by a fence of all ranks of the cell; those that end in -lock
 Of stream, message-rate and incast the record has the bandwidth as well, of each pair or of the first rank. A rank that changed its processor while a batch was \
 measured is named in a warning, and its samples are flagged.
 
-A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another; each message of a window has a place of its own in both.
+A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another; each message of a window has a place of its own in both. Of \
+ping-pong-filled each message is filled by its rank before it leaves, and compared whole when it has come, so that caches hold what a program left there: half of \
+what the answering rank does of that is part of the time.
 
 The table at the end, in microseconds: samples are those that count, without warm-up and missed starts; +- is half the width of the 95 % \
 interval of the median, which is no narrower than a step of the clock; 99 % of the samples are shorter than p99, which fewer than 100 samples do \
@@ -196,7 +198,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub window: u32,
     /// Between how many pairs of threads: each rank has so many, each with the same thread of the
-    /// partner's; those of ping-pong, sendrecv, message-rate and stream, see below. The MPI library
+    /// partner's; those of ping-pong, ping-pong-filled, sendrecv, message-rate and stream, see below. The MPI library
     /// is asked for MPI_THREAD_MULTIPLE
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)), conflicts_with = "bind", allow_negative_numbers = true)]
     pub threads: Vec<u32>,

@@ -307,7 +307,8 @@ fn step_ns(run: &Run) -> f64 {
 fn half_width_ns(c: &Configuration, s: &SummaryRecord, step_ns: f64) -> Option<f64> {
     let (low, high) = s.median_low_ns.zip(s.median_high_ns)?;
     // Of what is halved, the step is too.
-    let step_ns = if c.operation == Kind::PingPong.name() { step_ns / 2.0 } else { step_ns };
+    let halved = [Kind::PingPong, Kind::PingPongFilled].iter().any(|kind| c.operation == kind.name());
+    let step_ns = if halved { step_ns / 2.0 } else { step_ns };
     if high - low >= step_ns {
         return Some((high - low) / 2.0);
     }

@@ -19,8 +19,9 @@ pub enum Family {
     Kernel,
 }
 
-const POINT_TO_POINT: [&str; 7] = [
+const POINT_TO_POINT: [&str; 8] = [
     Operation::PING_PONG,
+    Operation::PING_PONG_FILLED,
     Operation::SEND,
     Operation::ISEND,
     Operation::ISENDLOCAL,
@@ -129,7 +130,7 @@ pub fn arrange(run: &Run, profiles: &mut [Profile]) {
 /// Whether a sample is half of what was timed.
 #[must_use]
 pub fn is_halved(key: &Key) -> bool {
-    key.operation == Operation::PING_PONG
+    key.operation == Operation::PING_PONG || key.operation == Operation::PING_PONG_FILLED
 }
 
 /// Cells of each level, given the level of each cell.

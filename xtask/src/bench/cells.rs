@@ -481,7 +481,7 @@ fn cold(e: Extent) -> Vec<Cell> {
     let sizes = if e.quick { &[8, 4096, 65_536] } else { all };
     let one =
         |size: &usize| {
-            let command = format!("pingpong --size {size} --cold 1 --reps 1000000 --seconds {}", e.seconds);
+            let command = format!("{WEIR_BENCH} -t ping-pong-filled -s {size} --warm-up 500 --time {}", e.seconds);
             Cell::new("cold", format!("cold/{size}"), Wire::plain(0.0), 2, &command, &[MEDIAN, P99])
                 .goal(Goal::ToRival { metric: MEDIAN, rival: "mpich-tcp", ratio: 1.0 })
         };

@@ -36,7 +36,7 @@ pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
     });
     match one.pointer("/configuration/operation").and_then(Value::as_str) {
         // Their times are all there is to tell.
-        Some("put-lock" | "get-lock" | "accumulate-lock") => {}
+        Some("ping-pong-filled" | "put-lock" | "get-lock" | "accumulate-lock") => {}
         Some("ping-pong") => numbers["mb_per_s"] = (size / us("mean")?).into(),
         Some("message-rate") => {
             let bytes_per_s = number("/bandwidth/mean_bytes_per_s")?;
@@ -88,8 +88,8 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_passive_targets_have_all_their_numbers() {
-        for cell in cells(&["passive".to_owned()], Extent { quick: true, seconds: 1.0 }) {
+    fn cells_of_filled_buffers_and_of_passive_targets_have_all_their_numbers() {
+        for cell in cells(&["cold".to_owned(), "passive".to_owned()], Extent { quick: true, seconds: 1.0 }) {
             let told = numbers(&run(&cell.args[1], &Value::Null), &cell, Carrier::Weir).unwrap();
             for metric in &cell.metrics {
                 assert!(told[metric.key].is_f64(), "{}: {}", cell.id, metric.key);

@@ -94,6 +94,8 @@ macro_rules! operations {
 operations! {
     /// Out and back between two ranks, halved; timed at the rank that began.
     PING_PONG = "ping-pong";
+    /// The same, each message filled by the program before it leaves and compared when it has come.
+    PING_PONG_FILLED = "ping-pong-filled";
     /// Blocking send: from the sender's start to the receiver's end, on the global clock.
     SEND = "send";
     /// Non-blocking send: from the sender's start to the receiver's end.
