@@ -92,6 +92,8 @@ pub struct Pair<'a, M: Machine> {
     pub memory: Option<(&'a M::Window, usize)>,
     /// The exchange that is made again and again, once it is set up: it has the buffers then.
     pub again: Option<M::Persistent<'a>>,
+    /// How long a rank computes in each exchange of `overlap`, ticks.
+    pub compute: u64,
 }
 
 impl<'a, M: Machine> Pair<'a, M> {
@@ -99,7 +101,7 @@ impl<'a, M: Machine> Pair<'a, M> {
     #[must_use]
     pub fn alone(part: Part, out: &'a mut [u8], into: &'a mut [u8]) -> Pair<'a, M> {
         let (talk, first, numbers) = (Talk::of_ranks(part.peer, out, into, 1), part.first, &[][..]);
-        Pair { talk, first, pairs: &[], numbers, memory: None, again: None }
+        Pair { talk, first, pairs: &[], numbers, memory: None, again: None, compute: 0 }
     }
 }
 
@@ -129,6 +131,7 @@ pub fn pair<M: Machine>(
         Kind::Sendrecv => half::<M, Ranks<BothWays>>(m, p, slots, first, p.first),
         Kind::DuplexIsend => half::<M, Duplex>(m, p, slots, first, p.first),
         Kind::Exchange => half::<M, AtOnce>(m, p, slots, first, p.first),
+        Kind::Overlap => half::<M, Computing>(m, p, slots, first, p.first),
         Kind::Persistent => {
             let (out, into) = (std::mem::take(&mut p.talk.out), std::mem::take(&mut p.talk.into));
             p.again = Some(m.persistent(out, into, p.talk.peer, TAG_DATA)?);
@@ -303,7 +306,26 @@ impl<M: Machine> Exchange<M> for AtOnce {
     }
 }
 
-/// The same by requests that were set up before.
+/// The same, and between its begin and its wait the rank computes.
+struct Computing;
+
+impl<M: Machine> Exchange<M> for Computing {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let legs = |bytes| [Leg { peer: p.talk.peer, bytes }];
+        let (sends, receives, compute) = (legs(p.talk.out.len()), legs(p.talk.into.len()), p.compute);
+        let meanwhile = || {
+            m.spin_until(m.ticks() + compute);
+        };
+        let start = m.ticks();
+        m.exchange_meanwhile(p.talk.out, &sends, p.talk.into, &receives, TAG_DATA, meanwhile)?;
+        let stop = m.ticks();
+        (*begin, *end) = (start, stop);
+        Ok(())
+    }
+}
+
+/// A receive and a send at once by requests that were set up before.
 struct Again;
 
 impl<M: Machine> Exchange<M> for Again {

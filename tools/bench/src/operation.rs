@@ -28,7 +28,9 @@ pub enum Kind {
     MessageRate,
     /// Receive and send begun at once, until both are complete.
     Exchange,
-    /// The same by persistent requests.
+    /// The same, and so much computing between begin and wait as it takes alone.
+    Overlap,
+    /// Receive and send at once by persistent requests.
     Persistent,
     /// Windows of messages without a pause, seen by their receiver.
     Stream,
@@ -138,7 +140,7 @@ pub enum Timing {
     OneWay,
 }
 
-const KINDS: [(Kind, &str); 46] = [
+const KINDS: [(Kind, &str); 47] = [
     (Kind::PingPong, Name::PING_PONG),
     (Kind::PingPongFilled, Name::PING_PONG_FILLED),
     (Kind::Send, Name::SEND),
@@ -148,6 +150,7 @@ const KINDS: [(Kind, &str); 46] = [
     (Kind::DuplexIsend, Name::DUPLEX_ISEND),
     (Kind::MessageRate, Name::MESSAGE_RATE),
     (Kind::Exchange, Name::ISEND_IRECV),
+    (Kind::Overlap, Name::OVERLAP),
     (Kind::Persistent, Name::PERSISTENT),
     (Kind::Stream, Name::STREAM),
     (Kind::Put, Name::PUT),
@@ -218,7 +221,8 @@ impl Kind {
             Kind::DuplexIsend => "non-blocking sends both ways at once, from begin to the end of the receive",
             Kind::MessageRate => "a window of non-blocking sends and the answer to the last, per message",
             Kind::Exchange => "non-blocking receive and send with the partner, from begin until both are complete",
-            Kind::Persistent => "the same by persistent requests, from their start until both are complete",
+            Kind::Overlap => "isend-irecv with as much computing between begin and wait as it takes alone, see below",
+            Kind::Persistent => "isend-irecv by persistent requests, from their start until both are complete",
             Kind::Stream => "windows of non-blocking sends without a pause, per message, at the receiver",
             Kind::Put => "one-sided write into the partner's memory, and a flush",
             Kind::Get => "one-sided read from the partner's memory, and a flush",
@@ -278,6 +282,7 @@ impl Kind {
             | Kind::DuplexIsend
             | Kind::MessageRate
             | Kind::Exchange
+            | Kind::Overlap
             | Kind::Persistent
             | Kind::Stream => Class::PointToPoint,
             Kind::Put
@@ -560,13 +565,13 @@ mod tests {
         for name in Name::KNOWN.iter().filter(|name| **name != Kind::Serverload.name()) {
             assert!(Operation::named(name).is_ok(), "{name}");
         }
-        assert_eq!(Operation::all().len(), 54);
+        assert_eq!(Operation::all().len(), 55);
     }
 
     #[test]
     fn the_list_holds_every_operation_for_people_and_for_programs() {
         let (text, json) = (list(), list_json());
-        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (54, 54));
+        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (55, 55));
         for (line, one) in text.lines().zip(json["operations"].as_array().unwrap()) {
             let name = one["name"].as_str().unwrap();
             assert_eq!(line.split_whitespace().next(), Some(name));

@@ -18,7 +18,8 @@ const DEFAULT_SIZES: &str = "8,64,1k,8k,64k,512k";
 /// What the columns of the table are, for those who read it.
 pub(crate) const COLUMNS: &str = "samples: those that count, without warm-up and missed starts. +-: half the width of the 95 % interval of the median, no\n\
 less than half a step of the clock. p99: 99 % of the samples are shorter; - where there are fewer than 100. outliers: beyond --outlier-multiplier times --outlier-percentile; they count.\n\
-span: of a collective, median of last end minus first start. MB/s: median of the bandwidth, 10^6 bytes a second.";
+span: of a collective, median of last end minus first start. MB/s: median of the bandwidth, 10^6 bytes a second. \
+overlap %: how much of an exchange went on while its ranks computed.";
 
 // A paragraph is one line: clap breaks it where the terminal ends.
 const EXAMPLES: &str = "Examples:
@@ -57,6 +58,10 @@ receives and sends of a step at once and waits for all. \"#\" begins a comment. 
 
 One-sided operations reach the memory of the partner. Each is timed at the rank that calls it until it is complete there, by a flush, or, for those \
 that end in -fence, by a fence of all ranks of the cell; those that end in -lock lock the partner's memory for themselves alone, and unlock it, each time. What a transport does not have is left out with a warning.
+
+Of overlap each pair first finds how long the exchange of isend-irecv takes alone (in a fifth of the cell's time at most); then each rank begins it, computes for \
+so long without calling the library, and waits. Overlap is what that saves of the exchange: 100 % where computing costs nothing extra, 0 where both add up, less \
+where they disturb each other. A library that carries messages only within its calls has little of it for long messages.
 
 Of stream, message-rate and incast the record has the bandwidth as well, of each pair or of the first rank. A rank that changed its processor while a batch was \
 measured is named in a warning, and its samples are flagged.

@@ -51,10 +51,11 @@ impl Profile {
     }
 
     /// The bandwidth at one of its points; none of an application, of whose time with its size
-    /// nothing is transferred at a rate.
+    /// nothing is transferred at a rate, nor where ranks computed meanwhile.
     #[must_use]
     pub fn bandwidth_of(&self, point: &Point) -> Option<Bandwidth> {
-        point.bandwidth().filter(|b| self.family() != Family::Kernel && b.p50_bytes_per_s.is_finite())
+        let is_moved = self.family() != Family::Kernel && point.overlap.is_none();
+        point.bandwidth().filter(|b| is_moved && b.p50_bytes_per_s.is_finite())
     }
 
     /// Cells at a level, each launch counted.

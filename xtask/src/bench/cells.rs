@@ -471,7 +471,7 @@ fn rate(e: Extent) -> Vec<Cell> {
 }
 
 fn overlap(e: Extent) -> Vec<Cell> {
-    let command = format!("overlap --size 1048576 --reps 1000 --seconds {}", e.seconds * 2.0);
+    let command = format!("{WEIR_BENCH} -t overlap -s 1048576 --warm-up 5 --time {}", e.seconds * 2.0);
     vec![Cell::new("overlap", "overlap/1MiB".into(), Wire::plain(0.0), 2, &command, &[OVERLAP])]
 }
 

@@ -47,6 +47,7 @@ pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
             // A repetition is a window each way.
             numbers["cpu_ns_per_byte"] = (number("/cpu_ns")? / (2.0 * repetitions * window * size)).into();
         }
+        Some("overlap") => numbers["overlap"] = (number("/overlap/percent")? / 100.0).into(),
         Some("incast") => {
             let (bytes, rate) =
                 (number("/bandwidth/bytes")?, cell.wire.rate_mbit_per_s.context("a wire without a rate")?);
@@ -104,6 +105,14 @@ mod tests {
         assert_eq!((&told["mb_per_s"], &told["messages_per_s"]), (&json!(500.0), &json!(5e5)));
         // 3 ms for 50 times two windows of 10 kB.
         assert_eq!(told["cpu_ns_per_byte"], 3.0);
+    }
+
+    #[test]
+    fn overlap_is_a_part_of_one() {
+        let mut run = run("overlap", &Value::Null);
+        assert!(numbers(&run, &cell("overlap"), Carrier::Weir).is_err());
+        run["cells"][0]["overlap"] = json!({"alone_ns": 2e3, "compute_ns": 2e3, "percent": 25.0});
+        assert_eq!(numbers(&run, &cell("overlap"), Carrier::Weir).unwrap()["overlap"], 0.25);
     }
 
     #[test]

@@ -321,6 +321,19 @@ impl Machine for MpiMachine {
     }
 
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
+        self.exchange_meanwhile(out, sends, into, receives, tag, || {})
+    }
+
+    #[inline]
+    fn exchange_meanwhile(
+        &self,
+        out: &[u8],
+        sends: &[Leg],
+        into: &mut [u8],
+        receives: &[Leg],
+        tag: Tag,
+        meanwhile: impl FnOnce(),
+    ) -> Result<()> {
         let tag = i32::from(tag);
         self.requests.borrow_mut().scope(|scope| {
             let mut rest = into;
@@ -333,6 +346,7 @@ impl Machine for MpiMachine {
                 let data = out.get(..leg.bytes).ok_or_else(too_short)?;
                 let _ = scope.send(&self.world, data, leg.peer, tag)?;
             }
+            meanwhile();
             Ok(scope.wait_all()?)
         })
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const FORMAT: &str = "weir-distribution";
 
 /// The version this crate writes.
-pub const VERSION: Version = Version { major: 1, minor: 6 };
+pub const VERSION: Version = Version { major: 1, minor: 7 };
 
 /// Version of the format, `"major.minor"` in the file. A reader refuses another major; a newer
 /// minor only adds fields, which an older reader may leave unread.
@@ -108,7 +108,10 @@ operations! {
     DUPLEX_ISEND = "duplex-isend";
     /// Receive and send begun at once, until both are complete, at each of both ranks.
     ISEND_IRECV = "isend-irecv";
-    /// The same by requests that are set up once.
+    /// The same, and between their begin and their wait so much computing as the exchange takes
+    /// alone; see [`crate::Overlap`].
+    OVERLAP = "overlap";
+    /// Receive and send by requests that are set up once.
     PERSISTENT = "persistent";
     /// A window of messages after the other without a pause; timed at the receiver.
     STREAM = "stream";

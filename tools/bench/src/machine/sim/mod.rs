@@ -582,10 +582,23 @@ impl<'a> Machine for Sim<'a> {
     }
 
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
+        self.exchange_meanwhile(out, sends, into, receives, tag, || {})
+    }
+
+    fn exchange_meanwhile(
+        &self,
+        out: &[u8],
+        sends: &[Leg],
+        into: &mut [u8],
+        receives: &[Leg],
+        tag: Tag,
+        meanwhile: impl FnOnce(),
+    ) -> Result<()> {
         let short = || BenchError::machine("simulated machine", "a buffer is shorter than its messages");
         for leg in sends {
             self.post(out.get(..leg.bytes).ok_or_else(short)?, leg.peer, tag)?;
         }
+        meanwhile();
         let mut rest = into;
         for leg in receives {
             let (one, others) = rest.split_at_mut_checked(leg.bytes).ok_or_else(short)?;
