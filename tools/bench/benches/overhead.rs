@@ -251,6 +251,7 @@ fn ten_million(c: &mut Criterion) {
             moved: Vec::new(),
             carried: None,
             cpu_ns: None,
+            alone_ns: None,
         }
     };
     let measured = Measured {
