@@ -346,9 +346,9 @@ const GET: u8 = 1;
 const ADD: u8 = 2;
 const FETCH: u8 = 3;
 
-/// An operation on the partner's memory until it is complete there. Flushed or
-/// under a lock, the partner knows nothing of it, and waits for the end of the half as it would for a barrier; with a fence all
-/// ranks end it together.
+/// An operation on the partner's memory until it is complete there. Flushed or under a lock, the
+/// partner knows nothing of it, and waits for the end of the half as it would for a barrier; with a
+/// fence all ranks end it together.
 struct Remote<const OPERATION: u8, const FENCE: bool>;
 
 impl<M: Machine, const OPERATION: u8, const FENCE: bool> Exchange<M> for Remote<OPERATION, FENCE> {

@@ -626,7 +626,10 @@ mod tests {
         assert!(error.contains("did you mean allreduce?"), "{error}");
         for word in ["foo", "xyz", "q"] {
             let error = Operation::named(word).unwrap_err().to_string();
-            assert!(!error.contains("did you mean") && error.contains("one of ping-pong, send, "), "{error}");
+            assert!(
+                !error.contains("did you mean") && error.contains("one of ping-pong, ping-pong-filled, send, "),
+                "{error}"
+            );
             assert!(error.contains("or a set: default, point-to-point"), "{error}");
             for line in list().lines() {
                 let name = line.split_whitespace().next().unwrap();

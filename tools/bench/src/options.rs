@@ -203,8 +203,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub window: u32,
     /// Between how many pairs of threads: each rank has so many, each with the same thread of the
-    /// partner's; those of ping-pong, ping-pong-filled, sendrecv, message-rate and stream, see below. The MPI library
-    /// is asked for MPI_THREAD_MULTIPLE
+    /// partner's; those of ping-pong, ping-pong-filled, sendrecv, message-rate and stream, see
+    /// below. The MPI library is asked for MPI_THREAD_MULTIPLE
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)), conflicts_with = "bind", allow_negative_numbers = true)]
     pub threads: Vec<u32>,
     /// What tells the threads' messages apart: a communicator for each thread, or a tag for each in
@@ -454,7 +454,7 @@ pub(crate) mod tests {
         let error = threads(&["-t", "send,bcast", "--threads", "2"]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "--threads: nothing of -t is measured between threads; what is: ping-pong, sendrecv, message-rate, stream"
+            "--threads: nothing of -t is measured between threads; what is: ping-pong, ping-pong-filled, sendrecv, message-rate, stream"
         );
         for words in
             [&["--threads", "0"][..], &["--threads", "257"], &["--threads", "2", "--bind"], &["--threads-by", "tag"]]
@@ -487,7 +487,7 @@ pub(crate) mod tests {
     #[test]
     fn operations_are_measured_once_however_often_named() {
         let settings = args(&["-t", "send,point-to-point, send"]).settings().unwrap();
-        assert_eq!(settings.operations.len(), 10);
+        assert_eq!(settings.operations.len(), 12);
     }
 
     #[test]

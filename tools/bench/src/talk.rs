@@ -243,8 +243,8 @@ mod tests {
     use super::*;
     use crate::machine::sim::{Model, run};
 
-    /// Three round trips of so many bytes, of which the answering side spoils one byte of the second
-    /// if it shall; what the beginning side says.
+    /// Three round trips of so many bytes, of which the answering side spoils one byte of the
+    /// second if it shall; what the beginning side says.
     fn round_trips(bytes: usize, spoilt: Option<usize>) -> Result<()> {
         let mut all = run(&Model::plain(2), |m| {
             let peer = 1 - crate::machine::Machine::rank(m);

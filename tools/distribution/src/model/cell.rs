@@ -130,8 +130,8 @@ pub struct Cell {
     /// Bytes a second, of an operation that is measured for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
-    /// How much of an exchange went on while its ranks computed, of an operation that is measured for
-    /// it.
+    /// How much of an exchange went on while its ranks computed, of an operation that is measured
+    /// for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Overlap>,
     /// Processor time that the ranks' processes had for all repetitions; absent: nobody asked.
@@ -371,9 +371,9 @@ pub struct Overlap {
     pub alone_ns: f64,
     /// How long a rank computed between its begin and its wait.
     pub compute_ns: f64,
-    /// What was saved of both one after the other, in per cent of the shorter of them, by the median
-    /// of the times: 100 where one of them costs nothing extra, 0 where they add up, less where they
-    /// disturb each other.
+    /// What was saved of both one after the other, in per cent of the shorter of them, by the
+    /// median of the times: 100 where one of them costs nothing extra, 0 where they add up, less
+    /// where they disturb each other.
     pub percent: f64,
 }
 

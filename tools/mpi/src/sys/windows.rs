@@ -1,9 +1,9 @@
 //! Memory that other ranks write, read and add to without this rank's doing: MPI's windows.
 //!
 //! A window is used in one way for all its life: by ranks that reach others' memory whenever they
-//! like and flush ([`Access::Flush`]) or lock it each time ([`Access::Lock`]), or in phases that all
-//! ranks end together ([`Access::Fence`]). Every operation is complete when its call returns, so that the caller's
-//! buffers are borrowed for as long as MPI uses them.
+//! like and flush ([`Access::Flush`]) or lock it each time ([`Access::Lock`]), or in phases that
+//! all ranks end together ([`Access::Fence`]). Every operation is complete when its call returns,
+//! so that the caller's buffers are borrowed for as long as MPI uses them.
 
 use std::ffi::c_int;
 
@@ -22,8 +22,8 @@ pub enum Access {
     /// Active target: each operation ends with a fence (`MPI_Win_fence`), which is collective.
     /// Ranks that reach nobody's memory call [`Window::fence`].
     Fence,
-    /// Passive target: for each operation its target alone is locked (`MPI_Win_lock`, exclusive), and
-    /// unlocked when it is complete there (`MPI_Win_unlock`).
+    /// Passive target: for each operation its target alone is locked (`MPI_Win_lock`, exclusive),
+    /// and unlocked when it is complete there (`MPI_Win_unlock`).
     Lock,
 }
 

@@ -327,8 +327,8 @@ impl Sim<'_> {
         Ok(result)
     }
 
-    /// Does something when a message of so many bytes has come to `rank`, and waits for an answer of
-    /// so many.
+    /// Does something when a message of so many bytes has come to `rank`, and waits for an answer
+    /// of so many.
     fn there_and_back<T>(
         &self,
         rank: usize,
