@@ -2,13 +2,10 @@
  * checked ones too (`longest_ms`), which tells how long it stood still.
  *
  *   pingpong --size 8 --reps 20000 --warmup 1000 --seconds 5
- *   pingpong --size 4096 --cold 1
  *
  * Each message starts with its number and a flag; rank 1 echoes what it got and rank 0 compares.
  * One exchange in 64 carries a payload of full length that is checked byte by byte on both sides;
- * those are not timed, since the check would be part of the time. With --cold every exchange is such a one, and is timed:
- * rank 1 checks what came and fills another buffer before it answers, as programs do, and caches hold that instead of what
- * the MPI left there. */
+ * those are not timed, since the check would be part of the time. */
 #include "common.h"
 
 enum { GO = 1, LAST = 2, FULL = 4 };
@@ -29,7 +26,6 @@ int main(int argc, char **argv) {
     size_t reps = (size_t)arg(argc, argv, "--reps", 20000);
     size_t warmup = (size_t)arg(argc, argv, "--warmup", 500);
     double limit = arg(argc, argv, "--seconds", 10);
-    int cold = arg(argc, argv, "--cold", 0) > 0;
     if (size < sizeof(header)) DIE("--size must be at least %zu", sizeof(header));
     if (size > INT32_MAX) DIE("--size must fit an int");
 
@@ -44,7 +40,7 @@ int main(int argc, char **argv) {
         for (uint32_t i = 0;; i++) {
             header h = {i, GO};
             int last = i + 1 >= reps + warmup || now_s() - begin > limit;
-            int full = cold || i % 64 == 63 || last;
+            int full = i % 64 == 63 || last;
             if (full) fill(out, size, i), h.flags |= FULL;
             if (last) h.flags |= LAST;
             memcpy(out, &h, sizeof h);
@@ -56,7 +52,7 @@ int main(int argc, char **argv) {
             if (memcmp(in, out, full ? size : sizeof h)) DIE("exchange %u came back different", i);
             checked += full;
             warm = warm || i >= warmup || now_s() - begin > limit / 5;
-            if ((cold || !full) && warm) samples_add(&half, t / 2 * 1e6), timed += t;
+            if (!full && warm) samples_add(&half, t / 2 * 1e6), timed += t;
             if (last) break;
         }
     } else if (rank == 1) {
@@ -70,7 +66,7 @@ int main(int argc, char **argv) {
                 memcpy(out, &h, sizeof h);
                 if (memcmp(in, out, size)) DIE("payload of message %u is wrong", i);
             }
-            MPI_Send(cold ? out : in, (int)size, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+            MPI_Send(in, (int)size, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
             if (i == 1) tell_begun();
             if (h.flags & LAST) break;
         }
@@ -80,9 +76,9 @@ int main(int argc, char **argv) {
     if (rank == 0) {
         samples_sort(&half);
         if (half.n == 0) DIE("no timed exchange within %g s", limit);
-        printf("{\"program\":\"pingpong\",\"size\":%zu,\"cold\":%d,\"reps\":%zu,\"checked\":%zu,\"min_us\":%.3f,\"median_us\":%.3f,"
+        printf("{\"program\":\"pingpong\",\"size\":%zu,\"reps\":%zu,\"checked\":%zu,\"min_us\":%.3f,\"median_us\":%.3f,"
                "\"p90_us\":%.3f,\"p99_us\":%.3f,\"p999_us\":%.3f,\"max_us\":%.3f,\"mean_us\":%.3f,\"mb_per_s\":%.3f,\"cpu_s\":%.3f,\"longest_ms\":%.3f}\n",
-               size, cold, half.n, checked, quantile(&half, 0), quantile(&half, 0.5), quantile(&half, 0.9), quantile(&half, 0.99),
+               size, half.n, checked, quantile(&half, 0), quantile(&half, 0.5), quantile(&half, 0.9), quantile(&half, 0.99),
                quantile(&half, 0.999), quantile(&half, 1), timed / 2 / (double)half.n * 1e6,
                (double)size * (double)half.n * 2 / timed / 1e6, all, longest * 1e3);
     }

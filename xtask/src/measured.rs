@@ -24,18 +24,17 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// kernels.
 const WORK: &str = "--quiet --reps 20 --start barrier -s 8,5k -t ping-pong,send,duplex-isend,message-rate,barrier,bcast,alltoall,allreduce,jacobi --iterations 3";
 /// All other operations once, by each way in which a library is called.
-const MORE: &str = "--quiet --reps 5 --start barrier -s 4k -t one-sided,isend-irecv,persistent,stream,gatherv,scatterv,allgatherv,alltoallv,reduce-scatter,scan,exscan,ibarrier,iallreduce,incast,farm --iterations 20 --window 4";
-/// Cells of that: eight on others' memory, three between pairs, four by lengths, three sums, two
+const MORE: &str = "--quiet --reps 5 --start barrier -s 4k -t one-sided,ping-pong-filled,overlap,isend-irecv,persistent,stream,gatherv,scatterv,allgatherv,alltoallv,reduce-scatter,scan,exscan,ibarrier,iallreduce,incast,farm --iterations 20 --window 4";
+/// Cells of that: twelve on others' memory, five between pairs, four by lengths, three sums, two
 /// begun and waited for, two of many to one.
-const MORE_CELLS: usize = 8 + 3 + 4 + 3 + 2 + 2;
-/// Of these Weir's own endpoints have no persistent requests and no collectives that are begun and
-/// waited for.
-const LACKING: usize = 3;
+const MORE_CELLS: usize = 12 + 5 + 4 + 3 + 2 + 2;
+/// Of these Weir's own endpoints have no persistent requests, nothing that is begun and waited
+/// for later, and no locks.
+const LACKING: usize = 4 + 4;
 /// Pairs of threads: what tells them apart comes behind.
-const THREADS: &str =
-    "--quiet --reps 5 -s 8,20k -t ping-pong,sendrecv,message-rate,stream --threads 1,2 --window 4 --threads-by";
-/// Cells of that: four operations at two sizes, by two numbers of threads.
-const THREADS_CELLS: usize = 4 * 2 * 2;
+const THREADS: &str = "--quiet --reps 5 -s 8,20k -t ping-pong,ping-pong-filled,sendrecv,message-rate,stream --threads 1,2 --window 4 --threads-by";
+/// Cells of that: five operations at two sizes, by two numbers of threads.
+const THREADS_CELLS: usize = 5 * 2 * 2;
 /// A pattern of two steps.
 const PATTERN: &str = "weir-pattern 1\nranks 2..\nstep\n* -> +1 size\n* -> -1 size\nstep\ncompute 0 20us\n* -> 0 64\n";
 /// Cells of that: seven operations at two sizes, a barrier, a kernel.

@@ -116,6 +116,9 @@ impl Machine for Nothing {
     fn exchange_all(&self, _: &[u8], _: &[Leg], _: &mut [u8], _: &[Leg], _: Tag) -> Result<()> {
         Ok(())
     }
+    fn exchange_meanwhile(&self, _: &[u8], _: &[Leg], _: &mut [u8], _: &[Leg], _: Tag, _: impl FnOnce()) -> Result<()> {
+        Ok(())
+    }
     fn persistent<'b>(&self, _: &'b [u8], _: &'b mut [u8], _: usize, _: Tag) -> Result<()> {
         Ok(())
     }
@@ -248,6 +251,7 @@ fn ten_million(c: &mut Criterion) {
             moved: Vec::new(),
             carried: None,
             cpu_ns: None,
+            alone_ns: None,
         }
     };
     let measured = Measured {

@@ -69,7 +69,7 @@ impl Work<'_> {
         let mut slots = Slots::default();
         let first = slots.grow(self.count);
         self.exchange(1)?;
-        let mut pair = Pair::alone(self.part, self.out.get(), self.into.get_mut());
+        let mut pair = Pair::alone(self.part, self.out.get_mut(), self.into.get_mut());
         measure::pair(self.m, Kind::PingPong, &mut pair, &mut slots, first, || Ok(()))?;
         let sum: u64 = slots.begin.iter().zip(&slots.end).map(|(b, e)| e - b).sum();
         Ok(sum as f64 / self.count as f64 / 2.0)

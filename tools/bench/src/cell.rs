@@ -18,6 +18,7 @@ use crate::leader::{LONGEST_PLAN_NS, Leader, MOST_WINDOWS, Order, Word};
 use crate::machine::{Control, Machine};
 use crate::measure::{self, Buffer, Pair, Part, Slots, Starts, Together};
 use crate::operation::{Class, Kind};
+use crate::overlap;
 use crate::plan::Spec;
 use crate::talk::Talk;
 use crate::threads;
@@ -58,6 +59,8 @@ pub struct Noted {
     pub carried: Option<Carried>,
     /// Processor time that its process had in all batches, ns, if it can tell.
     pub cpu_ns: Option<u64>,
+    /// What the exchange takes alone, and how long it computed in each, ns, of `overlap`.
+    pub alone_ns: Option<f64>,
 }
 
 /// What was wrong with starts that were agreed.
@@ -156,6 +159,8 @@ struct Work<M: Machine> {
     buffers: Vec<(Buffer, Buffer)>,
     numbers: Vec<f64>,
     sums: Vec<f64>,
+    /// Of `overlap`, once it is known.
+    alone_ns: Option<f64>,
 }
 
 impl<M: Machine> Bench<'_, M> {
@@ -178,6 +183,9 @@ impl<M: Machine> Bench<'_, M> {
         let first = self.m.rank() == 0;
         let mut lead =
             first.then(|| Leader::new(spec, *budget, self.rules, self.may_fall_back, self.clock.now_ns(self.m)));
+        if spec.operation.kind == Kind::Overlap {
+            self.find_alone(spec, budget, work)?;
+        }
         // Once for each cell also those who take no part are asked.
         let mut words = self.m.gather_values(&self.heard(Word::default()))?;
         loop {
@@ -218,7 +226,7 @@ impl<M: Machine> Bench<'_, M> {
                 }
                 Order::Enough { why } => {
                     self.clock.again(self.m)?;
-                    let ranks = self.collect(spec, &slots, (&missed, &moved), (tally.sum(), cpu_ns))?;
+                    let ranks = self.collect(spec, &slots, (&missed, &moved), (tally.sum(), cpu_ns, work.alone_ns))?;
                     let measured = lead.as_ref().map(|lead| lead.measured(ranks, why, self.clock.now_ns(self.m)));
                     let again = match (&measured, &mut lead) {
                         (Some(measured), Some(lead)) => lead.again(collect::counted(spec, measured, self.rules)),
@@ -313,6 +321,7 @@ impl<M: Machine> Bench<'_, M> {
             buffers: (0..threads).map(|_| (Buffer::new(out as usize), Buffer::new(into as usize))).collect(),
             numbers: vec![1.0; summed],
             sums: vec![1.0; own_sums.unwrap_or(summed)],
+            alone_ns: None,
         })
     }
 
@@ -363,7 +372,7 @@ impl<M: Machine> Bench<'_, M> {
             let mut batch = threads::Batch { part, pairs, buffers, apart: of.apart, window };
             return threads::pair(self.m, kind, &mut batch, slots, first, || self.m.barrier(group));
         }
-        let Some((out, into)) = work.buffers.first_mut().map(|(out, into)| (out.get(), into.get_mut())) else {
+        let Some((out, into)) = work.buffers.first_mut().map(|(out, into)| (out.get_mut(), into.get_mut())) else {
             return Ok(false);
         };
         let numbers = work.numbers.as_slice();
@@ -373,7 +382,8 @@ impl<M: Machine> Bench<'_, M> {
                 let place = spec.active().iter().position(|&rank| rank == part.peer);
                 let memory = work.window.as_ref().zip(place);
                 let talk = Talk::of_ranks(part.peer, out, into, spec.count as usize);
-                let mut pair = Pair { talk, first: part.first, pairs, numbers, memory, again: None };
+                let compute = (work.alone_ns.unwrap_or(0.0) / 1000.0 * self.clock.ticks_per_us()) as u64;
+                let mut pair = Pair { talk, first: part.first, pairs, numbers, memory, again: None, compute };
                 measure::pair(self.m, kind, &mut pair, slots, first, || self.m.barrier(group))?;
             }
             (Class::Collective, ..) => {
@@ -386,6 +396,18 @@ impl<M: Machine> Bench<'_, M> {
             _ => {}
         }
         Ok(false)
+    }
+
+    /// How long the exchange of `overlap` takes alone; those that take part call it.
+    fn find_alone(&self, spec: &Spec, budget: &Budget, work: &mut Work<M>) -> Result<()> {
+        let (Some(group), Some(part), Some((out, into))) = (&work.group, work.part, work.buffers.first_mut()) else {
+            return Ok(());
+        };
+        let mut pair = Pair::alone(part, out.get_mut(), into.get_mut());
+        pair.pairs = spec.pairing.as_ref().map_or(&[][..], |pairing| &pairing.pairs);
+        let ticks_per_us = self.clock.ticks_per_us();
+        work.alone_ns = Some(overlap::alone_ns(self.m, group, &mut pair, budget.time_ns, ticks_per_us)?);
+        Ok(())
     }
 
     /// What this rank has to say about its last batch.
@@ -437,11 +459,11 @@ impl<M: Machine> Bench<'_, M> {
         spec: &Spec,
         slots: &Slots,
         (missed, moved): (&[u32], &[(u32, u32)]),
-        (carried, cpu_ns): (Option<Carried>, Option<u64>),
+        (carried, cpu_ns, alone_ns): (Option<Carried>, Option<u64>, Option<f64>),
     ) -> Result<Vec<Noted>> {
         let active = spec.active().contains(&self.m.rank());
         let noted = match active {
-            true => Noted { carried, cpu_ns, moved: moved.to_vec(), ..self.noted(slots, missed.to_vec()) },
+            true => Noted { carried, cpu_ns, alone_ns, moved: moved.to_vec(), ..self.noted(slots, missed.to_vec()) },
             false => Noted::default(),
         };
         let bytes = noted.to_bytes();
@@ -466,6 +488,7 @@ impl<M: Machine> Bench<'_, M> {
             moved: Vec::new(),
             carried: None,
             cpu_ns: None,
+            alone_ns: None,
         }
     }
 }
@@ -503,9 +526,11 @@ fn is_stall(missed: &[u32], end: usize) -> bool {
 
 /// Three counts and two bounds.
 const BOUNDS_END: usize = 32;
-/// And what was counted of carriers, and of processor time: whether it was, and how much.
+/// And what was counted of carriers, and of processor time: whether it was, and how much; and what
+/// an exchange takes alone, likewise.
 const CPU_AT: usize = BOUNDS_END + 8 * carried::NUMBERS;
-const HEAD_BYTES: usize = CPU_AT + 16;
+const ALONE_AT: usize = CPU_AT + 16;
+const HEAD_BYTES: usize = ALONE_AT + 16;
 impl Noted {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes =
@@ -517,7 +542,8 @@ impl Noted {
         bytes.extend(self.least_ns.to_le_bytes());
         bytes.extend(carried::to_numbers(self.carried).iter().flat_map(|v| v.to_le_bytes()));
         let cpu = [u64::from(self.cpu_ns.is_some()), self.cpu_ns.unwrap_or(0)];
-        bytes.extend(cpu.iter().flat_map(|v| v.to_le_bytes()));
+        let alone = [u64::from(self.alone_ns.is_some()), self.alone_ns.unwrap_or(0.0).to_bits()];
+        bytes.extend(cpu.iter().chain(&alone).flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.begin_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.end_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.length_ns.iter().flat_map(|v| v.to_le_bytes()));
@@ -554,6 +580,7 @@ impl Noted {
             moved: moved.chunks_exact(8).map(|b| (half(b), half(&b[4..]))).collect(),
             carried: carried::of_numbers(&counted),
             cpu_ns: (count(CPU_AT) != 0).then(|| count(CPU_AT + 8)),
+            alone_ns: (count(ALONE_AT) != 0).then(|| f64::from_bits(count(ALONE_AT + 8))),
         })
     }
 }
@@ -607,6 +634,7 @@ mod tests {
             moved: vec![(0, 2), (7, 9)],
             carried: Some(Carried { weir_bytes: 17, ..Carried::default() }),
             cpu_ns: Some(u64::MAX),
+            alone_ns: Some(12.25),
         };
         let bytes = noted.to_bytes();
         assert_eq!(Noted::from_bytes(&bytes).unwrap(), noted);

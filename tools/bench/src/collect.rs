@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use weir_distribution::{
     Bandwidth, Cell, Configuration, Family as FamilyName, FitRecord, HdrHistogram, HistogramRecord,
-    Independence as IndependenceRecord, Moved, Operation, Outliers, Sample, Skew, StartSync, SummaryRecord, TestRecord,
-    Warning, flags,
+    Independence as IndependenceRecord, Moved, Operation, Outliers, Overlap, Sample, Skew, StartSync, SummaryRecord,
+    TestRecord, Warning, flags,
 };
 use weir_stats::choice::{Candidate, fit_all};
 use weir_stats::goodness::{GoodnessOptions, PMethod, random_subset};
@@ -58,7 +58,7 @@ const SIGNIFICANCE: f64 = 0.01;
 #[must_use]
 pub fn divisor(configuration: &Configuration) -> f64 {
     match configuration.operation.as_str() {
-        Operation::PING_PONG => 2.0,
+        Operation::PING_PONG | Operation::PING_PONG_FILLED => 2.0,
         Operation::MESSAGE_RATE | Operation::STREAM => {
             configuration.parameters.get("window").and_then(|w| w.parse().ok()).unwrap_or(1.0)
         }
@@ -288,6 +288,9 @@ pub fn cell(
     cell.skew = between(spec, &samples, rules, &|k| (ends_of(&samples, k).0, ends_of(&samples, k).1))?;
     cell.span = between(spec, &samples, rules, &|k| (ends_of(&samples, k).0, ends_of(&samples, k).2))?;
     cell.bandwidth = bandwidth(spec, &samples, cell.summary.as_ref());
+    // All of a cell compute as long.
+    let alone_ns = samples.active.iter().find_map(|&rank| measured.ranks[rank].alone_ns);
+    cell.overlap = alone_ns.zip(cell.summary.as_ref()).map(|(ns, summary)| Overlap::of(ns, ns, summary.p50_ns));
     let moved = measured.ranks.iter().zip(0..).filter(|(noted, _)| !noted.moved.is_empty());
     cell.moved = moved.map(|(noted, rank)| Moved { rank, batches: noted.moved.len() as u64 }).collect();
     cell.warnings.extend(measured.warnings(spec.start));

@@ -8,6 +8,8 @@ pub enum Access {
     Flush,
     /// By all of the group together.
     Fence,
+    /// Each for itself, by a lock of its target for it alone.
+    Lock,
 }
 
 /// A message of several that are exchanged at once: with whom, and how long.

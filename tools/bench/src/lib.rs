@@ -38,6 +38,7 @@ pub mod measure;
 pub mod memory;
 pub mod operation;
 pub mod options;
+pub mod overlap;
 pub mod pairing;
 pub mod pattern;
 pub mod plan;

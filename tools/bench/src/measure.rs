@@ -6,7 +6,7 @@ use crate::exchange::{Leg, Turn};
 use crate::kernels::Kernel;
 use crate::machine::{Machine, TAG_ANSWER, TAG_DATA, TAG_DONE, TAG_MORE};
 use crate::operation::Kind;
-use crate::talk::{self, BothWays, MORE, NO_MORE, PingPong, Plain, Rate, Stream, Talk};
+use crate::talk::{self, BothWays, Filled, MORE, NO_MORE, PingPong, Plain, Rate, Stream, Talk};
 
 /// What one rank noted, in ticks of its own clock, by repetition.
 ///
@@ -92,14 +92,16 @@ pub struct Pair<'a, M: Machine> {
     pub memory: Option<(&'a M::Window, usize)>,
     /// The exchange that is made again and again, once it is set up: it has the buffers then.
     pub again: Option<M::Persistent<'a>>,
+    /// How long a rank computes in each exchange of `overlap`, ticks.
+    pub compute: u64,
 }
 
 impl<'a, M: Machine> Pair<'a, M> {
     /// A pair that sends and receives, alone.
     #[must_use]
-    pub fn alone(part: Part, out: &'a [u8], into: &'a mut [u8]) -> Pair<'a, M> {
+    pub fn alone(part: Part, out: &'a mut [u8], into: &'a mut [u8]) -> Pair<'a, M> {
         let (talk, first, numbers) = (Talk::of_ranks(part.peer, out, into, 1), part.first, &[][..]);
-        Pair { talk, first, pairs: &[], numbers, memory: None, again: None }
+        Pair { talk, first, pairs: &[], numbers, memory: None, again: None, compute: 0 }
     }
 }
 
@@ -129,11 +131,13 @@ pub fn pair<M: Machine>(
         Kind::Sendrecv => half::<M, Ranks<BothWays>>(m, p, slots, first, p.first),
         Kind::DuplexIsend => half::<M, Duplex>(m, p, slots, first, p.first),
         Kind::Exchange => half::<M, AtOnce>(m, p, slots, first, p.first),
+        Kind::Overlap => half::<M, Computing>(m, p, slots, first, p.first),
         Kind::Persistent => {
-            let into = std::mem::take(&mut p.talk.into);
-            p.again = Some(m.persistent(p.talk.out, into, p.talk.peer, TAG_DATA)?);
+            let (out, into) = (std::mem::take(&mut p.talk.out), std::mem::take(&mut p.talk.into));
+            p.again = Some(m.persistent(out, into, p.talk.peer, TAG_DATA)?);
             half::<M, Again>(m, p, slots, first, p.first)
         }
+        Kind::PingPongFilled => halves::<M, Ranks<Filled>>(m, p, slots, first, between),
         Kind::Stream => halves::<M, Ranks<Stream>>(m, p, slots, first, between),
         Kind::Put => halves::<M, Remote<PUT, false>>(m, p, slots, first, between),
         Kind::Get => halves::<M, Remote<GET, false>>(m, p, slots, first, between),
@@ -143,6 +147,10 @@ pub fn pair<M: Machine>(
         Kind::GetFence => halves::<M, Remote<GET, true>>(m, p, slots, first, between),
         Kind::AccumulateFence => halves::<M, Remote<ADD, true>>(m, p, slots, first, between),
         Kind::FetchAndOpFence => halves::<M, Remote<FETCH, true>>(m, p, slots, first, between),
+        Kind::PutLock => halves::<M, Remote<PUT, false>>(m, p, slots, first, between),
+        Kind::GetLock => halves::<M, Remote<GET, false>>(m, p, slots, first, between),
+        Kind::AccumulateLock => halves::<M, Remote<ADD, false>>(m, p, slots, first, between),
+        Kind::FetchAndOpLock => halves::<M, Remote<FETCH, false>>(m, p, slots, first, between),
         _ => halves::<M, Ranks<PingPong>>(m, p, slots, first, between),
     }
 }
@@ -298,7 +306,26 @@ impl<M: Machine> Exchange<M> for AtOnce {
     }
 }
 
-/// The same by requests that were set up before.
+/// The same, and between its begin and its wait the rank computes.
+struct Computing;
+
+impl<M: Machine> Exchange<M> for Computing {
+    #[inline(always)]
+    fn lead(m: &M, p: &mut Pair<'_, M>, begin: &mut u64, end: &mut u64) -> Result<()> {
+        let legs = |bytes| [Leg { peer: p.talk.peer, bytes }];
+        let (sends, receives, compute) = (legs(p.talk.out.len()), legs(p.talk.into.len()), p.compute);
+        let meanwhile = || {
+            m.spin_until(m.ticks() + compute);
+        };
+        let start = m.ticks();
+        m.exchange_meanwhile(p.talk.out, &sends, p.talk.into, &receives, TAG_DATA, meanwhile)?;
+        let stop = m.ticks();
+        (*begin, *end) = (start, stop);
+        Ok(())
+    }
+}
+
+/// A receive and a send at once by requests that were set up before.
 struct Again;
 
 impl<M: Machine> Exchange<M> for Again {
@@ -319,9 +346,9 @@ const GET: u8 = 1;
 const ADD: u8 = 2;
 const FETCH: u8 = 3;
 
-/// An operation on the partner's memory until it is complete there. Flushed, the partner knows
-/// nothing of it, and waits for the end of the half as it would for a barrier; with a fence all
-/// ranks end it together.
+/// An operation on the partner's memory until it is complete there. Flushed or under a lock, the
+/// partner knows nothing of it, and waits for the end of the half as it would for a barrier; with a
+/// fence all ranks end it together.
 struct Remote<const OPERATION: u8, const FENCE: bool>;
 
 impl<M: Machine, const OPERATION: u8, const FENCE: bool> Exchange<M> for Remote<OPERATION, FENCE> {
@@ -359,7 +386,7 @@ fn go_on<M: Machine, E: Exchange<M>>(m: &M, p: &mut Pair<'_, M>, leads: bool) ->
         return Ok(());
     }
     let peer = p.talk.peer;
-    let count = talk::between_words(p.talk.out.len());
+    let count = talk::between_words(p.talk.bytes);
     let (mut begin, mut end) = (0, 0);
     if leads {
         let mut others = Others::of(m.rank(), p.pairs);

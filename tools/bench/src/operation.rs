@@ -12,6 +12,8 @@ use crate::exchange::Access;
 pub enum Kind {
     /// Out and back between two ranks, halved.
     PingPong,
+    /// The same, each message filled and compared by the program.
+    PingPongFilled,
     /// Blocking send, end to end.
     Send,
     /// Non-blocking send, end to end.
@@ -26,7 +28,9 @@ pub enum Kind {
     MessageRate,
     /// Receive and send begun at once, until both are complete.
     Exchange,
-    /// The same by persistent requests.
+    /// The same, and so much computing between begin and wait as it takes alone.
+    Overlap,
+    /// Receive and send at once by persistent requests.
     Persistent,
     /// Windows of messages without a pause, seen by their receiver.
     Stream,
@@ -46,6 +50,14 @@ pub enum Kind {
     AccumulateFence,
     /// One-sided: add a number and tell what was there, and a fence.
     FetchAndOpFence,
+    /// One-sided: write, under a lock of its own.
+    PutLock,
+    /// One-sided: read, under a lock of its own.
+    GetLock,
+    /// One-sided: add numbers, under a lock of its own.
+    AccumulateLock,
+    /// One-sided: add a number and tell what was there, under a lock of its own.
+    FetchAndOpLock,
     /// Barrier.
     Barrier,
     /// Broadcast.
@@ -128,8 +140,9 @@ pub enum Timing {
     OneWay,
 }
 
-const KINDS: [(Kind, &str); 41] = [
+const KINDS: [(Kind, &str); 47] = [
     (Kind::PingPong, Name::PING_PONG),
+    (Kind::PingPongFilled, Name::PING_PONG_FILLED),
     (Kind::Send, Name::SEND),
     (Kind::Isend, Name::ISEND),
     (Kind::IsendLocal, Name::ISENDLOCAL),
@@ -137,6 +150,7 @@ const KINDS: [(Kind, &str); 41] = [
     (Kind::DuplexIsend, Name::DUPLEX_ISEND),
     (Kind::MessageRate, Name::MESSAGE_RATE),
     (Kind::Exchange, Name::ISEND_IRECV),
+    (Kind::Overlap, Name::OVERLAP),
     (Kind::Persistent, Name::PERSISTENT),
     (Kind::Stream, Name::STREAM),
     (Kind::Put, Name::PUT),
@@ -147,6 +161,10 @@ const KINDS: [(Kind, &str); 41] = [
     (Kind::GetFence, Name::GET_FENCE),
     (Kind::AccumulateFence, Name::ACCUMULATE_FENCE),
     (Kind::FetchAndOpFence, Name::FETCH_AND_OP_FENCE),
+    (Kind::PutLock, Name::PUT_LOCK),
+    (Kind::GetLock, Name::GET_LOCK),
+    (Kind::AccumulateLock, Name::ACCUMULATE_LOCK),
+    (Kind::FetchAndOpLock, Name::FETCH_AND_OP_LOCK),
     (Kind::Barrier, Name::BARRIER),
     (Kind::Bcast, Name::BCAST),
     (Kind::Gather, Name::GATHER),
@@ -193,6 +211,9 @@ impl Kind {
     pub fn description(self) -> &'static str {
         match self {
             Kind::PingPong => "out and back between two ranks; times are half of the round trip",
+            Kind::PingPongFilled => {
+                "ping-pong of messages that are filled before they leave and compared when they have come, as programs do"
+            }
             Kind::Send => "blocking send, from its begin to the end of its receive",
             Kind::Isend => "non-blocking send, from its begin to the end of its receive",
             Kind::IsendLocal => "non-blocking send, until its buffer may be used again",
@@ -200,7 +221,8 @@ impl Kind {
             Kind::DuplexIsend => "non-blocking sends both ways at once, from begin to the end of the receive",
             Kind::MessageRate => "a window of non-blocking sends and the answer to the last, per message",
             Kind::Exchange => "non-blocking receive and send with the partner, from begin until both are complete",
-            Kind::Persistent => "the same by persistent requests, from their start until both are complete",
+            Kind::Overlap => "isend-irecv with as much computing between begin and wait as it takes alone, see below",
+            Kind::Persistent => "isend-irecv by persistent requests, from their start until both are complete",
             Kind::Stream => "windows of non-blocking sends without a pause, per message, at the receiver",
             Kind::Put => "one-sided write into the partner's memory, and a flush",
             Kind::Get => "one-sided read from the partner's memory, and a flush",
@@ -211,6 +233,14 @@ impl Kind {
             Kind::AccumulateFence => "one-sided addition of 64-bit floats to the partner's memory, and a fence of all",
             Kind::FetchAndOpFence => {
                 "one-sided addition to a 64-bit number of the partner's, which is told, and a fence of all"
+            }
+            Kind::PutLock => "one-sided write into the partner's memory, which is locked and unlocked for it",
+            Kind::GetLock => "one-sided read from the partner's memory, which is locked and unlocked for it",
+            Kind::AccumulateLock => {
+                "one-sided addition of 64-bit floats to the partner's memory, which is locked and unlocked for it"
+            }
+            Kind::FetchAndOpLock => {
+                "one-sided addition to a 64-bit number of the partner's, which is told, and its memory locked and unlocked for it"
             }
             Kind::Barrier => "barrier",
             Kind::Bcast => "broadcast from the first rank",
@@ -244,6 +274,7 @@ impl Kind {
     pub fn class(self) -> Class {
         match self {
             Kind::PingPong
+            | Kind::PingPongFilled
             | Kind::Send
             | Kind::Isend
             | Kind::IsendLocal
@@ -251,6 +282,7 @@ impl Kind {
             | Kind::DuplexIsend
             | Kind::MessageRate
             | Kind::Exchange
+            | Kind::Overlap
             | Kind::Persistent
             | Kind::Stream => Class::PointToPoint,
             Kind::Put
@@ -260,7 +292,11 @@ impl Kind {
             | Kind::PutFence
             | Kind::GetFence
             | Kind::AccumulateFence
-            | Kind::FetchAndOpFence => Class::OneSided,
+            | Kind::FetchAndOpFence
+            | Kind::PutLock
+            | Kind::GetLock
+            | Kind::AccumulateLock
+            | Kind::FetchAndOpLock => Class::OneSided,
             Kind::Bots | Kind::Fft | Kind::Jacobi | Kind::Farm => Class::Kernel,
             _ => Class::Collective,
         }
@@ -284,14 +320,20 @@ impl Kind {
     /// Whether a size belongs to it.
     #[must_use]
     pub fn has_size(self) -> bool {
-        let none = matches!(self, Kind::Barrier | Kind::Ibarrier | Kind::FetchAndOp | Kind::FetchAndOpFence);
-        !none && (self.class() != Class::Kernel || self == Kind::Farm)
+        !self.is_one_number()
+            && !matches!(self, Kind::Barrier | Kind::Ibarrier)
+            && (self.class() != Class::Kernel || self == Kind::Farm)
     }
 
     /// The one size of an operation that has no other, bytes.
     #[must_use]
     pub fn only_size(self) -> u64 {
-        if matches!(self, Kind::FetchAndOp | Kind::FetchAndOpFence) { 8 } else { 0 }
+        if self.is_one_number() { 8 } else { 0 }
+    }
+
+    /// Whether it is of one 64-bit number.
+    fn is_one_number(self) -> bool {
+        matches!(self, Kind::FetchAndOp | Kind::FetchAndOpFence | Kind::FetchAndOpLock)
     }
 
     /// How an operation on the partner's memory is completed, if it is one.
@@ -299,6 +341,7 @@ impl Kind {
     pub fn access(self) -> Option<Access> {
         match self {
             Kind::PutFence | Kind::GetFence | Kind::AccumulateFence | Kind::FetchAndOpFence => Some(Access::Fence),
+            Kind::PutLock | Kind::GetLock | Kind::AccumulateLock | Kind::FetchAndOpLock => Some(Access::Lock),
             _ if self.class() == Class::OneSided => Some(Access::Flush),
             _ => None,
         }
@@ -313,7 +356,7 @@ impl Kind {
     /// Whether it is measured between threads of ranks, too.
     #[must_use]
     pub fn has_threads(self) -> bool {
-        matches!(self, Kind::PingPong | Kind::Sendrecv | Kind::MessageRate | Kind::Stream)
+        matches!(self, Kind::PingPong | Kind::PingPongFilled | Kind::Sendrecv | Kind::MessageRate | Kind::Stream)
     }
 
     /// Whether it computes: its sizes are of 64-bit floats.
@@ -329,6 +372,7 @@ impl Kind {
                 | Kind::Iallreduce
                 | Kind::Accumulate
                 | Kind::AccumulateFence
+                | Kind::AccumulateLock
         )
     }
 
@@ -521,13 +565,13 @@ mod tests {
         for name in Name::KNOWN.iter().filter(|name| **name != Kind::Serverload.name()) {
             assert!(Operation::named(name).is_ok(), "{name}");
         }
-        assert_eq!(Operation::all().len(), 49);
+        assert_eq!(Operation::all().len(), 55);
     }
 
     #[test]
     fn the_list_holds_every_operation_for_people_and_for_programs() {
         let (text, json) = (list(), list_json());
-        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (49, 49));
+        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (55, 55));
         for (line, one) in text.lines().zip(json["operations"].as_array().unwrap()) {
             let name = one["name"].as_str().unwrap();
             assert_eq!(line.split_whitespace().next(), Some(name));
@@ -552,7 +596,7 @@ mod tests {
         let threaded = text.lines().filter(|line| line.ends_with("; with --threads between threads, too")).count();
         assert_eq!(
             (threaded, of("stream")["threads"].as_bool(), of("send")["threads"].as_bool()),
-            (4, Some(true), Some(false))
+            (5, Some(true), Some(false))
         );
         assert!(text.contains("each rank's part (gather alone is the same)"), "{text}");
         assert_eq!(json["sets"]["kernels"], serde_json::json!(["farm", "bots", "fft", "jacobi"]));
@@ -565,7 +609,7 @@ mod tests {
         assert_eq!(one("gather-total"), "gather-total");
         assert_eq!(one("gather"), "gather-each");
         assert_eq!(Operation::named("kernels").unwrap().len(), 4);
-        assert_eq!(Operation::named("one-sided").unwrap().len(), 8);
+        assert_eq!(Operation::named("one-sided").unwrap().len(), 12);
         // Nobody has a pattern who does not name one.
         assert_eq!(Operation::named("all").unwrap().len(), Operation::all().len() - 1);
         let pattern = Operation::named("pattern").unwrap()[0];
@@ -582,7 +626,10 @@ mod tests {
         assert!(error.contains("did you mean allreduce?"), "{error}");
         for word in ["foo", "xyz", "q"] {
             let error = Operation::named(word).unwrap_err().to_string();
-            assert!(!error.contains("did you mean") && error.contains("one of ping-pong, send, "), "{error}");
+            assert!(
+                !error.contains("did you mean") && error.contains("one of ping-pong, ping-pong-filled, send, "),
+                "{error}"
+            );
             assert!(error.contains("or a set: default, point-to-point"), "{error}");
             for line in list().lines() {
                 let name = line.split_whitespace().next().unwrap();

@@ -18,7 +18,8 @@ const DEFAULT_SIZES: &str = "8,64,1k,8k,64k,512k";
 /// What the columns of the table are, for those who read it.
 pub(crate) const COLUMNS: &str = "samples: those that count, without warm-up and missed starts. +-: half the width of the 95 % interval of the median, no\n\
 less than half a step of the clock. p99: 99 % of the samples are shorter; - where there are fewer than 100. outliers: beyond --outlier-multiplier times --outlier-percentile; they count.\n\
-span: of a collective, median of last end minus first start. MB/s: median of the bandwidth, 10^6 bytes a second.";
+span: of a collective, median of last end minus first start. MB/s: median of the bandwidth, 10^6 bytes a second. \
+overlap %: how much of an exchange went on while its ranks computed.";
 
 // A paragraph is one line: clap breaks it where the terminal ends.
 const EXAMPLES: &str = "Examples:
@@ -56,12 +57,18 @@ to rank 0; ^K is the rank whose number is the sender's exclusive-or K. \"compute
 receives and sends of a step at once and waits for all. \"#\" begins a comment. The format is spec/pattern-format.md.
 
 One-sided operations reach the memory of the partner. Each is timed at the rank that calls it until it is complete there, by a flush, or, for those \
-that end in -fence, by a fence of all ranks of the cell. What a transport does not have is left out with a warning.
+that end in -fence, by a fence of all ranks of the cell; those that end in -lock lock the partner's memory for themselves alone, and unlock it, each time. What a transport does not have is left out with a warning.
+
+Of overlap each pair first finds how long the exchange of isend-irecv takes alone (in a fifth of the cell's time at most); then each rank begins it, computes for \
+so long without calling the library, and waits. Overlap is what that saves of the exchange: 100 % where computing costs nothing extra, 0 where both add up, less \
+where they disturb each other. A library that carries messages only within its calls has little of it for long messages.
 
 Of stream, message-rate and incast the record has the bandwidth as well, of each pair or of the first rank. A rank that changed its processor while a batch was \
 measured is named in a warning, and its samples are flagged.
 
-A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another; each message of a window has a place of its own in both.
+A time of ping-pong is half of the round trip. Ranks send from one buffer and receive into another; each message of a window has a place of its own in both. Of \
+ping-pong-filled each message is filled by its rank before it leaves, and compared whole when it has come, so that caches hold what a program left there: half of \
+what the answering rank does of that is part of the time.
 
 The table at the end, in microseconds: samples are those that count, without warm-up and missed starts; +- is half the width of the 95 % \
 interval of the median, which is no narrower than a step of the clock; 99 % of the samples are shorter than p99, which fewer than 100 samples do \
@@ -196,8 +203,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536), allow_negative_numbers = true)]
     pub window: u32,
     /// Between how many pairs of threads: each rank has so many, each with the same thread of the
-    /// partner's; those of ping-pong, sendrecv, message-rate and stream, see below. The MPI library
-    /// is asked for MPI_THREAD_MULTIPLE
+    /// partner's; those of ping-pong, ping-pong-filled, sendrecv, message-rate and stream, see
+    /// below. The MPI library is asked for MPI_THREAD_MULTIPLE
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_THREADS)), conflicts_with = "bind", allow_negative_numbers = true)]
     pub threads: Vec<u32>,
     /// What tells the threads' messages apart: a communicator for each thread, or a tag for each in
@@ -447,7 +454,7 @@ pub(crate) mod tests {
         let error = threads(&["-t", "send,bcast", "--threads", "2"]).unwrap_err().to_string();
         assert_eq!(
             error,
-            "--threads: nothing of -t is measured between threads; what is: ping-pong, sendrecv, message-rate, stream"
+            "--threads: nothing of -t is measured between threads; what is: ping-pong, ping-pong-filled, sendrecv, message-rate, stream"
         );
         for words in
             [&["--threads", "0"][..], &["--threads", "257"], &["--threads", "2", "--bind"], &["--threads-by", "tag"]]
@@ -480,7 +487,7 @@ pub(crate) mod tests {
     #[test]
     fn operations_are_measured_once_however_often_named() {
         let settings = args(&["-t", "send,point-to-point, send"]).settings().unwrap();
-        assert_eq!(settings.operations.len(), 10);
+        assert_eq!(settings.operations.len(), 12);
     }
 
     #[test]

@@ -225,10 +225,11 @@ pub fn tables(run: &Run, launch: u32) -> String {
             threads: cells.iter().any(|c| threads(&c.configuration) > 0),
             span: cells.iter().any(|c| c.span.is_some()),
             rate: cells.iter().any(|c| c.bandwidth.is_some()),
+            overlap: cells.iter().any(|c| c.overlap.is_some()),
         };
         let _ = writeln!(
             text,
-            "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}",
+            "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}{}",
             "bytes",
             "pairs",
             if more.threads { " threads" } else { "" },
@@ -241,7 +242,8 @@ pub fn tables(run: &Run, launch: u32) -> String {
             "max",
             "outliers",
             if more.span { format!(" {:>11}", "span") } else { String::new() },
-            if more.rate { format!(" {:>11}", "MB/s") } else { String::new() }
+            if more.rate { format!(" {:>11}", "MB/s") } else { String::new() },
+            if more.overlap { format!(" {:>11}", "overlap %") } else { String::new() }
         );
         cells.iter().for_each(|cell| row(cell, step_ns, more, &mut text));
     }
@@ -307,7 +309,8 @@ fn step_ns(run: &Run) -> f64 {
 fn half_width_ns(c: &Configuration, s: &SummaryRecord, step_ns: f64) -> Option<f64> {
     let (low, high) = s.median_low_ns.zip(s.median_high_ns)?;
     // Of what is halved, the step is too.
-    let step_ns = if c.operation == Kind::PingPong.name() { step_ns / 2.0 } else { step_ns };
+    let halved = [Kind::PingPong, Kind::PingPongFilled].iter().any(|kind| c.operation == kind.name());
+    let step_ns = if halved { step_ns / 2.0 } else { step_ns };
     if high - low >= step_ns {
         return Some((high - low) / 2.0);
     }
@@ -326,6 +329,8 @@ struct More {
     span: bool,
     /// The median of the bandwidth.
     rate: bool,
+    /// How much of an exchange went on while its ranks computed.
+    overlap: bool,
 }
 
 fn row(cell: &Cell, step_ns: f64, more: More, text: &mut String) {
@@ -339,9 +344,10 @@ fn row(cell: &Cell, step_ns: f64, more: More, text: &mut String) {
     let outliers = summary.map(|_| cell.outliers.as_ref().map_or(0, |o| o.count));
     let span = cell.span.as_ref().map_or_else(|| "-".into(), |span| us(span.summary.p50_ns));
     let rate = cell.bandwidth.map_or_else(|| "-".into(), |b| format!("{:.1}", b.p50_bytes_per_s / 1e6));
+    let overlap = cell.overlap.map_or_else(|| "-".into(), |o| format!("{:.1}", o.percent));
     let _ = writeln!(
         text,
-        "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}",
+        "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}{}",
         c.size_bytes,
         if c.pairs > 0 { c.pairs.to_string() } else { "-".into() },
         if more.threads { format!(" {:>7}", threads(c)) } else { String::new() },
@@ -354,7 +360,8 @@ fn row(cell: &Cell, step_ns: f64, more: More, text: &mut String) {
         of(&|s| Some(s.max_ns)),
         outliers.map_or_else(|| "-".into(), |count| count.to_string()),
         if more.span { format!(" {span:>11}") } else { String::new() },
-        if more.rate { format!(" {rate:>11}") } else { String::new() }
+        if more.rate { format!(" {rate:>11}") } else { String::new() },
+        if more.overlap { format!(" {overlap:>11}") } else { String::new() }
     );
 }
 
@@ -569,7 +576,9 @@ mod tests {
         cell.bandwidth = Some(weir_distribution::Bandwidth { p50_bytes_per_s: 98.76e6, ..Default::default() });
         assert_eq!(row_of(cell.clone(), None)[10..], ["12.345", "98.8"]);
         cell.span = None;
-        assert_eq!(row_of(cell, None)[10..], ["98.8"]);
+        assert_eq!(row_of(cell.clone(), None)[10..], ["98.8"]);
+        cell.overlap = Some(weir_distribution::Overlap::of(400.0, 400.0, 500.0));
+        assert_eq!(row_of(cell, None)[10..], ["98.8", "75.0"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::machine::{Apart, Look, Machine, Messages, TAG_ANSWER, TAG_DATA, TAG_MORE, Tag, Work, of_thread};
 use crate::measure::{Buffer, Others, Part, Slots};
 use crate::operation::Kind;
-use crate::talk::{BothWays, MORE, NO_MORE, PingPong, Plain, Rate, Stream, Talk, between_words};
+use crate::talk::{BothWays, Filled, MORE, NO_MORE, PingPong, Plain, Rate, Stream, Talk, between_words};
 
 /// Threads at each rank of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ pub fn pair<M: Machine>(
     let mut all: Vec<(Slots, bool)> = fresh.collect();
     match kind {
         Kind::Sendrecv => half::<M, BothWays>(m, batch, &mut all, begins)?,
+        Kind::PingPongFilled => halves::<M, Filled>(m, batch, &mut all, between)?,
         Kind::MessageRate => halves::<M, Rate>(m, batch, &mut all, between)?,
         Kind::Stream => halves::<M, Stream>(m, batch, &mut all, between)?,
         _ => halves::<M, PingPong>(m, batch, &mut all, between)?,
@@ -93,7 +94,7 @@ fn half<M: Machine, E: Plain>(m: &M, batch: &mut Batch<'_>, all: &mut Vec<(Slots
         .zip(noted)
         .map(|((out, into), (thread, (slots, moved)))| {
             let tags = (of_thread(TAG_DATA, thread), of_thread(TAG_ANSWER, thread));
-            let talk = Talk::new(part.peer, out.get(), into.get_mut(), *window, tags);
+            let talk = Talk::new(part.peer, out.get_mut(), into.get_mut(), *window, tags);
             Seat { talk, more: of_thread(TAG_MORE, thread), slots, moved }
         })
         .collect();

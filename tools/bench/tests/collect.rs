@@ -61,6 +61,7 @@ fn measured(
             moved: Vec::new(),
             carried: None,
             cpu_ns: None,
+            alone_ns: None,
         }
     };
     Measured {

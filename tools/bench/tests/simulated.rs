@@ -133,18 +133,20 @@ fn planted_one_way_times_come_out_as_planted() {
 #[test]
 fn round_trips_are_halved_and_need_one_clock_only() {
     let model = Model { shape: Shape::Exponential(1000.0), local_ns: 0.0, reading_ns: 10.0, ..Model::plain(2) };
-    let (run, samples) = bench_and_read(&model, "-t ping-pong -s 0 --reps 4000 --warm-up 0");
-    let values = fair(&samples[0]);
-    // Both halves of the machine time.
-    assert_eq!(values.len(), 8000);
-    assert!(samples[0].iter().all(|s| s.error_ns == 0.0));
     // The half of two exponential times above twice the floor, and one reading: Erlang of order 2.
     let cdf = |x: f64| {
         let t = (2.0 * (x - 10_005.0) / 1000.0).max(0.0);
         1.0 - (1.0 + t) * (-t).exp()
     };
-    assert!(distance(values, cdf) < KS_LIMIT);
-    assert_eq!(run.cells[0].configuration.pairs, 1);
+    for operation in ["ping-pong", "ping-pong-filled"] {
+        let (run, samples) = bench_and_read(&model, &format!("-t {operation} -s 0 --reps 4000 --warm-up 0"));
+        let values = fair(&samples[0]);
+        // Both halves of the machine time.
+        assert_eq!(values.len(), 8000);
+        assert!(samples[0].iter().all(|s| s.error_ns == 0.0));
+        assert!(distance(values, cdf) < KS_LIMIT, "{operation}");
+        assert_eq!(run.cells[0].configuration.pairs, 1);
+    }
 }
 
 /// Counts of durations about each of these values.
@@ -719,9 +721,9 @@ fn the_kernels_run_under_the_harness() {
 fn every_operation_gives_samples_at_every_process() {
     let model = Model { nodes: vec![0, 0, 1, 1], ..Model::plain(4) };
     let (run, samples) = bench_and_read(&model, "-t all -s 64 --reps 4 --iterations 2 --warm-up 0 --window 3");
-    // Ten between pairs and eight on the partner's memory, between and within nodes; 26
+    // Twelve between pairs and twelve on the partner's memory, between and within nodes; 26
     // collectives; four kernels.
-    assert_eq!(run.cells.len(), 2 * (10 + 8) + 26 + 4);
+    assert_eq!(run.cells.len(), 2 * (12 + 12) + 26 + 4);
     for (cell, samples) in run.cells.iter().zip(&samples) {
         for rank in 0..4 {
             let own = samples.iter().filter(|s| s.rank == rank && s.counts()).count();
@@ -753,6 +755,14 @@ fn an_operation_on_anothers_memory_takes_there_and_back() {
     let values = fair(&samples[0]);
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     assert!(values.iter().all(|ns| *ns > 20_800.0) && mean > 26_000.0, "{mean}");
+    // A lock is one more way there and back.
+    let model = Model { shape: Shape::Constant, ..model };
+    for (operation, bytes) in [("put-lock", 800.0), ("get-lock", 800.0), ("accumulate-lock", 800.0)] {
+        let (_, samples) = bench_and_read(&model, &format!("-t {operation} -s 800 --reps 100 --warm-up 0"));
+        let values = fair(&samples[0]);
+        let planted = 4.0 * model.floor_ns + bytes + model.reading_ns;
+        assert!(values.len() == 400 && values.iter().all(|ns| (ns - planted).abs() < 1.0), "{operation}: {values:?}");
+    }
 }
 
 #[test]
@@ -776,6 +786,21 @@ fn a_stream_goes_at_the_rate_of_its_sender_and_its_bandwidth_is_in_the_record() 
         assert_eq!(cell.cpu_ns, None, "ranks that are no processes");
     }
     assert!(samples[of("stream")].iter().all(|s| s.peer >= 0 && s.peer as u32 != s.rank));
+}
+
+#[test]
+fn overlap_is_what_computing_hides_of_an_exchange() {
+    // A rank is kept by its send for a while, in which it cannot compute.
+    for (local_ns, percent) in [(0.0, 100.0), (5000.0, 75.0), (10_000.0, 50.0)] {
+        let model = Model { shape: Shape::Constant, local_ns, floor_ns: 20_000.0, reading_ns: 0.0, ..Model::plain(4) };
+        let (run, samples) = bench_and_read(&model, "-t overlap -s 0 --reps 100 --warm-up 0");
+        let overlap = run.cells[0].overlap.unwrap();
+        assert!((overlap.alone_ns - 20_000.0).abs() < 10.0 && overlap.compute_ns == overlap.alone_ns, "{overlap:?}");
+        assert!((overlap.percent - percent).abs() < 1.0, "{overlap:?}");
+        let together = 20_000.0 + local_ns;
+        let as_planted = samples[0].iter().filter(|s| (s.duration_ns - together).abs() < 50.0).count();
+        assert!(as_planted > 350, "{as_planted} of 400 with {local_ns} ns");
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use crate::model::{
-    Bandwidth, BinsHistogram, Cell, Configuration, Family, FitRecord, HistogramRecord, Independence, Outliers, Run,
-    SamplesFile, Service, SummaryRecord,
+    Bandwidth, BinsHistogram, Cell, Configuration, Family, FitRecord, HistogramRecord, Independence, Outliers, Overlap,
+    Run, SamplesFile, Service, SummaryRecord,
 };
 
 /// Field and problem.
@@ -87,6 +87,9 @@ pub(crate) fn cell(run: &Run, at: &str, c: &Cell) -> Result<(), Wrong> {
     }
     if let Some(b) = &c.bandwidth {
         bandwidth(&format!("{at}.bandwidth"), b)?;
+    }
+    if let Some(o) = &c.overlap {
+        overlap(&format!("{at}.overlap"), o)?;
     }
     not_negative(&format!("{at}.cpu_ns"), c.cpu_ns.unwrap_or(0.0))?;
     if let Some(s) = &c.service {
@@ -177,6 +180,14 @@ fn independence(at: &str, i: &Independence) -> Result<(), Wrong> {
         ensure((0.0..=1.0).contains(&p), || format!("{at}.{name}"), || format!("{p} is not between 0 and 1"))?;
     }
     not_negative(&format!("{at}.effective_count"), i.effective_count)
+}
+
+fn overlap(at: &str, o: &Overlap) -> Result<(), Wrong> {
+    for (name, ns) in [("alone_ns", o.alone_ns), ("compute_ns", o.compute_ns)] {
+        ensure(ns.is_finite() && ns > 0.0, || format!("{at}.{name}"), || format!("{ns} is not above 0"))?;
+    }
+    let fine = o.percent.is_finite() && o.percent <= 100.0;
+    ensure(fine, || format!("{at}.percent"), || format!("{} is above 100", o.percent))
 }
 
 fn bandwidth(at: &str, b: &Bandwidth) -> Result<(), Wrong> {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use carried::{Carried, Carrier, Label};
 pub use cell::{
     Bandwidth, BinsHistogram, Cell, Configuration, FitRecord, HdrHistogram, HistogramBin, HistogramRecord,
-    Independence, Moved, Outliers, SamplesFile, Service, Skew, SummaryRecord, TestRecord,
+    Independence, Moved, Outliers, Overlap, SamplesFile, Service, Skew, SummaryRecord, TestRecord,
 };
 pub use machine::{
     ClockInfo, MpiInfo, Node, Overhead, Placement, RankClock, Resync, Transport, TscInfo, is_of_a_launch,

@@ -182,14 +182,14 @@ fn lines_of_the_journal_are_cells_and_what_is_wrong_with_one_is_named() {
 
 #[test]
 fn a_newer_major_version_is_refused_and_says_what_to_do() {
-    let text = error_after(|t| t.replace("\"1.6\"", "\"2.3\"").replace("\"cells\"", "\"zellen\""));
+    let text = error_after(|t| t.replace("\"1.7\"", "\"2.3\"").replace("\"cells\"", "\"zellen\""));
     assert!(text.contains("format 2.3") && text.contains("newer weir"), "{text}");
 }
 
 #[test]
 fn a_newer_minor_version_is_read_and_its_new_fields_are_told() {
     let (_dir, path) = run();
-    edit(&path, |t| t.replace("\"1.6\"", "\"1.7\"").replacen("\"launch\": 0", "\"launch\": 0, \"colour\": [1]", 1));
+    edit(&path, |t| t.replace("\"1.7\"", "\"1.8\"").replacen("\"launch\": 0", "\"launch\": 0, \"colour\": [1]", 1));
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.unknown_fields(), ["cells[0].colour"]);
     assert!(reader.verify().is_empty());
@@ -215,10 +215,16 @@ fn bandwidth(bytes: &str, p1: &str) -> String {
     format!("\"bandwidth\": {{\"bytes\": {bytes}, {rates}}}, \"id\": 0")
 }
 
+/// The first cell with this overlap.
+fn overlap(alone: &str, percent: &str) -> String {
+    format!("\"overlap\": {{\"alone_ns\": {alone}, \"compute_ns\": 10, \"percent\": {percent}}}, \"id\": 0")
+}
+
 #[test]
 fn values_without_sense_are_named() {
     let (zero, negative, falling) = (bandwidth("0", "1"), bandwidth("8", "-1"), bandwidth("8", "3"));
     let fast = bandwidth("8", "1, \"min_bytes_per_s\": 1.5");
+    let (still, more) = (overlap("0", "50"), overlap("10", "101"));
     for (from, to, expected) in [
         ("\"p99_ns\": 2900.0", "\"p99_ns\": 1.0", "cells[2].summary.p99_ns: 1 is less than p75_ns"),
         ("\"nodes\": 2", "\"nodes\": 0", "cells[0].configuration.nodes: 0"),
@@ -229,6 +235,8 @@ fn values_without_sense_are_named() {
         ("\"id\": 0", negative.as_str(), "cells[0].bandwidth.p1_bytes_per_s: -1 is not above 0"),
         ("\"id\": 0", falling.as_str(), "cells[0].bandwidth.p50_bytes_per_s: 2 is less than p1_bytes_per_s, 3"),
         ("\"id\": 0", "\"cpu_ns\": -1, \"id\": 0", "cells[0].cpu_ns: -1"),
+        ("\"id\": 0", still.as_str(), "cells[0].overlap.alone_ns: 0 is not above 0"),
+        ("\"id\": 0", more.as_str(), "cells[0].overlap.percent: 101 is above 100"),
         ("\"id\": 0", fast.as_str(), "cells[0].bandwidth.min_bytes_per_s: 1.5 is not between 0 and p1_bytes_per_s"),
         (
             "\"id\": 0",
@@ -242,7 +250,7 @@ fn values_without_sense_are_named() {
         ),
         ("\"perseus\"", "\"\"", "machine: empty"),
         ("\"weir-distribution\"", "\"weird\"", "format: `weird` is not"),
-        ("\"1.6\"", "\"one\"", "version: "),
+        ("\"1.7\"", "\"one\"", "version: "),
         ("\"size_mode\": \"message\"", "\"size_mode\": \"huge\"", "cells[0].configuration.size_mode: unknown variant"),
     ] {
         let text = error_after(|t| t.replacen(from, to, 1));

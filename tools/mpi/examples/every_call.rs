@@ -427,12 +427,12 @@ fn again_and_again(group: &Communicator) -> Checked {
 /// Each rank works on its neighbour's window, then on its own.
 fn one_sided(group: &Communicator) -> Checked {
     let (rank, (next, before)) = (group.rank(), ring(group));
-    for access in [Access::Flush, Access::Fence] {
+    for access in [Access::Flush, Access::Fence, Access::Lock] {
         let window = group.window(1024 + 8 * rank, access)?;
         check!(window.bytes() == 1024);
         // Between fences every operation is one of all ranks: the barrier is for the other kind.
         let together = || match access {
-            Access::Flush => group.barrier(),
+            Access::Flush | Access::Lock => group.barrier(),
             Access::Fence => Ok(()),
         };
         window.write(&[0; 1024], 0)?;

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use weir_distribution::{Bandwidth, Cell, HistogramRecord, Moved, Run, Sample, Skew, SummaryRecord, Warning, flags};
+use weir_distribution::{
+    Bandwidth, Cell, HistogramRecord, Moved, Overlap, Run, Sample, Skew, SummaryRecord, Warning, flags,
+};
 use weir_stats::independence::{Tally, effective_count};
 use weir_stats::{CONFIDENCE, Interval};
 
@@ -148,6 +150,7 @@ fn make(cells: &[&Cell], read: &Read<'_>) -> Made {
     made.point.skew = between(cells.iter().filter_map(|c| c.skew.as_ref()));
     made.point.span = between(cells.iter().filter_map(|c| c.span.as_ref()));
     made.point.recorded_bandwidth = bandwidth(cells.iter().filter_map(|c| c.bandwidth.as_ref()));
+    made.point.overlap = overlap(cells.iter().filter_map(|c| c.overlap.as_ref()));
     made.point.moved = moved(cells.iter().flat_map(|c| &c.moved));
     made.point.missed = cells.iter().map(|c| c.missed_windows).sum();
     made.point.launch_medians = summaries.iter().map(|s| s.p50_ns).collect();
@@ -274,6 +277,17 @@ fn bandwidth<'a>(launches: impl Iterator<Item = &'a Bandwidth> + Clone) -> Optio
         p50_bytes_per_s: middle(|b| b.p50_bytes_per_s),
         p99_bytes_per_s: middle(|b| b.p99_bytes_per_s),
         mean_bytes_per_s: middle(|b| b.mean_bytes_per_s),
+    })
+}
+
+/// How much of an exchange went on while its ranks computed, over all launches.
+fn overlap<'a>(launches: impl Iterator<Item = &'a Overlap> + Clone) -> Option<Overlap> {
+    let middle = |of: fn(&Overlap) -> f64| middle(launches.clone().map(of));
+    launches.clone().next()?;
+    Some(Overlap {
+        alone_ns: middle(|o| o.alone_ns),
+        compute_ns: middle(|o| o.compute_ns),
+        percent: middle(|o| o.percent),
     })
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use weir_distribution::{
-    Bandwidth, Configuration, FitRecord, Locality, Moved, Run, Service, SizeMode, StartSync, SummaryRecord, Warning,
+    Bandwidth, Configuration, FitRecord, Locality, Moved, Overlap, Run, Service, SizeMode, StartSync, SummaryRecord,
+    Warning,
 };
 use weir_stats::Interval;
 
@@ -149,6 +150,9 @@ pub struct Point {
     pub span: Between,
     /// Bytes a second as the run records them; of several launches the median of each number.
     pub recorded_bandwidth: Option<Bandwidth>,
+    /// How much of an exchange went on while its ranks computed; of several launches the median of
+    /// each number.
+    pub overlap: Option<Overlap>,
     /// Ranks that changed their processor during a batch of repetitions, with the batches of all
     /// launches.
     pub moved: Vec<Moved>,
@@ -283,6 +287,7 @@ impl Point {
             skew: Between::default(),
             span: Between::default(),
             recorded_bandwidth: None,
+            overlap: None,
             moved: Vec::new(),
             missed: 0,
             fits: Vec::new(),

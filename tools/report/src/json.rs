@@ -24,6 +24,8 @@ use crate::warnings;
 ///   * `bytes_per_s`: the median; `bandwidth`: `bytes`, `p1_bytes_per_s`, `p50_bytes_per_s`,
 ///     `p99_bytes_per_s`, `mean_bytes_per_s` as in the format, and `recorded`: whether the run has
 ///     them (of several launches the medians), or they are the size over the times
+///   * `overlap`: `alone_ns`, `compute_ns`, `percent` as in the format (of several launches the
+///     medians); `null` where none was recorded
 ///   * `skew`: `summary` of last minus first start; `span`: of last end minus first start of a
 ///     repetition; `null` where none was recorded
 ///   * `moved`: ranks that changed their processor during a batch of repetitions, each with `rank`
@@ -71,7 +73,7 @@ fn profile_json(profile: &Profile) -> Value {
             "size_bytes": size, "level": profile.levels.get(*level).map(level_json), "launches": point.launches,
             "launch_medians_ns": point.launch_medians, "summary_of": if point.has_launches() { "launches" } else { "samples" },
             "summary": point.row, "bytes_per_s": profile.bandwidth_of(point).map(|b| b.p50_bytes_per_s), "bandwidth": bandwidth_json(profile, point),
-            "skew": point.skew.row, "span": point.span.row, "moved": point.moved, "clock_tick_ns": (point.tick_ns > 0.0).then_some(point.tick_ns),
+            "overlap": point.overlap, "skew": point.skew.row, "span": point.span.row, "moved": point.moved, "clock_tick_ns": (point.tick_ns > 0.0).then_some(point.tick_ns),
             "enough_for_p99": point.knows_p99(), "outliers": point.outliers.map(|o| o.1),
             "outlier_boundary_ns": point.outliers.map(|o| o.0), "clock_error_ns": point.clock_error_ns,
             "effective_count": point.effective, "lag1_autocorrelation": point.lag1, "fit": point.chosen_fit(),

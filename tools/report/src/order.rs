@@ -19,8 +19,9 @@ pub enum Family {
     Kernel,
 }
 
-const POINT_TO_POINT: [&str; 7] = [
+const POINT_TO_POINT: [&str; 8] = [
     Operation::PING_PONG,
+    Operation::PING_PONG_FILLED,
     Operation::SEND,
     Operation::ISEND,
     Operation::ISENDLOCAL,
@@ -50,10 +51,11 @@ impl Profile {
     }
 
     /// The bandwidth at one of its points; none of an application, of whose time with its size
-    /// nothing is transferred at a rate.
+    /// nothing is transferred at a rate, nor where ranks computed meanwhile.
     #[must_use]
     pub fn bandwidth_of(&self, point: &Point) -> Option<Bandwidth> {
-        point.bandwidth().filter(|b| self.family() != Family::Kernel && b.p50_bytes_per_s.is_finite())
+        let is_moved = self.family() != Family::Kernel && point.overlap.is_none();
+        point.bandwidth().filter(|b| is_moved && b.p50_bytes_per_s.is_finite())
     }
 
     /// Cells at a level, each launch counted.
@@ -129,7 +131,7 @@ pub fn arrange(run: &Run, profiles: &mut [Profile]) {
 /// Whether a sample is half of what was timed.
 #[must_use]
 pub fn is_halved(key: &Key) -> bool {
-    key.operation == Operation::PING_PONG
+    key.operation == Operation::PING_PONG || key.operation == Operation::PING_PONG_FILLED
 }
 
 /// Cells of each level, given the level of each cell.

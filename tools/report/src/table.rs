@@ -39,6 +39,7 @@ impl Table {
         let shown = Columns {
             bandwidth: any(&|p| profile.bandwidth_of(p).is_some()),
             recorded: any(&|p| p.recorded_bandwidth.is_some()),
+            overlap: any(&|p| p.overlap.is_some()),
             span: any(&|p| p.span.row.is_some()),
             worth: any(&Point::is_dependent),
             errors: any(&|p| p.clock_error_ns > 0.0),
@@ -56,6 +57,7 @@ impl Table {
         for (is_shown, name) in [
             (shown.bandwidth, "bandwidth"),
             (shown.recorded, "its p1 – p99"),
+            (shown.overlap, "overlap"),
             (shown.span, "span"),
             (true, "samples"),
             (shown.worth, "worth"),
@@ -368,6 +370,9 @@ fn notes_of(profile: &Profile) -> Vec<String> {
     if profile.points.values().any(|p| p.recorded_bandwidth.is_some()) {
         out.push("Bandwidth: bytes a second as measured; the lowest percentile is of the longest times.".to_owned());
     }
+    if profile.points.values().any(|p| p.overlap.is_some()) {
+        out.push("Overlap: how much of the exchange went on while its ranks computed for as long as it takes alone; 0 % where both add up, less where they disturb each other.".to_owned());
+    }
     if profile.points.values().any(|p| !p.moved.is_empty()) {
         out.push("Moved: ranks whose processor was another one after a batch of repetitions than before it. Their times may be of two processors, and of cold caches.".to_owned());
     }
@@ -387,6 +392,7 @@ const BY_TICK: &str = "† ";
 struct Columns {
     bandwidth: bool,
     recorded: bool,
+    overlap: bool,
     span: bool,
     worth: bool,
     errors: bool,
@@ -417,6 +423,9 @@ fn cells_of(profile: &Profile, point: &Point, shown: &Columns) -> Vec<String> {
         let known = point.recorded_bandwidth.filter(|_| point.knows_p99());
         let range = |b: Bandwidth| format!("{} – {}", units::rate(b.p1_bytes_per_s), units::rate(b.p99_bytes_per_s));
         cells.push(or_none(known.map(range)));
+    }
+    if shown.overlap {
+        cells.push(or_none(point.overlap.map(|o| format!("{:.1} %", o.percent))));
     }
     if shown.span {
         cells.push(or_none(point.span.row.as_ref().map(|r| units::time_in_column(r.p50_ns))));

@@ -4,8 +4,8 @@
 mod common;
 
 use weir_distribution::{
-    Bandwidth, Cell, Configuration, HistogramRecord, Moved, Outliers, Run, Sample, SamplesFile, Skew, SummaryRecord,
-    flags,
+    Bandwidth, Cell, Configuration, HistogramRecord, Moved, Outliers, Overlap, Run, Sample, SamplesFile, Skew,
+    SummaryRecord, flags,
 };
 use weir_report::compare::compare;
 use weir_report::condense::digest;
@@ -96,6 +96,28 @@ fn the_span_of_a_collective_is_in_the_table_in_plots_and_for_programs() {
     // Without any there is neither column nor plot.
     let none = run(vec![cell(0, "bcast", 8, 0, 2000.0), cell(0, "bcast", 64, 0, 2000.0)]);
     assert!(!table(&none, 0).contains("span") && !run_plots(&none).iter().any(|p| p.title.contains("span")));
+}
+
+#[test]
+fn overlap_is_in_the_table_and_for_programs() {
+    let overlapping = |launch, size, percent| {
+        let overlap = Some(Overlap { alone_ns: 2000.0, compute_ns: 2000.0, percent });
+        Cell { overlap, ..cell(launch, "overlap", size, 1, 2000.0) }
+    };
+    let digest = run(vec![overlapping(0, 8, 99.5), overlapping(0, 64, -12.25)]);
+    let text = table(&digest, 0);
+    assert!(text.contains("  overlap  ") && text.contains("Overlap: how much of the exchange went on"), "{text}");
+    // The time is of computing as well.
+    assert!(!text.contains("bandwidth"), "{text}");
+    assert!(row(&text, "8 B").contains("99.5 %") && row(&text, "64 B").contains("-12.2 %"), "{text}");
+    let point = &run_json(&digest)["operations"][0]["points"][1];
+    assert_eq!((&point["overlap"]["percent"], &point["overlap"]["alone_ns"]), (&(-12.25).into(), &2000.0.into()));
+    // Several launches: the median of theirs.
+    let several = run([30.0, 50.0, 90.0].into_iter().zip(0..).map(|(p, launch)| overlapping(launch, 8, p)).collect());
+    assert_eq!(run_json(&several)["operations"][0]["points"][0]["overlap"]["percent"], 50.0);
+    let none = run(vec![cell(0, "send", 8, 1, 2000.0)]);
+    assert!(!table(&none, 0).to_lowercase().contains("overlap"));
+    assert!(run_json(&none)["operations"][0]["points"][0]["overlap"].is_null());
 }
 
 #[test]

@@ -471,7 +471,7 @@ fn rate(e: Extent) -> Vec<Cell> {
 }
 
 fn overlap(e: Extent) -> Vec<Cell> {
-    let command = format!("overlap --size 1048576 --reps 1000 --seconds {}", e.seconds * 2.0);
+    let command = format!("{WEIR_BENCH} -t overlap -s 1048576 --warm-up 5 --time {}", e.seconds * 2.0);
     vec![Cell::new("overlap", "overlap/1MiB".into(), Wire::plain(0.0), 2, &command, &[OVERLAP])]
 }
 
@@ -481,7 +481,7 @@ fn cold(e: Extent) -> Vec<Cell> {
     let sizes = if e.quick { &[8, 4096, 65_536] } else { all };
     let one =
         |size: &usize| {
-            let command = format!("pingpong --size {size} --cold 1 --reps 1000000 --seconds {}", e.seconds);
+            let command = format!("{WEIR_BENCH} -t ping-pong-filled -s {size} --warm-up 500 --time {}", e.seconds);
             Cell::new("cold", format!("cold/{size}"), Wire::plain(0.0), 2, &command, &[MEDIAN, P99])
                 .goal(Goal::ToRival { metric: MEDIAN, rival: "mpich-tcp", ratio: 1.0 })
         };
@@ -490,13 +490,12 @@ fn cold(e: Extent) -> Vec<Cell> {
 
 /// Passive targets: lock, one operation, unlock.
 fn passive(e: Extent) -> Vec<Cell> {
-    let one = |(op, name): (u32, &str)| {
-        let command =
-            format!("onesided --op {op} --size 8 --create 1 --warmup 200 --reps 1000000 --seconds {}", e.seconds);
+    let one = |name: &str| {
+        let command = format!("{WEIR_BENCH} -t {name}-lock -s 8 --warm-up 200 --time {}", e.seconds);
         Cell::new("passive", format!("passive/{name}"), Wire::plain(0.0), 2, &command, &[MEDIAN, P99])
             .goal(Goal::ToRival { metric: MEDIAN, rival: "mpich-tcp", ratio: 1.0 })
     };
-    [(5, "put"), (6, "get"), (7, "accumulate")].map(one).into()
+    ["put", "get", "accumulate"].map(one).into()
 }
 
 /// Busy loops beside ranks: as many as this project's machine has cores.

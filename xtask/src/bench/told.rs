@@ -35,6 +35,8 @@ pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
         "min_us": us("min")?, "median_us": us("p50")?, "p99_us": us("p99")?, "max_us": us("max")?, "mean_us": us("mean")?,
     });
     match one.pointer("/configuration/operation").and_then(Value::as_str) {
+        // Their times are all there is to tell.
+        Some("ping-pong-filled" | "put-lock" | "get-lock" | "accumulate-lock") => {}
         Some("ping-pong") => numbers["mb_per_s"] = (size / us("mean")?).into(),
         Some("message-rate") => {
             let bytes_per_s = number("/bandwidth/mean_bytes_per_s")?;
@@ -45,6 +47,7 @@ pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
             // A repetition is a window each way.
             numbers["cpu_ns_per_byte"] = (number("/cpu_ns")? / (2.0 * repetitions * window * size)).into();
         }
+        Some("overlap") => numbers["overlap"] = (number("/overlap/percent")? / 100.0).into(),
         Some("incast") => {
             let (bytes, rate) =
                 (number("/bandwidth/bytes")?, cell.wire.rate_mbit_per_s.context("a wire without a rate")?);
@@ -86,12 +89,30 @@ mod tests {
     }
 
     #[test]
+    fn cells_of_filled_buffers_and_of_passive_targets_have_all_their_numbers() {
+        for cell in cells(&["cold".to_owned(), "passive".to_owned()], Extent { quick: true, seconds: 1.0 }) {
+            let told = numbers(&run(&cell.args[1], &Value::Null), &cell, Carrier::Weir).unwrap();
+            for metric in &cell.metrics {
+                assert!(told[metric.key].is_f64(), "{}: {}", cell.id, metric.key);
+            }
+        }
+    }
+
+    #[test]
     fn a_window_goes_both_ways() {
         let told =
             numbers(&run("message-rate", &json!({"mean_bytes_per_s": 5e8})), &cell("rate"), Carrier::Weir).unwrap();
         assert_eq!((&told["mb_per_s"], &told["messages_per_s"]), (&json!(500.0), &json!(5e5)));
         // 3 ms for 50 times two windows of 10 kB.
         assert_eq!(told["cpu_ns_per_byte"], 3.0);
+    }
+
+    #[test]
+    fn overlap_is_a_part_of_one() {
+        let mut run = run("overlap", &Value::Null);
+        assert!(numbers(&run, &cell("overlap"), Carrier::Weir).is_err());
+        run["cells"][0]["overlap"] = json!({"alone_ns": 2e3, "compute_ns": 2e3, "percent": 25.0});
+        assert_eq!(numbers(&run, &cell("overlap"), Carrier::Weir).unwrap()["overlap"], 0.25);
     }
 
     #[test]

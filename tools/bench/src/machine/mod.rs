@@ -202,6 +202,17 @@ pub trait Machine: Messages {
     /// Begins all receives, one behind the other in `into`, and all sends, each from the beginning
     /// of `out`; waits for all.
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()>;
+    /// The same, and between the begin and the wait `meanwhile` is done, in which this rank makes
+    /// no call of the machine's that carries messages.
+    fn exchange_meanwhile(
+        &self,
+        out: &[u8],
+        sends: &[Leg],
+        into: &mut [u8],
+        receives: &[Leg],
+        tag: Tag,
+        meanwhile: impl FnOnce(),
+    ) -> Result<()>;
     /// Sets up an exchange with `peer`; nothing is sent yet.
     fn persistent<'b>(&self, out: &'b [u8], into: &'b mut [u8], peer: usize, tag: Tag) -> Result<Self::Persistent<'b>>;
     /// Makes it once: starts it and waits for its end.

@@ -321,6 +321,19 @@ impl Machine for MpiMachine {
     }
 
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
+        self.exchange_meanwhile(out, sends, into, receives, tag, || {})
+    }
+
+    #[inline]
+    fn exchange_meanwhile(
+        &self,
+        out: &[u8],
+        sends: &[Leg],
+        into: &mut [u8],
+        receives: &[Leg],
+        tag: Tag,
+        meanwhile: impl FnOnce(),
+    ) -> Result<()> {
         let tag = i32::from(tag);
         self.requests.borrow_mut().scope(|scope| {
             let mut rest = into;
@@ -333,6 +346,7 @@ impl Machine for MpiMachine {
                 let data = out.get(..leg.bytes).ok_or_else(too_short)?;
                 let _ = scope.send(&self.world, data, leg.peer, tag)?;
             }
+            meanwhile();
             Ok(scope.wait_all()?)
         })
     }
@@ -444,6 +458,7 @@ impl Machine for MpiMachine {
         let access = match access {
             Access::Flush => weir_mpi::Access::Flush,
             Access::Fence => weir_mpi::Access::Fence,
+            Access::Lock => weir_mpi::Access::Lock,
         };
         let window = group.window(bytes, access)?;
         // The kernel gives memory to who first writes there.

@@ -172,7 +172,9 @@ impl Machine for WeirMachine {
     fn lacks(&self, kind: Kind) -> Option<&'static str> {
         match kind {
             Kind::Persistent => Some("Weir's own endpoints have no persistent requests"),
+            Kind::Overlap => Some("Weir's own endpoints are measured by calls that wait"),
             Kind::Ibarrier | Kind::Iallreduce => Some("Weir's own endpoints have no non-blocking collectives"),
+            _ if kind.access() == Some(Access::Lock) => Some("Weir's own endpoints have no locks of memory"),
             _ => None,
         }
     }
@@ -187,6 +189,10 @@ impl Machine for WeirMachine {
 
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
         self.port.exchange(out, sends, into, receives, tag)
+    }
+
+    fn exchange_meanwhile(&self, _: &[u8], _: &[Leg], _: &mut [u8], _: &[Leg], _: Tag, _: impl FnOnce()) -> Result<()> {
+        Err(BenchError::machine("Weir", "an exchange is one call here"))
     }
 
     fn window(&self, group: &Members, bytes: usize, access: Access) -> Result<Window> {

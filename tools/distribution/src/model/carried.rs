@@ -91,9 +91,16 @@ impl Cell {
         let kernel = c.parameters.contains_key("iterations");
         // Atomic operations are no payload of Weir's, and a pattern's messages may be of any
         // length.
-        let added = [Operation::ACCUMULATE, Operation::FETCH_AND_OP, Operation::ACCUMULATE_FENCE];
-        let counted = added.iter().chain(&[Operation::FETCH_AND_OP_FENCE, Operation::PATTERN]);
-        let by_number = kernel || counted.into_iter().any(|name| c.operation == *name);
+        let counted = [
+            Operation::ACCUMULATE,
+            Operation::ACCUMULATE_FENCE,
+            Operation::ACCUMULATE_LOCK,
+            Operation::FETCH_AND_OP,
+            Operation::FETCH_AND_OP_FENCE,
+            Operation::FETCH_AND_OP_LOCK,
+            Operation::PATTERN,
+        ];
+        let by_number = kernel || counted.into_iter().any(|name| c.operation == name);
         let message = match c.size_mode {
             _ if by_number => 0,
             SizeMode::Total => c.size_bytes / u64::from(c.ranks.max(1)),
@@ -257,8 +264,10 @@ mod tests {
         assert_eq!(kernel.carrier(), Some(Carrier::Weir));
         let mut added = cell(0, 1 << 30, 2, by_weir(50, 0));
         assert_ne!(added.carrier(), Some(Carrier::Weir));
-        added.configuration.operation = Operation::ACCUMULATE.into();
-        assert_eq!(added.carrier(), Some(Carrier::Weir));
+        for name in [Operation::ACCUMULATE, Operation::FETCH_AND_OP_FENCE, Operation::ACCUMULATE_LOCK] {
+            added.configuration.operation = name.into();
+            assert_eq!(added.carrier(), Some(Carrier::Weir), "{name}");
+        }
     }
 
     #[test]

@@ -130,6 +130,10 @@ pub struct Cell {
     /// Bytes a second, of an operation that is measured for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<Bandwidth>,
+    /// How much of an exchange went on while its ranks computed, of an operation that is measured
+    /// for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<Overlap>,
     /// Processor time that the ranks' processes had for all repetitions; absent: nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<f64>,
@@ -173,6 +177,7 @@ impl Cell {
             skew: None,
             span: None,
             bandwidth: None,
+            overlap: None,
             cpu_ns: None,
             service: None,
             moved: Vec::new(),
@@ -357,6 +362,28 @@ pub struct Bandwidth {
     pub p99_bytes_per_s: f64,
     /// All bytes over all time.
     pub mean_bytes_per_s: f64,
+}
+
+/// How much of an exchange went on while its ranks computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overlap {
+    /// What the exchange took alone: half of the median of two in turn.
+    pub alone_ns: f64,
+    /// How long a rank computed between its begin and its wait.
+    pub compute_ns: f64,
+    /// What was saved of both one after the other, in per cent of the shorter of them, by the
+    /// median of the times: 100 where one of them costs nothing extra, 0 where they add up, less
+    /// where they disturb each other.
+    pub percent: f64,
+}
+
+impl Overlap {
+    /// That of an exchange and as much computing, which together took so long.
+    #[must_use]
+    pub fn of(alone_ns: f64, compute_ns: f64, together_ns: f64) -> Overlap {
+        let percent = 100.0 * (alone_ns + compute_ns - together_ns) / alone_ns.min(compute_ns);
+        Overlap { alone_ns, compute_ns, percent }
+    }
 }
 
 /// A rank that changed its processor.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const FORMAT: &str = "weir-distribution";
 
 /// The version this crate writes.
-pub const VERSION: Version = Version { major: 1, minor: 6 };
+pub const VERSION: Version = Version { major: 1, minor: 7 };
 
 /// Version of the format, `"major.minor"` in the file. A reader refuses another major; a newer
 /// minor only adds fields, which an older reader may leave unread.
@@ -94,6 +94,8 @@ macro_rules! operations {
 operations! {
     /// Out and back between two ranks, halved; timed at the rank that began.
     PING_PONG = "ping-pong";
+    /// The same, each message filled by the program before it leaves and compared when it has come.
+    PING_PONG_FILLED = "ping-pong-filled";
     /// Blocking send: from the sender's start to the receiver's end, on the global clock.
     SEND = "send";
     /// Non-blocking send: from the sender's start to the receiver's end.
@@ -106,7 +108,10 @@ operations! {
     DUPLEX_ISEND = "duplex-isend";
     /// Receive and send begun at once, until both are complete, at each of both ranks.
     ISEND_IRECV = "isend-irecv";
-    /// The same by requests that are set up once.
+    /// The same, and between their begin and their wait so much computing as the exchange takes
+    /// alone; see [`crate::Overlap`].
+    OVERLAP = "overlap";
+    /// Receive and send by requests that are set up once.
     PERSISTENT = "persistent";
     /// A window of messages after the other without a pause; timed at the receiver.
     STREAM = "stream";
@@ -126,6 +131,14 @@ operations! {
     ACCUMULATE_FENCE = "accumulate-fence";
     /// A number added to one of the partner's, and what that was, and a fence.
     FETCH_AND_OP_FENCE = "fetch-and-op-fence";
+    /// Written into the partner's memory, which is locked for it.
+    PUT_LOCK = "put-lock";
+    /// Read from the partner's memory, which is locked for it.
+    GET_LOCK = "get-lock";
+    /// Added to the partner's memory, which is locked for it.
+    ACCUMULATE_LOCK = "accumulate-lock";
+    /// A number added to one of the partner's, and what that was; its memory is locked for it.
+    FETCH_AND_OP_LOCK = "fetch-and-op-lock";
     /// Barrier.
     BARRIER = "barrier";
     /// Broadcast.

@@ -115,6 +115,8 @@ pub struct Constants<H> {
     pub any_tag: c_int,
     pub undefined: c_int,
     pub shared: c_int,
+    /// `MPI_LOCK_EXCLUSIVE`.
+    pub lock_exclusive: c_int,
     pub levels: Levels,
     pub in_status: c_int,
     /// Bytes of an `MPI_Status`.
@@ -140,6 +142,7 @@ pub const MPICH: Constants<c_int> = Constants {
     any_tag: -1,
     undefined: -32766,
     shared: 1,
+    lock_exclusive: 234,
     levels: Levels([0, 1, 2, 3]),
     in_status: 17,
     status_bytes: 20,
@@ -165,6 +168,7 @@ pub fn standard() -> Constants<*mut c_void> {
         any_tag: -2,
         undefined: -32766,
         shared: 221,
+        lock_exclusive: 301,
         levels: Levels([0, 1024, 2048, 4096]),
         in_status: 19,
         status_bytes: 32,
@@ -193,6 +197,7 @@ pub fn open_mpi<E>(find: impl Fn(&'static str) -> Result<*mut c_void, E>) -> Res
         any_tag: -1,
         undefined: -32766,
         shared: 0,
+        lock_exclusive: 1,
         levels: Levels([0, 1, 2, 3]),
         in_status: 18,
         status_bytes: 24,

@@ -148,9 +148,11 @@ functions! {
     win_fence = "MPI_Win_fence" (c_int, H) -> c_int;
     win_flush = "MPI_Win_flush" (c_int, H) -> c_int;
     win_free = "MPI_Win_free" (*mut H) -> c_int;
+    win_lock = "MPI_Win_lock" (c_int, c_int, c_int, H) -> c_int;
     win_lock_all = "MPI_Win_lock_all" (c_int, H) -> c_int;
     win_set_errhandler = "MPI_Win_set_errhandler" (H, H) -> c_int;
     win_sync = "MPI_Win_sync" (H) -> c_int;
+    win_unlock = "MPI_Win_unlock" (c_int, H) -> c_int;
     win_unlock_all = "MPI_Win_unlock_all" (H) -> c_int;
     wtime = "MPI_Wtime" () -> c_double;
 }

@@ -1,9 +1,9 @@
 //! Memory that other ranks write, read and add to without this rank's doing: MPI's windows.
 //!
-//! A window is used in one of two ways for all its life: by ranks that reach others' memory
-//! whenever they like and flush ([`Access::Flush`]), or in phases that all ranks end together
-//! ([`Access::Fence`]). Every operation is complete when its call returns, so that the caller's
-//! buffers are borrowed for as long as MPI uses them.
+//! A window is used in one way for all its life: by ranks that reach others' memory whenever they
+//! like and flush ([`Access::Flush`]) or lock it each time ([`Access::Lock`]), or in phases that
+//! all ranks end together ([`Access::Fence`]). Every operation is complete when its call returns,
+//! so that the caller's buffers are borrowed for as long as MPI uses them.
 
 use std::ffi::c_int;
 
@@ -22,6 +22,9 @@ pub enum Access {
     /// Active target: each operation ends with a fence (`MPI_Win_fence`), which is collective.
     /// Ranks that reach nobody's memory call [`Window::fence`].
     Fence,
+    /// Passive target: for each operation its target alone is locked (`MPI_Win_lock`, exclusive),
+    /// and unlocked when it is complete there (`MPI_Win_unlock`).
+    Lock,
 }
 
 /// As many bytes at each rank of a communicator as the others may reach. Made and freed by all
@@ -32,6 +35,7 @@ pub struct Window {
     base: *mut u8,
     bytes: usize,
     size: usize,
+    rank: usize,
     access: Access,
 }
 
@@ -65,6 +69,7 @@ impl Communicator {
             base,
             bytes: (least[0] as usize).min(bytes),
             size: self.size(),
+            rank: self.rank(),
             access,
         };
         window.begin()?;
@@ -84,6 +89,8 @@ impl Window {
                 self.library.check("MPI_Win_lock_all", code)
             }
             Access::Fence => self.fence(),
+            // Each operation is an epoch of its own.
+            Access::Lock => Ok(()),
         }
     }
 
@@ -106,12 +113,36 @@ impl Window {
         Ok(rank as c_int)
     }
 
+    /// What comes before an operation on `rank`'s memory.
+    #[inline]
+    fn enter(&self, rank: c_int) -> Result<(), Error> {
+        if self.access == Access::Lock { self.lock(rank) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn lock(&self, rank: c_int) -> Result<(), Error> {
+        // SAFETY: a window of this library, of which this rank locks nothing else.
+        let code = on!(self.library, t => unsafe {
+            (t.f.win_lock)(t.k.lock_exclusive, rank, 0, Raw::of(self.handle))
+        });
+        self.library.check("MPI_Win_lock", code)
+    }
+
+    #[inline]
+    fn unlock(&self, rank: c_int) -> c_int {
+        // SAFETY: locked by `lock`.
+        on!(self.library, t => unsafe { (t.f.win_unlock)(rank, Raw::of(self.handle)) })
+    }
+
     /// Ends an operation that MPI accepted; its buffers are given back after this.
     #[inline]
     fn complete(&self, function: &'static str, code: c_int, rank: c_int) -> Result<(), Error> {
-        self.library.check(function, code)?;
+        let accepted = self.library.check(function, code);
         let window = self.handle;
         let (function, code) = match self.access {
+            // Locked already, whether the operation was accepted or not.
+            Access::Lock => ("MPI_Win_unlock", self.unlock(rank)),
+            _ if accepted.is_err() => return accepted,
             Access::Flush => {
                 // SAFETY: the window is locked.
                 let code = on!(self.library, t => unsafe { (t.f.win_flush)(rank, Raw::of(window)) });
@@ -126,7 +157,7 @@ impl Window {
         if code != 0 {
             lost(self.library, function, code);
         }
-        Ok(())
+        accepted
     }
 
     /// Writes `data` into `rank`'s window from `at` on (`MPI_Put`); complete at the target when it
@@ -138,6 +169,7 @@ impl Window {
     pub fn put(&self, data: &[u8], rank: usize, at: usize) -> Result<(), Error> {
         let (rank, length) = (self.target("MPI_Put", rank, at, data.len())?, count(data.len())?);
         let (from, at, window) = (data.as_ptr().cast(), at as Aint, self.handle);
+        self.enter(rank)?;
         // SAFETY: `from` can be read for `length` bytes until `complete` has returned; the target
         // has room for them.
         let code = on!(self.library, t => unsafe {
@@ -154,6 +186,7 @@ impl Window {
     pub fn get(&self, into: &mut [u8], rank: usize, at: usize) -> Result<(), Error> {
         let (rank, length) = (self.target("MPI_Get", rank, at, into.len())?, count(into.len())?);
         let (to, at, window) = (into.as_mut_ptr().cast(), at as Aint, self.handle);
+        self.enter(rank)?;
         // SAFETY: `to` can be written for `length` bytes until `complete` has returned; the target
         // has as many.
         let code = on!(self.library, t => unsafe {
@@ -172,6 +205,7 @@ impl Window {
         let rank = self.target("MPI_Accumulate", rank, at, size_of_val(numbers))?;
         let (length, at, window) = (count(numbers.len())?, aligned("MPI_Accumulate", at)?, self.handle);
         let from = numbers.as_ptr().cast();
+        self.enter(rank)?;
         // SAFETY: `from` can be read for `length` doubles until `complete` has returned; the target
         // has as many.
         let code = on!(self.library, t => unsafe {
@@ -192,6 +226,7 @@ impl Window {
         let (at, window) = (aligned("MPI_Fetch_and_op", at)?, self.handle);
         let mut before = 0i64;
         let (from, to) = ((&raw const number).cast(), (&raw mut before).cast());
+        self.enter(rank)?;
         // SAFETY: one number can be read and one written until `complete` has returned; the target
         // has one at its place.
         let code = on!(self.library, t => unsafe {
@@ -246,12 +281,18 @@ impl Window {
 
     /// Makes what others wrote, or this rank, visible. Between fences the fences do that.
     fn sync(&self) -> Result<(), Error> {
-        if self.access == Access::Fence {
-            return Ok(());
+        match self.access {
+            Access::Fence => Ok(()),
+            Access::Flush => {
+                // SAFETY: the window is locked.
+                let code = on!(self.library, t => unsafe { (t.f.win_sync)(Raw::of(self.handle)) });
+                self.library.check("MPI_Win_sync", code)
+            }
+            Access::Lock => {
+                self.lock(self.rank as c_int)?;
+                self.library.check("MPI_Win_unlock", self.unlock(self.rank as c_int))
+            }
         }
-        // SAFETY: the window is locked.
-        let code = on!(self.library, t => unsafe { (t.f.win_sync)(Raw::of(self.handle)) });
-        self.library.check("MPI_Win_sync", code)
     }
 }
 

@@ -97,8 +97,10 @@ int MPI_Win_allocate(long n, int u, H i, H c, Out b, H *w) { *(void **)b = 0; *w
 int MPI_Win_fence(int a, H w) { return 0; }
 int MPI_Win_flush(int r, H w) { return 0; }
 int MPI_Win_free(H *w) { return 0; }
+int MPI_Win_lock(int l, int r, int a, H w) { return 0; }
 int MPI_Win_lock_all(int a, H w) { return 0; }
 int MPI_Win_set_errhandler(H w, H e) { return 0; }
 int MPI_Win_sync(H w) { return 0; }
+int MPI_Win_unlock(int r, H w) { return 0; }
 int MPI_Win_unlock_all(H w) { return 0; }
 double MPI_Wtime(void) { return 0; }

@@ -313,24 +313,41 @@ impl Sim<'_> {
         (out, back): (usize, usize),
         work: impl FnOnce(&mut [u8]) -> T,
     ) -> Result<T> {
+        if window.access == Access::Lock {
+            self.there_and_back(window.members.rank(to), (0, 0), |_| Ok(()))?;
+        }
+        let rank = window.members.rank(to);
+        let result = self.there_and_back(rank, (out, back), |world| {
+            let memory = world.windows.get_mut(&(window.id, rank));
+            memory.map(|memory| work(memory)).ok_or_else(|| BenchError::machine("simulated machine", "no such window"))
+        })?;
+        if window.access == Access::Fence {
+            tree::barrier(self, &window.members)?;
+        }
+        Ok(result)
+    }
+
+    /// Does something when a message of so many bytes has come to `rank`, and waits for an answer
+    /// of so many.
+    fn there_and_back<T>(
+        &self,
+        rank: usize,
+        (out, back): (usize, usize),
+        work: impl FnOnce(&mut World) -> Result<T>,
+    ) -> Result<T> {
         self.alive()?;
-        let (rank, now) = (window.members.rank(to), self.time.get());
+        let now = self.time.get();
         let mut world = self.wait_turn(Standing::At(now))?;
         let there = self.arrival(&mut world, rank, out, now);
         world.flying.push(there);
         drop(world);
         let mut world = self.wait_turn(Standing::At(there))?;
-        let memory = world.windows.get_mut(&(window.id, rank));
-        let memory = memory.ok_or_else(|| BenchError::machine("simulated machine", "no such window"))?;
-        let result = work(memory);
+        let result = work(&mut world)?;
         let answer = self.arrival(&mut world, rank, back, there);
         world.flying.push(answer);
         self.time.set(answer);
         world.standing[self.who] = Standing::At(answer);
         drop(world);
-        if window.access == Access::Fence {
-            tree::barrier(self, &window.members)?;
-        }
         Ok(result)
     }
 
@@ -565,10 +582,23 @@ impl<'a> Machine for Sim<'a> {
     }
 
     fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
+        self.exchange_meanwhile(out, sends, into, receives, tag, || {})
+    }
+
+    fn exchange_meanwhile(
+        &self,
+        out: &[u8],
+        sends: &[Leg],
+        into: &mut [u8],
+        receives: &[Leg],
+        tag: Tag,
+        meanwhile: impl FnOnce(),
+    ) -> Result<()> {
         let short = || BenchError::machine("simulated machine", "a buffer is shorter than its messages");
         for leg in sends {
             self.post(out.get(..leg.bytes).ok_or_else(short)?, leg.peer, tag)?;
         }
+        meanwhile();
         let mut rest = into;
         for leg in receives {
             let (one, others) = rest.split_at_mut_checked(leg.bytes).ok_or_else(short)?;
@@ -730,7 +760,7 @@ mod tests {
     #[test]
     fn what_is_done_to_others_memory_is_done_there_and_takes_there_and_back() {
         let model = Model { shape: Shape::Constant, reading_ns: 0.0, byte_ns: 1.0, ..Model::plain(3) };
-        for access in [Access::Flush, Access::Fence] {
+        for access in [Access::Flush, Access::Fence, Access::Lock] {
             run(&model, |m| {
                 let g = m.group(&[0, 1, 2]).unwrap().unwrap();
                 let window = m.window(&g, 16, access).unwrap();
