@@ -554,7 +554,8 @@ impl Weir {
 
     fn take_completions(&mut self, t: &mut Tables, all: bool) {
         let mut out = std::mem::take(&mut self.out);
-        self.ep.poll(if all { Queue::Both } else { Queue::Recv }, &mut out, PASS);
+        // (With the library's lock, for which other threads wait: not by a poll that may sleep.)
+        self.ep.look(if all { Queue::Both } else { Queue::Recv }, &mut out, PASS);
         // What is new of a peer is there before completions that name it.
         self.hear(t);
         for c in out.drain(..) {
