@@ -59,3 +59,44 @@ impl AsFd for EventFd {
         self.fd.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_readable(event: &EventFd) -> bool {
+        let mut fd = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which lives as long as the call.
+        unsafe { libc::poll(&raw mut fd, 1, 0) == 1 }
+    }
+
+    #[test]
+    fn what_is_signalled_is_readable_until_it_is_cleared() {
+        let event = EventFd::new().expect("eventfd");
+        event.clear();
+        assert!(!is_readable(&event));
+        for times in [1, 3] {
+            for _ in 0..times {
+                event.signal();
+            }
+            assert!(is_readable(&event));
+            event.clear();
+            assert!(!is_readable(&event));
+        }
+    }
+
+    #[test]
+    fn signals_beside_somebody_who_clears_leave_nothing_that_cannot_be_cleared() {
+        let event = EventFd::new().expect("eventfd");
+        for _ in 0..200 {
+            std::thread::scope(|s| {
+                let signals = s.spawn(|| (0..100).for_each(|_| event.signal()));
+                while !signals.is_finished() {
+                    event.clear();
+                }
+            });
+            event.clear();
+            assert!(!is_readable(&event));
+        }
+    }
+}

@@ -50,6 +50,12 @@ impl Endpoint {
         n
     }
 
+    /// A face that waits in its own way ([`Endpoint::look`]) gave the core away for so long: where
+    /// that was long others want it, and the watchdog is to leave it to them.
+    pub fn yielded(&self, time: Duration) {
+        self.shared.waiting.yielded(time.as_nanos() as u64);
+    }
+
     /// The program polls. True: it was elsewhere since it last did.
     #[inline]
     fn begin_pass(&self, now: Time) -> bool {
@@ -314,5 +320,26 @@ impl Shared {
         } else {
             self.watch.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Endpoint, EngineConfig, Queue};
+
+    /// Who waits in its own way may hold a lock that others wait for.
+    #[test]
+    fn looks_that_find_nothing_neither_yield_nor_sleep() {
+        let addrs = vec!["127.0.0.1".parse().expect("address")];
+        let cfg = EngineConfig { addrs, spin_us: 0, poll_sleep_us: 200, ..EngineConfig::packets() };
+        let ep = Endpoint::open_with_key(cfg, [1; 32]).expect("open");
+        let yields = || ep.shared.enter().expect("in order").st.counters.yields;
+        let mut out = Vec::new();
+        for _ in 0..100 {
+            assert_eq!(ep.look(Queue::Both, &mut out, 8), 0);
+        }
+        assert_eq!(yields(), 0);
+        ep.poll(Queue::Both, &mut out, 8);
+        assert_eq!(yields(), 1, "a poll does");
     }
 }

@@ -96,18 +96,9 @@ fn passes(shared: &Shared) {
             continue;
         };
         less = 1;
-        if sleep.is_zero() {
-            continue;
-        }
-        if shared.sleeps_here.load(Ordering::Acquire) && blocked.is_none() {
-            // What comes wakes the program's own thread, and would wake this one beside it, for the
-            // same lock. (That thread may be back and gone computing: as where it polls.)
-            shared.watch.sleep(sleep.min(shared.look_time()));
-        } else if broken {
+        if !sleep.is_zero() {
             // An unusable socket is ready for ever.
-            shared.watch.sleep(sleep);
-        } else {
-            shared.watch.sleep_on_sockets(blocked, sleep);
+            if broken { shared.watch.sleep(sleep) } else { shared.watch.sleep_on_sockets(blocked, sleep) }
         }
     }
 }

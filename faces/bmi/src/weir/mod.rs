@@ -303,6 +303,11 @@ impl Weir {
         self.ep.sleep_here(most)
     }
 
+    /// The program's thread gave the core away between two looks.
+    pub fn yielded(&self, time: Duration) {
+        self.ep.yielded(time);
+    }
+
     /// Something waits for room, which nobody tells of.
     #[must_use]
     pub fn is_held_up(&self) -> bool {
