@@ -25,8 +25,40 @@ impl Endpoint {
     /// The same, up to `max` completions, shown to `each` where they lie. It may not call this
     /// endpoint.
     #[inline]
-    pub fn poll_each(&self, queue: Queue, max: usize, mut each: impl FnMut(&Completion)) -> usize {
+    pub fn poll_each(&self, queue: Queue, max: usize, each: impl FnMut(&Completion)) -> usize {
         let now = now();
+        let was_elsewhere = self.begin_pass(now);
+        let (n, empty) = self.pass(queue, max, now, each);
+        if let Some(core) = empty {
+            if was_elsewhere {
+                self.shared.is_back(now);
+            }
+            self.after_empty_poll(core, now);
+        }
+        n
+    }
+
+    /// As [`Endpoint::poll`], for a face that waits in its own way, perhaps with a lock that others
+    /// need: it gives the core to nobody and does not sleep.
+    pub fn look(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
+        let now = now();
+        self.begin_pass(now);
+        let (n, empty) = self.pass(queue, max, now, |c| out.push(*c));
+        if empty.is_some() {
+            self.shared.watch.program_waits(self.shared.look_time());
+        }
+        n
+    }
+
+    /// A face that waits in its own way ([`Endpoint::look`]) gave the core away for so long: where
+    /// that was long others want it, and the watchdog is to leave it to them.
+    pub fn yielded(&self, time: Duration) {
+        self.shared.waiting.yielded(time.as_nanos() as u64);
+    }
+
+    /// The program polls. True: it was elsewhere since it last did.
+    #[inline]
+    fn begin_pass(&self, now: Time) -> bool {
         let shared = &*self.shared;
         if shared.armed.any() && !shared.sleeps_here.load(Ordering::Acquire) {
             // Another thread may be the one that sleeps, and nobody watches for it any more.
@@ -36,7 +68,20 @@ impl Endpoint {
         if shared.helped.load(Ordering::Relaxed) {
             shared.helped.store(false, Ordering::Relaxed);
         }
-        let Ok(mut core) = shared.enter() else { return 0 };
+        was_elsewhere
+    }
+
+    /// A pass of progress, and what it found. Nothing was found where the core is returned.
+    #[inline]
+    fn pass(
+        &self,
+        queue: Queue,
+        max: usize,
+        now: Time,
+        mut each: impl FnMut(&Completion),
+    ) -> (usize, Option<broken::Entered<'_>>) {
+        let shared = &*self.shared;
+        let Ok(mut core) = shared.enter() else { return (0, None) };
         let read = core.progress_polled(now);
         shared.look_soon();
         if shared.sleeps_here.load(Ordering::Relaxed) && !core.prepare_sleep() {
@@ -57,20 +102,16 @@ impl Endpoint {
         // Asked for none (a face that has something of its own to hand out first), what is there
         // counts as found.
         let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());
-        if found {
-            shared.last_found.store(now.0, Ordering::Relaxed);
-            drop(core);
-            if let Some(group) = shared.group_of_several() {
-                group.found(now);
-                group.give_turn(shared, now, true);
-            }
-            return n;
+        if !found {
+            return (n, Some(core));
         }
-        if was_elsewhere {
-            shared.is_back(now);
+        shared.last_found.store(now.0, Ordering::Relaxed);
+        drop(core);
+        if let Some(group) = shared.group_of_several() {
+            group.found(now);
+            group.give_turn(shared, now, true);
         }
-        self.after_empty_poll(core, now);
-        0
+        (n, None)
     }
 
     /// From now on polls of this endpoint look after those of the group too, and theirs after this
@@ -287,5 +328,26 @@ impl Shared {
         } else {
             self.watch.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Endpoint, EngineConfig, Queue};
+
+    /// Who waits in its own way may hold a lock that others wait for.
+    #[test]
+    fn looks_that_find_nothing_neither_yield_nor_sleep() {
+        let addrs = vec!["127.0.0.1".parse().expect("address")];
+        let cfg = EngineConfig { addrs, spin_us: 0, poll_sleep_us: 200, ..EngineConfig::packets() };
+        let ep = Endpoint::open_with_key(cfg, [1; 32]).expect("open");
+        let yields = || ep.shared.enter().expect("in order").st.counters.yields;
+        let mut out = Vec::new();
+        for _ in 0..100 {
+            assert_eq!(ep.look(Queue::Both, &mut out, 8), 0);
+        }
+        assert_eq!(yields(), 0);
+        ep.poll(Queue::Both, &mut out, 8);
+        assert_eq!(yields(), 1, "a poll does");
     }
 }

@@ -262,7 +262,7 @@ impl Waiting {
     }
 
     /// Takes down how long a yield took.
-    fn yielded(&self, ns: u64) {
+    pub fn yielded(&self, ns: u64) {
         let left = self.contention.load(Ordering::Relaxed).saturating_sub(1);
         self.contention.store(if ns > LONG_YIELD_NS { CONTENDED } else { left }, Ordering::Relaxed);
         if ns > LONG_YIELD_NS {

@@ -244,8 +244,11 @@ impl Instance {
             if waited < SPIN {
                 inside.broken = false;
                 drop(inside);
+                let yielded = Instant::now();
                 std::thread::yield_now();
+                let took = yielded.elapsed();
                 inside = self.enter()?;
+                inside.library.yielded(took);
                 continue;
             }
             // (Another that sleeps is woken when this one comes back, and takes its place.)

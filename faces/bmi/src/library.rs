@@ -700,6 +700,15 @@ impl Library {
         if let Method::Weir(m) = &self.methods[weir] { m.sleep_here(most) } else { SleepHere::Never }
     }
 
+    /// A thread that waits here gave the core away for so long.
+    pub fn yielded(&self, time: Duration) {
+        for method in &self.methods {
+            if let Method::Weir(m) = method {
+                m.yielded(time);
+            }
+        }
+    }
+
     /// This descriptor of a module cannot be waited for.
     pub fn has_no_fd(&mut self, fd: RawFd) {
         let modules = self.methods.iter_mut().filter_map(Method::module_mut);

@@ -303,6 +303,11 @@ impl Weir {
         self.ep.sleep_here(most)
     }
 
+    /// The program's thread gave the core away between two looks.
+    pub fn yielded(&self, time: Duration) {
+        self.ep.yielded(time);
+    }
+
     /// Something waits for room, which nobody tells of.
     #[must_use]
     pub fn is_held_up(&self) -> bool {
@@ -554,7 +559,8 @@ impl Weir {
 
     fn take_completions(&mut self, t: &mut Tables, all: bool) {
         let mut out = std::mem::take(&mut self.out);
-        self.ep.poll(if all { Queue::Both } else { Queue::Recv }, &mut out, PASS);
+        // (With the library's lock, for which other threads wait: not by a poll that may sleep.)
+        self.ep.look(if all { Queue::Both } else { Queue::Recv }, &mut out, PASS);
         // What is new of a peer is there before completions that name it.
         self.hear(t);
         for c in out.drain(..) {

@@ -202,3 +202,16 @@ fn another_key_is_told_of_on_both_sides() {
     until(&mut [&mut client, &mut server], |sides| sides[0].ended(again).is_some());
     assert_eq!((client.weir.told.unanswered.len(), server.weir.told.unanswered.len()), (1, 0));
 }
+
+/// Who tests has the library's lock, for which others wait.
+#[test]
+fn who_tests_does_not_give_the_core_away_with_the_librarys_lock() {
+    let mut server = Side::open(true);
+    let begun = Instant::now();
+    // (Longer than polls of other faces spin.)
+    while begun.elapsed() < Duration::from_millis(5) {
+        server.weir.progress(&mut server.t);
+    }
+    let counters = server.weir.ep.counters_json();
+    assert!(counters.contains("\"yields\":0"), "{counters}");
+}
