@@ -26,10 +26,6 @@ const DEAF_NS: u64 = 1_000_000_000;
 const TURN_BYTES: u64 = 4 << 20;
 /// Payload nobody wants is read into this much memory at a time.
 const SCRATCH_BYTES: usize = 64 << 10;
-/// Where so much of a record's payload is missing, its reader is woken when so much is there, and
-/// not for each segment that comes: each wake costs as much as several kilobytes.
-const WAKE_MIN: usize = 16 << 10;
-const WAKE_MAX: usize = 256 << 10;
 /// In the set of descriptors: the listener. (No connection has this key.)
 const LISTENER: u64 = u64::MAX;
 
@@ -264,8 +260,6 @@ impl<C: Tcp> Surroundings for Lent<'_, C> {
         // region, which its face declared writable until the completion, and this is before.
         match unsafe { io.read(&mut pieces) }.map_err(broken)? {
             Arrived::Bytes(n) => {
-                let left = rest - n.min(room);
-                io.wake_at(if left < WAKE_MIN { 1 } else { left.min(WAKE_MAX) });
                 Ok(Read::Bytes { payload: n.min(room), staged: n.saturating_sub(room), more: n >= offered })
             }
             Arrived::End => Ok(Read::End),

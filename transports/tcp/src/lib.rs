@@ -84,8 +84,6 @@ const DELACK_MAX_US: (libc::c_int, libc::c_int) = (46, 10_000);
 #[derive(Debug)]
 pub struct Connection {
     socket: Socket,
-    /// So many bytes make it readable.
-    wake_at: usize,
 }
 
 impl Connection {
@@ -93,7 +91,7 @@ impl Connection {
         socket.set_tcp_nodelay(true)?;
         // Whoever vanished is not written to for the quarter of an hour that TCP would try.
         socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
-        let connection = Connection { socket, wake_at: 1 };
+        let connection = Connection { socket };
         for option in [RTO_MIN_US, DELACK_MAX_US] {
             connection.set_tcp(option);
         }
@@ -151,10 +149,6 @@ pub trait Tcp: AsFd + Sized {
     /// # Errors
     /// The system's.
     fn lost_segments(&self) -> io::Result<u32>;
-
-    /// It is readable from now on when so many bytes are there, or it is over, or there is no room
-    /// for so many. Who reads without having waited gets what is there all the same.
-    fn wake_at(&mut self, _bytes: usize) {}
 
     /// Writes what there is room for; 0: none.
     ///
@@ -218,17 +212,6 @@ impl Tcp for Connection {
     fn shutdown(&self) {
         // One that was never connected, or has failed, has no need of it.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
-    }
-
-    fn wake_at(&mut self, bytes: usize) {
-        if self.wake_at != bytes {
-            self.wake_at = bytes;
-            let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-            let (from, len) = ((&raw const value).cast(), size_of_val(&value) as libc::socklen_t);
-            // SAFETY: the descriptor is open; `value` is as long as it is said to be. Where it is
-            // refused each byte wakes, as before.
-            unsafe { libc::setsockopt(self.socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, from, len) };
-        }
     }
 
     fn write(&mut self, data: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -328,41 +311,6 @@ mod tests {
         let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let listener = Listener::bind(&[probe]).unwrap();
         meet(&listener, |to| Connection::connect(to, Some(to.ip())).unwrap())
-    }
-
-    fn is_readable(c: &Connection) -> bool {
-        let mut fd = libc::pollfd { fd: c.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which lives as long as the call.
-        unsafe { libc::poll(&raw mut fd, 1, 0) == 1 }
-    }
-
-    fn unread(c: &Connection) -> libc::c_int {
-        let mut bytes = 0;
-        // SAFETY: the descriptor is open, and the number is written to.
-        unsafe { libc::ioctl(c.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
-        bytes
-    }
-
-    #[test]
-    fn it_is_readable_when_as_much_is_there_as_wakes_its_reader_or_it_is_over() {
-        let (mut a, mut b) = pair();
-        b.wake_at(1000);
-        assert_eq!(a.write(&[IoSlice::new(&[7; 999])]).unwrap(), 999);
-        until(|| unread(&b) == 999);
-        assert!(!is_readable(&b));
-        a.write(&[IoSlice::new(&[8])]).unwrap();
-        until(|| is_readable(&b));
-        assert_eq!(read(&mut b, &mut [0; 600], &mut [0; 600]), Arrived::Bytes(1000));
-        b.wake_at(1);
-        a.write(&[IoSlice::new(&[9])]).unwrap();
-        until(|| is_readable(&b));
-        // Who reads without having waited gets what is there.
-        b.wake_at(1000);
-        assert_eq!(read(&mut b, &mut [0; 8], &mut [0; 8]), Arrived::Bytes(1));
-        assert!(!is_readable(&b));
-        Tcp::shutdown(&a);
-        until(|| is_readable(&b));
-        assert_eq!(read(&mut b, &mut [0; 8], &mut [0; 8]), Arrived::End);
     }
 
     /// Two that begin with BBR and change when they are connected. None where the kernel has no
