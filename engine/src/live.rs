@@ -1,5 +1,6 @@
 //! The endpoints of this process, and what a child made by fork(2) is to know of them.
 
+use crate::traffic::{CLOSED, Traffic};
 use crate::{Guard, Lock, Shared};
 use std::sync::{Arc, Once, Weak};
 
@@ -21,9 +22,10 @@ pub fn add(shared: Weak<Shared>) {
     LIVE.lock().push(shared);
 }
 
-/// Another thread may be making an endpoint: the child is to have the list whole, and nobody there
-/// could let go of it.
+/// Another thread may be making an endpoint or closing one: the child is to have the list and the
+/// sums whole, and nobody there could let go of them. In the order in which others take both.
 unsafe extern "C" fn before() {
+    std::mem::forget(CLOSED.lock());
     std::mem::forget(LIVE.lock());
 }
 
@@ -31,9 +33,9 @@ unsafe extern "C" fn before() {
 ///
 /// # Safety
 /// By the thread that forked, once after it, in the parent or in the child.
-unsafe fn locked() -> Guard<'static, Vec<Weak<Shared>>> {
-    // SAFETY: `before` left its guard undropped, and nobody else takes one until this one is gone.
-    unsafe { LIVE.assume() }
+unsafe fn locked() -> (Guard<'static, Vec<Weak<Shared>>>, Guard<'static, Traffic>) {
+    // SAFETY: `before` left its guards undropped, and nobody else takes one until these are gone.
+    unsafe { (LIVE.assume(), CLOSED.assume()) }
 }
 
 unsafe extern "C" fn in_parent() {
@@ -45,7 +47,7 @@ unsafe extern "C" fn in_parent() {
 /// would miss what the child takes. So there they are out of order from the beginning.
 unsafe extern "C" fn in_child() {
     // SAFETY: as above.
-    let live = unsafe { locked() };
+    let (live, _closed) = unsafe { locked() };
     // SAFETY: this thread is the child's only one.
     live.iter().filter_map(Weak::upgrade).for_each(|shared| unsafe { shared.abandon() });
 }
@@ -102,6 +104,13 @@ mod tests {
         let ep = open();
         fork_beside(|| LIVE.lock(), || matches!(ep.check(), Err(EngineError::Inherited)) && LIVE.try_lock().is_some());
         assert!(ep.check().is_ok() && !all().is_empty(), "the parent goes on");
+    }
+
+    #[test]
+    fn a_child_forked_while_another_thread_closes_an_endpoint_can_close_its_own() {
+        let ep = open();
+        fork_beside(|| CLOSED.lock(), || CLOSED.try_lock().is_some() && LIVE.try_lock().is_some());
+        assert!(ep.check().is_ok() && CLOSED.try_lock().is_some(), "the parent goes on");
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Endpoint {
                 core.st.peer(peer).last_send = now();
             }
         } else {
-            self.shared.watch.holds(self.shared.look_time());
+            self.shared.watch.holds(self.shared.hold_time());
         }
         self.wake_sleeper(core);
     }

@@ -1,9 +1,8 @@
 //! What this process's endpoints have carried, those that are closed included: so that who measures
 //! can say what took its messages, instead of what was asked for.
 
-use crate::Shared;
 use crate::core::Core;
-use std::sync::{Mutex, MutexGuard};
+use crate::{Lock, Shared};
 
 /// Sums over the endpoints of this process. All but `endpoints` only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -80,18 +79,14 @@ impl Traffic {
 
 /// What endpoints that are closed carried. Locked before an endpoint where both are: else one that
 /// closes were counted twice, or not at all.
-static CLOSED: Mutex<Traffic> =
-    Mutex::new(Traffic { endpoints: 0, messages: 0, payload_bytes: 0, shm_bytes: 0, udp_bytes: 0, tcp_bytes: 0 });
-
-fn closed() -> MutexGuard<'static, Traffic> {
-    CLOSED.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
+pub(crate) static CLOSED: Lock<Traffic> =
+    Lock::new(Traffic { endpoints: 0, messages: 0, payload_bytes: 0, shm_bytes: 0, udp_bytes: 0, tcp_bytes: 0 });
 
 /// What the endpoints of this process have carried so far. One that a panic has broken is not
 /// counted.
 #[must_use]
 pub fn traffic() -> Traffic {
-    let closed = closed();
+    let closed = CLOSED.lock();
     let mut sum = *closed;
     for shared in crate::live::all() {
         if let Ok(core) = shared.enter()
@@ -105,7 +100,7 @@ pub fn traffic() -> Traffic {
 
 /// Ends an endpoint by `end`, and keeps what it carried.
 pub(crate) fn keep<T>(shared: &Shared, end: impl FnOnce(&mut Core) -> T) -> Option<T> {
-    let mut closed = closed();
+    let mut closed = CLOSED.lock();
     let mut core = shared.enter().ok()?;
     let was = Traffic { endpoints: 0, ..Traffic::of(&core) };
     closed.add(&was);

@@ -45,6 +45,11 @@ impl Shared {
         Duration::from_nanos(ns)
     }
 
+    /// How long a send that is held back may wait for the thread, if the program goes computing.
+    pub(crate) fn hold_time(&self) -> Duration {
+        if self.watchdog_ns == 0 { self.look_time() } else { self.look_time().min(UNSEEN_MAX) }
+    }
+
     /// For how long the program may not poll before the thread steps in.
     fn patience_ns(&self) -> u64 {
         self.watchdog_ns * if self.waiting.is_contended() { CONTENDED_PATIENCE } else { 1 }
@@ -75,24 +80,24 @@ fn passes(shared: &Shared) {
             }
             let look = (shared.look_time() * less).min(Duration::from_nanos(SLEEP_MAX_NS));
             less = (less + 1).min(LOOK_LESS);
-            was_held = shared.watch.sleep(look, shared.look_time());
+            was_held = shared.watch.sleep(look, shared.hold_time());
             continue;
         }
         let Some(Step { sleep, broken, blocked }) = step(shared, armed, away_ns, was_held) else {
             // The program is inside the engine, in a long pass. To wait for the socket beside it
             // would only take its core away.
             let sleep = if armed { Duration::from_micros(50) } else { shared.look_time() };
-            was_held = shared.watch.sleep(sleep, shared.look_time());
+            was_held = shared.watch.sleep(sleep, shared.hold_time());
             continue;
         };
         less = 1;
         if !sleep.is_zero() {
             // An unusable socket is ready for ever.
-            let look = shared.look_time();
+            let held = shared.hold_time();
             was_held = if broken {
-                shared.watch.sleep(sleep, look)
+                shared.watch.sleep(sleep, held)
             } else {
-                shared.watch.sleep_on_sockets(blocked, sleep, look)
+                shared.watch.sleep_on_sockets(blocked, sleep, held)
             };
         }
     }
@@ -119,7 +124,7 @@ fn sleep_time(shared: &Shared, armed: bool, away_ns: u64, timeout: Option<weir_l
     let patience_ns = match sent {
         Sent::Nothing => patience_ns,
         Sent::Something => patience_ns.min(UNSEEN_MAX.as_nanos() as u64),
-        Sent::SomethingHeld => patience_ns.min(shared.look_time().min(UNSEEN_MAX).as_nanos() as u64),
+        Sent::SomethingHeld => patience_ns.min(shared.hold_time().min(UNSEEN_MAX).as_nanos() as u64),
     };
     Duration::from_nanos(timeout.map_or(patience_ns, |t| t.0.saturating_sub(now().0)).min(patience_ns))
 }
@@ -151,7 +156,7 @@ fn step(shared: &Shared, armed: bool, away_ns: u64, was_held: bool) -> Option<St
     };
     let sleep = sleep_time(shared, armed, away_ns, timeout, sent);
     let sleep = if core.prepare_sleep() { sleep } else { Duration::ZERO };
-    shared.watch.has_looked(sleep, shared.look_time());
+    shared.watch.has_looked(sleep, shared.hold_time());
     // (One that sleeps by itself is told too, if the thread was the first to find something.)
     let due = if shared.armed.any() { shared.take_due(&core) } else { 0 };
     drop(core);

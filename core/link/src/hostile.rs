@@ -497,6 +497,10 @@ fn a_peer_with_a_bulk_connection_is_let_in_once_more() {
     t.ends[1].consume(P, 3, taken + u64::from(long));
     t.steps(50);
     assert_eq!(left(&t), 2 * credit, "all of it again");
+    // Without the connection it would go in packets.
+    t.ends[0].bulk_over(t.now, P, bulk);
+    assert_eq!(left(&t), 2 * credit, "it keeps it");
+    assert_eq!(t.ends[0].send(t.now, P, m), Err(SendError::TooLong));
 }
 
 /// The program frees what a record brought before anything else happens: the peer hears of it after

@@ -111,6 +111,8 @@ impl Fragment {
 #[derive(Debug, Default)]
 pub(crate) struct Bulk {
     up: bool,
+    /// There is one, or there was.
+    had: bool,
     /// Shorter flows do not go by it (0: none goes).
     len_min: u64,
     wanted: bool,
@@ -120,6 +122,11 @@ pub(crate) struct Bulk {
 impl Bulk {
     pub(crate) fn is_up(&self) -> bool {
         self.up
+    }
+
+    /// There was one, and it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.had && !self.up
     }
 }
 
@@ -461,7 +468,7 @@ impl Session {
     /// There is a bulk connection. With the first one the peer gets its initial credit once more,
     /// and keeps it, if that much is left of what all peers may get (`spec/bulk.md` L-6.8).
     pub fn bulk_begins(&mut self, common: &mut Common) {
-        self.bulk.up = true;
+        (self.bulk.up, self.bulk.had) = (true, true);
         let more = common.cfg.initial_credit_bytes;
         if self.inn.bulk_bytes() == 0 && self.down.is_none() && common.take_bulk_credit(more) {
             self.inn.let_in(more);

@@ -361,10 +361,12 @@ impl Session {
     }
 
     /// Bytes of credit that the peer gave beside the initial, and that are left: what it expects,
-    /// and what it lets in because of a bulk connection.
+    /// and what it lets in because of a bulk connection. While there is none any more that is no
+    /// reason to send more at once: it would go in packets.
     #[must_use]
     pub fn credit_ahead(&self) -> u64 {
-        if self.up { self.out.credit().bytes.saturating_sub(self.credit_bytes) } else { 0 }
+        let usual = if self.bulk.is_over() { self.credit_bytes.saturating_mul(2) } else { self.credit_bytes };
+        if self.up { self.out.credit().bytes.saturating_sub(usual) } else { 0 }
     }
 
     /// The layer above freed messages. True when the peer is to be told, which is seen to.

@@ -381,7 +381,8 @@ impl Overlap {
     /// That of an exchange and as much computing, which together took so long.
     #[must_use]
     pub fn of(alone_ns: f64, compute_ns: f64, together_ns: f64) -> Overlap {
-        let percent = 100.0 * (alone_ns + compute_ns - together_ns) / alone_ns.min(compute_ns);
+        // (More would be an error of the clock.)
+        let percent = (100.0 * (alone_ns + compute_ns - together_ns) / alone_ns.min(compute_ns)).min(100.0);
         Overlap { alone_ns, compute_ns, percent }
     }
 }
