@@ -20,6 +20,7 @@ mod device;
 mod diagnostics;
 mod event;
 mod files;
+mod forked;
 mod group;
 mod live;
 mod lock;

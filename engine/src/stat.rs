@@ -4,7 +4,7 @@
 use crate::core::Core;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::files::own_file;
-use crate::{Shared, live};
+use crate::{Shared, forked, live};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
@@ -129,6 +129,7 @@ pub fn broken() -> serde_json::Value {
 /// Makes an endpoint's counters readable by `weir stat PID`, for as long as it lives.
 pub fn publish(shared: Weak<Shared>) {
     static SERVER: OnceLock<()> = OnceLock::new();
+    forked::see_to_children();
     live::add(shared);
     SERVER.get_or_init(|| {
         // Without the socket (name taken by a process of the same id in another namespace, say)

@@ -301,14 +301,14 @@ fn what_goes_by_a_bulk_connection_says_so() {
             (&b, "bulk connection up peer=0"),
             (&a, "send sent whole by bulk connection len=100000"),
             (&b, "recv last piece came by bulk connection len=100000"),
-            (&a, " by bulk connection len=600000"),
-            (&b, "last piece came, all by bulk connection len=600000"),
+            (&a, " by bulk connection len=3000000"),
+            (&b, "last piece came, all by bulk connection len=3000000"),
         ];
         let start = Instant::now();
         // The first go in packets, until the bulk connection is up.
         for tag in 0x100.. {
             expected(&p, 2 * tag, 100_000, SendMode::Delivery);
-            expected(&p, 2 * tag + 1, 600_000, SendMode::Delivery);
+            expected(&p, 2 * tag + 1, 3_000_000, SendMode::Delivery);
             let missing: Vec<_> =
                 wanted.iter().filter(|(file, what)| !lines(file).iter().any(|l| l.contains(what))).collect();
             if missing.is_empty() {

@@ -373,9 +373,11 @@ impl Upper {
             msgs <= msgs_done + u64::from(cfg.session.initial_credit_msgs),
             "{msgs} messages, {msgs_done} consumed"
         );
-        // As much again with a bulk connection.
-        let more = self.ep.sessions().get(peer).map_or(0, |s| s.bulk_credit());
-        let let_in = cfg.session.initial_credit_bytes + more.min(cfg.session.initial_credit_bytes);
+        // As much again with a bulk connection, which is forgotten when the session ends.
+        let initial = cfg.session.initial_credit_bytes;
+        let session = self.ep.sessions().get(peer);
+        let more = session.map_or(0, |s| if s.down().is_some() { initial } else { s.bulk_credit().min(initial) });
+        let let_in = initial + more;
         assert!(bytes <= bytes_done + let_in, "{bytes} message bytes, {bytes_done} consumed");
         let stats = self.ep.peer_stats(peer);
         assert!(stats.rndvs_in <= cfg.session.rndvs_max && stats.rndvs_open <= cfg.session.rndvs_max, "{stats:?}");
