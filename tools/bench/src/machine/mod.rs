@@ -201,7 +201,10 @@ pub trait Machine: Messages {
 
     /// Begins all receives, one behind the other in `into`, and all sends, each from the beginning
     /// of `out`; waits for all.
-    fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()>;
+    #[inline]
+    fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
+        self.exchange_meanwhile(out, sends, into, receives, tag, || {})
+    }
     /// The same, and between the begin and the wait `meanwhile` is done, in which this rank makes
     /// no call of the machine's that carries messages.
     fn exchange_meanwhile(

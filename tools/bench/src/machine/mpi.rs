@@ -320,10 +320,6 @@ impl Machine for MpiMachine {
         Ok(self.mpi.threads(&running, &all, window + 1, seats, first)?)
     }
 
-    fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
-        self.exchange_meanwhile(out, sends, into, receives, tag, || {})
-    }
-
     #[inline]
     fn exchange_meanwhile(
         &self,

@@ -581,10 +581,6 @@ impl<'a> Machine for Sim<'a> {
         })
     }
 
-    fn exchange_all(&self, out: &[u8], sends: &[Leg], into: &mut [u8], receives: &[Leg], tag: Tag) -> Result<()> {
-        self.exchange_meanwhile(out, sends, into, receives, tag, || {})
-    }
-
     fn exchange_meanwhile(
         &self,
         out: &[u8],
