@@ -103,12 +103,19 @@ int main(int count, char **words) {
     struct matrix whole = rows_of(0, n, n, per_row), mine = rows_of(first, rows, n, per_row);
     double *reference = allocate(n * sizeof(double)), *product = allocate(n * sizeof(double));
     for (size_t i = 0; i < n; i++) reference[i] = 1;
-    bsp_sync();
-    double begin = bsp_time();
     for (long t = 0; t < iterations; t++) {
         multiply(&whole, reference, product);
         double most = largest(product, n);
         for (size_t i = 0; i < n; i++) reference[i] = product[i] / most;
+    }
+
+    /* How fast rows as many as a process's are multiplied while the others multiply theirs: all rows together may be more than a cache holds. */
+    bsp_sync();
+    double begin = bsp_time();
+    for (long t = 0; t < iterations; t++) {
+        multiply(&mine, reference, product);
+        double most = largest(product, rows);
+        for (size_t i = 0; i < rows; i++) product[i] /= most;
     }
     double alone_s = bsp_time() - begin;
 
@@ -157,7 +164,7 @@ int main(int count, char **words) {
     busiest = largest(peaks, (size_t)p);
     double most_rows = ceil((double)n / p);
     cost.operations = 2.0 * (double)per_row * most_rows * (double)iterations;
-    cost.operations_per_s = 2.0 * (double)per_row * (double)n * (double)iterations / alone_s;
+    cost.operations_per_s = 2.0 * (double)per_row * (double)rows * (double)iterations / alone_s;
     cost.h_bytes = (8 * busiest + 8.0 * (p - 1)) * (double)iterations;
     report("spmv", n, &cost, memcmp(vector + first, reference + first, rows * sizeof(double)) == 0);
     bsp_pop_reg(arrived);

@@ -47,9 +47,9 @@ const BY_CARRIER: Duration = Duration::from_secs(600);
 /// The engine's test programs that run over whatever carries messages.
 const ON_ANY_CARRIER: [&str; 9] =
     ["bad_days", "bounds", "hostile", "large", "pair", "pressure", "remote_memory", "sleeping", "threads"];
-/// Test programs that hold one time against another: a simulator beside them takes them out of
-/// step, however high their priority, since it takes the memory's time too.
-const ALONE: [&str; 1] = ["bsp_costs"];
+/// A test that holds times against each other, in its test program: it is ignored but with `--long`,
+/// and then nothing runs beside it, for others take the memory's time however low their priority.
+const TIMED: &str = "bsp_costs";
 /// The exit code of a check that lacks a program it needs.
 const NOTHING_TO_RUN_IT: i32 = 77;
 
@@ -191,8 +191,8 @@ pub fn run(paths: &Paths, quick: bool, long: bool) -> Result<bool> {
             None => {}
         }
     });
-    if builds && split {
-        alone_tests(paths, &mut tally);
+    if builds && long {
+        timed_tests(paths, &mut tally);
     }
     if builds {
         end_to_end(paths, (quick, launched), world.map(drop), &mut tally);
@@ -402,22 +402,21 @@ const fn seeds(quick: bool, long: bool) -> u32 {
 }
 
 /// Unit, property and simulation tests; each test counts. `beside`: what is of the pure core runs
-/// beside these (`core_tests`), and what is timed is left for later (`alone_tests`).
+/// beside these (`core_tests`).
 fn cargo_tests(paths: &Paths, programs: &Programs, beside: bool, seeds: u32, tally: &mut Tally) {
     let mut command = tests(paths, seeds);
     if !beside {
         return counted(&mut command, "cargo test", TESTING, tally);
     }
-    let others = programs.others.iter().map(String::as_str).filter(|name| !ALONE.contains(name));
-    command.args(["--lib", "--bins"]).args(others.flat_map(|name| ["--test", name]));
+    command.args(["--lib", "--bins"]).args(programs.others.iter().flat_map(|name| ["--test", name]));
     counted(&mut command, "cargo test", TESTING, tally);
     counted(tests(paths, seeds).arg("--doc"), "examples in the documentation", TESTING, tally);
 }
 
-/// The test programs that hold times against each other, when nothing else runs any more.
-fn alone_tests(paths: &Paths, tally: &mut Tally) {
+/// What holds times against each other, when nothing else runs any more.
+fn timed_tests(paths: &Paths, tally: &mut Tally) {
     let mut command = tests(paths, 0);
-    command.env_remove("WEIR_TEST_SEEDS").args(ALONE.iter().flat_map(|name| ["--test", name]));
+    command.env_remove("WEIR_TEST_SEEDS").args(["--test", TIMED, "--", "--ignored"]);
     counted(&mut command, "cargo test of what is timed, alone", TESTING, tally);
 }
 
