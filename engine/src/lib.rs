@@ -165,7 +165,12 @@ impl Shared {
         if self.watch.is_watched() && !self.armed.any() {
             self.watch.program_is_back(self.look_time());
         }
-        at.0.saturating_sub(last) > waiting::ELSEWHERE_NS
+        let away_ns = at.0.saturating_sub(last);
+        let was_elsewhere = away_ns > waiting::ELSEWHERE_NS;
+        if was_elsewhere || self.watch.may_be_put_off(at) {
+            self.see_to_look(at, away_ns);
+        }
+        was_elsewhere
     }
 
     /// What the program did elsewhere is no waiting: its patience begins anew. But where others had

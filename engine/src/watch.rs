@@ -12,8 +12,9 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
+use weir_link::Time;
 use weir_net::WAKE_SOURCES;
 
 /// The thread's sleeping place, shared with the program's threads.
@@ -36,7 +37,18 @@ pub struct Watch {
     /// The program has taken the sockets out, and the thread's timer is still the one of its
     /// absence.
     look_owed: AtomicBool,
+    /// From when on a program that polls all the time puts the thread's next look off, ns; or
+    /// [`NEVER`].
+    put_off_at: AtomicU64,
+    /// When the program last came back from elsewhere, ns.
+    back_at: AtomicU64,
 }
+
+/// The thread's next look is not to be put off.
+const NEVER: u64 = u64::MAX;
+/// Whose program was elsewhere may go there again: for so long no look is put off. (One that
+/// polls for 6 ms and computes for 2 ms would else have all looks fall into what it polls.)
+const BACK_FOR_GOOD_NS: u64 = 100_000_000;
 
 /// A send was held back since the thread went to sleep: it will look in time.
 const HELD: u8 = 0;
@@ -70,6 +82,8 @@ impl Watch {
             long: AtomicBool::new(false),
             holds: AtomicU8::new(HELD),
             look_owed: AtomicBool::new(false),
+            put_off_at: AtomicU64::new(NEVER),
+            back_at: AtomicU64::new(0),
         })
     }
 
@@ -86,6 +100,46 @@ impl Watch {
         self.set_timer(time);
         self.see_to_held(time, held);
         self.wait()
+    }
+
+    /// The thread has found the program polling: the same, but who polls all the time puts the end
+    /// of the sleep off, from half of it on ([`Watch::put_off`]). The thread would take the core of
+    /// who polls, for some 10 us.
+    pub fn sleep_while_polled(&self, now: Time, time: Duration, held: Duration) -> bool {
+        let is_back = now.0.saturating_sub(self.back_at.load(Ordering::Relaxed)) >= BACK_FOR_GOOD_NS;
+        self.put_off_at.store(if is_back { half_of(now, time) } else { NEVER }, Ordering::SeqCst);
+        self.sleep(time, held)
+    }
+
+    /// Whether it is time for [`Watch::put_off`].
+    #[inline]
+    pub fn may_be_put_off(&self, now: Time) -> bool {
+        now.0 >= self.put_off_at.load(Ordering::Relaxed)
+    }
+
+    /// The program is back from elsewhere, where it was for longer than the thread leaves it alone.
+    pub fn keep_look(&self, now: Time) {
+        self.back_at.store(now.0, Ordering::Relaxed);
+        if self.put_off_at.load(Ordering::Relaxed) != NEVER {
+            self.put_off_at.store(NEVER, Ordering::SeqCst);
+        }
+    }
+
+    /// The program has polled all the time since the thread went to sleep: the thread looks `time`
+    /// from now, as if it had just looked. Not if a send was held back, which it is to look for.
+    #[cold]
+    pub fn put_off(&self, now: Time, time: Duration, held: Duration) {
+        let (at, next) = (self.put_off_at.load(Ordering::Relaxed), half_of(now, time));
+        let is_due = now.0 >= at && self.holds.load(Ordering::Acquire) != HELD;
+        if !is_due || self.put_off_at.compare_exchange(at, next, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            return;
+        }
+        self.set_timer(time);
+        self.see_to_held(time, held);
+        if self.put_off_at.load(Ordering::SeqCst) != next {
+            // The thread woke meanwhile, and may have set the timer to something earlier.
+            self.wake();
+        }
     }
 
     /// The thread, with the core locked: it has found out that it can sleep for so long. If that is
@@ -159,6 +213,7 @@ impl Watch {
         self.long.store(false, Ordering::Relaxed);
         self.holds.store(HELD, Ordering::Relaxed);
         self.look_owed.store(false, Ordering::Relaxed);
+        self.put_off_at.store(NEVER, Ordering::Relaxed);
     }
 
     /// Whether the thread sleeps on the sockets, or is about to.
@@ -214,6 +269,7 @@ impl Watch {
         // Which of them it was does not matter; interruption is as good as a time-out.
         let _ = self.epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::NONE);
         self.wake.clear();
+        self.put_off_at.store(NEVER, Ordering::SeqCst);
         self.long.store(false, Ordering::Relaxed);
         self.holds.swap(HELD, Ordering::AcqRel) == HELD
     }
@@ -224,6 +280,10 @@ impl Watch {
         let time = TimeSpec::from_duration(time.max(Duration::from_nanos(1)));
         let _ = self.timer.set(Expiration::OneShot(time), TimerSetTimeFlags::empty());
     }
+}
+
+fn half_of(now: Time, time: Duration) -> u64 {
+    now.plus_ns(time.as_nanos() as u64 / 2).0
 }
 
 #[cfg(test)]
@@ -328,6 +388,61 @@ mod tests {
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, UNSEEN_MAX, LONG));
         over.recv_timeout(LONG / 2).expect("its time is over");
         assert!(!watch.hurry(LONG));
+    }
+
+    /// Polls as a program does that has nothing else to do, until this is over.
+    fn poll_for(watch: &Watch, time: Duration, look: Duration) {
+        let start = std::time::Instant::now();
+        while start.elapsed() < time {
+            let at = crate::clock::now();
+            if watch.may_be_put_off(at) {
+                watch.put_off(at, look, LONG);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn who_polls_on_puts_the_end_of_the_sleep_off() {
+        // So long that the machine takes no thread away for it.
+        const LOOK: Duration = Duration::from_secs(1);
+        let watch = std::sync::Arc::new(Watch::new([-1; 3], [-1; 2]).unwrap());
+        let look = |w: &Watch| w.sleep_while_polled(crate::clock::now(), LOOK, LONG);
+        let over = asleep(&watch, look);
+        poll_for(&watch, LOOK * 2, LOOK);
+        assert_eq!(over.try_recv(), Err(mpsc::TryRecvError::Empty), "who polls all the time is not looked for");
+        over.recv_timeout(LOOK * 3).expect("who does so no more is");
+        assert!(!watch.may_be_put_off(crate::clock::now()), "the thread is awake");
+
+        let over = asleep(&watch, look);
+        poll_for(&watch, LOOK / 4, LOOK);
+        watch.keep_look(crate::clock::now());
+        poll_for(&watch, LOOK * 2, LOOK);
+        over.try_recv().expect("who goes elsewhere between two polls is looked for");
+
+        let over = asleep(&watch, look);
+        poll_for(&watch, LOOK / 4, LOOK);
+        watch.holds(LONG);
+        poll_for(&watch, LOOK * 2, LOOK);
+        assert_eq!(over.try_recv(), Ok(true), "what is held back is looked for");
+    }
+
+    #[test]
+    fn a_look_that_was_put_off_while_the_thread_woke_is_done_at_once() {
+        let watch = std::sync::Arc::new(Watch::new([-1; 3], [-1; 2]).unwrap());
+        // Long ago, so that it may be put off at once.
+        let over = asleep(&watch, |w| w.sleep_while_polled(Time(0), LONG, LONG));
+        let at = crate::clock::now();
+        while watch.put_off_at.load(Ordering::SeqCst) == NEVER || watch.holds.load(Ordering::Acquire) == HELD {
+            std::thread::yield_now();
+        }
+        for _ in 0..100 {
+            watch.put_off(at, Duration::ZERO, LONG);
+        }
+        over.recv_timeout(LONG / 2).expect("its time was set to nothing");
+        // The thread is awake, and sets its timer: whoever puts it off now finds nothing to do.
+        watch.put_off(at, LONG, LONG);
+        assert!(!watch.may_be_put_off(at));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The thread that makes progress when the program does not, and the sleeping it needs.
 //!
-//! While the program polls, the thread only wakes now and then to see that it does. Once nobody has
+//! While the program polls, it puts off the thread's waking. Once nobody has
 //! polled for the watchdog time it takes over: sleeps on the socket, answers what comes, runs
 //! timers; and goes back as soon as the program polls again. When the program itself wants to sleep
 //! (`armed`), the thread does all the progress; unless one of the program's threads sleeps on the
@@ -15,13 +15,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use weir_link::Time;
 
 /// How often the thread looks whether the program polls, in watchdog times: often enough for a
 /// rendezvous, seldom enough to cost little.
 const LOOK_EVERY: u32 = 2;
 /// Each look preempts the polling thread for some 10 us. While it finds the program polling it
-/// looks less and less often, down to a part of this; unless sends are held back, which a program
-/// that went computing must not leave unsent.
+/// looks less and less often, down to a part of this, and who polls all the time puts the next look
+/// off ([`crate::watch::Watch::put_off`]); unless sends are held back, which a program that went
+/// computing must not leave unsent.
 const LOOK_LESS: u32 = 5;
 /// Where others want the program's core, its gaps between polls are turns of theirs: the thread
 /// steps in only after so many watchdog times, for it would take a turn of its own.
@@ -43,6 +45,17 @@ impl Shared {
     pub(crate) fn look_time(&self) -> Duration {
         let ns = if self.watchdog_ns == 0 { SLEEP_MAX_NS } else { self.watchdog_ns * u64::from(LOOK_EVERY) };
         Duration::from_nanos(ns)
+    }
+
+    /// The program polls, after so long: puts the thread's next look off, or sees to it that nobody
+    /// does.
+    #[cold]
+    pub(crate) fn see_to_look(&self, at: Time, away_ns: u64) {
+        if away_ns >= self.watchdog_ns {
+            self.watch.keep_look(at);
+        } else if self.watch.may_be_put_off(at) {
+            self.watch.put_off(at, self.look_time() * LOOK_LESS, self.hold_time());
+        }
     }
 
     /// How long a send that is held back may wait for the thread, if the program goes computing.
@@ -72,7 +85,8 @@ fn passes(shared: &Shared) {
     let mut was_held = false;
     while !shared.stop.load(Ordering::Acquire) && !shared.core.is_poisoned() {
         let armed = shared.armed.any() && !shared.sleeps_here.load(Ordering::Acquire);
-        let away_ns = now().0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
+        let at = now();
+        let away_ns = at.0.saturating_sub(shared.last_poll.load(Ordering::Relaxed));
         let take_over = armed || (shared.watchdog_ns > 0 && away_ns >= shared.patience_ns());
         if !take_over {
             if was_held {
@@ -80,7 +94,7 @@ fn passes(shared: &Shared) {
             }
             let look = (shared.look_time() * less).min(Duration::from_nanos(SLEEP_MAX_NS));
             less = (less + 1).min(LOOK_LESS);
-            was_held = shared.watch.sleep(look, shared.hold_time());
+            was_held = shared.watch.sleep_while_polled(at, look, shared.hold_time());
             continue;
         }
         let Some(Step { sleep, broken, blocked }) = step(shared, armed, away_ns, was_held) else {

@@ -138,6 +138,25 @@ fn often_in_a_row(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+#[test]
+fn the_watchdog_is_there_for_who_polls_and_computes_by_turns() {
+    // Longer than it leaves one alone that does not poll, and shorter than half the time between
+    // two looks, by which polls put the next one off.
+    const COMPUTES: Duration = Duration::from_millis(2);
+    const POLLS: Duration = Duration::from_millis(6);
+    let ep = open(config());
+    let before = counter(&ep, "watchdog_steps");
+    let start = Instant::now();
+    while counter(&ep, "watchdog_steps") - before < 10 {
+        assert!(start.elapsed() < LIMIT, "each look is put off by polls between two computations");
+        let turn = Instant::now();
+        while turn.elapsed() < POLLS {
+            ep.progress();
+        }
+        std::thread::sleep(COMPUTES);
+    }
+}
+
 /// Less than a tenth of the time that a watchdog sleeps beside a program which is away for long,
 /// and far more than it takes to look soon.
 const SOON: Duration = Duration::from_millis(40);
