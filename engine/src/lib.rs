@@ -167,8 +167,8 @@ impl Shared {
         }
         let away_ns = at.0.saturating_sub(last);
         let was_elsewhere = away_ns > waiting::ELSEWHERE_NS;
-        if was_elsewhere || self.watch.may_be_put_off(at) {
-            self.see_to_look(at, away_ns);
+        if was_elsewhere && away_ns >= self.watchdog_ns {
+            self.watch.keep_look(at);
         }
         was_elsewhere
     }

@@ -83,6 +83,9 @@ impl Endpoint {
         let shared = &*self.shared;
         let Ok(mut core) = shared.enter() else { return (0, None) };
         let read = core.progress_polled(now);
+        if core.held_bytes == 0 {
+            shared.put_look_off(now);
+        }
         shared.look_soon();
         if shared.sleeps_here.load(Ordering::Relaxed) && !core.prepare_sleep() {
             shared.wake_who_sleeps();

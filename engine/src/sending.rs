@@ -106,7 +106,7 @@ impl Endpoint {
                 core.st.peer(peer).last_send = now();
             }
         } else {
-            self.shared.watch.holds(self.shared.hold_time());
+            self.shared.watch.holds(at, self.shared.hold_time());
         }
         self.wake_sleeper(core);
     }

@@ -125,17 +125,17 @@ impl Watch {
         }
     }
 
-    /// The program has polled all the time since the thread went to sleep: the thread looks `time`
-    /// from now, as if it had just looked. Not if a send was held back, which it is to look for.
+    /// With the core locked, and nothing held back: the program has polled all the time since the
+    /// thread went to sleep. The thread looks `time` from now, as if it had just looked.
     #[cold]
     pub fn put_off(&self, now: Time, time: Duration, held: Duration) {
         let (at, next) = (self.put_off_at.load(Ordering::Relaxed), half_of(now, time));
-        let is_due = now.0 >= at && self.holds.load(Ordering::Acquire) != HELD;
+        let is_due = now.0 >= at;
         if !is_due || self.put_off_at.compare_exchange(at, next, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             return;
         }
+        self.watch_for_held(time, held);
         self.set_timer(time);
-        self.see_to_held(time, held);
         if self.put_off_at.load(Ordering::SeqCst) != next {
             // The thread woke meanwhile, and may have set the timer to something earlier.
             self.wake();
@@ -162,13 +162,25 @@ impl Watch {
         }
     }
 
-    /// The program holds a send back: the thread is to look after `held`; the send should have gone
-    /// by then. One system call for each sleep that is longer, however many are held back.
+    /// With the core locked: the program holds a send back. The thread is to look after `held`; the
+    /// send should have gone by then, and who polls may put the look off once it has. One system
+    /// call for each sleep that is longer, however many are held back.
     #[inline]
-    pub fn holds(&self, held: Duration) {
+    pub fn holds(&self, now: Time, held: Duration) {
         if self.holds.load(Ordering::Relaxed) != HELD && self.holds.swap(HELD, Ordering::AcqRel) == LATER {
-            self.set_timer(held);
+            self.looks_after(now, held);
         }
+    }
+
+    #[cold]
+    fn looks_after(&self, now: Time, held: Duration) {
+        let at = self.put_off_at.load(Ordering::Relaxed);
+        if at != NEVER {
+            // (Else the thread has just woken, and its sleep is not to be put off.)
+            let next = half_of(now, held);
+            let _ = self.put_off_at.compare_exchange(at, next, Ordering::SeqCst, Ordering::Relaxed);
+        }
+        self.set_timer(held);
     }
 
     /// The thread, after [`Watch::has_looked`]: the same, or until a socket is readable, or the one
@@ -420,18 +432,22 @@ mod tests {
         poll_for(&watch, LOOK * 2, LOOK);
         over.try_recv().expect("who goes elsewhere between two polls is looked for");
 
-        let over = asleep(&watch, look);
-        poll_for(&watch, LOOK / 4, LOOK);
-        watch.holds(LONG);
+        let over = asleep(&watch, move |w| w.sleep_while_polled(Time(u64::MAX / 2), LONG, LOOK));
+        while watch.holds.load(Ordering::Acquire) != LATER {
+            std::thread::yield_now();
+        }
+        watch.holds(crate::clock::now(), LOOK);
         poll_for(&watch, LOOK * 2, LOOK);
-        assert_eq!(over.try_recv(), Ok(true), "what is held back is looked for");
+        assert_eq!(over.try_recv(), Err(mpsc::TryRecvError::Empty), "what was held back has gone");
+        watch.holds(crate::clock::now(), LOOK / 2);
+        assert_eq!(over.recv_timeout(LOOK * 3), Ok(true), "what is held back is looked for");
     }
 
     #[test]
     fn a_look_that_was_put_off_while_the_thread_woke_is_done_at_once() {
         let watch = std::sync::Arc::new(Watch::new([-1; 3], [-1; 2]).unwrap());
         // Long ago, so that it may be put off at once.
-        let over = asleep(&watch, |w| w.sleep_while_polled(Time(0), LONG, LONG));
+        let over = asleep(&watch, |w| w.sleep_while_polled(Time(BACK_FOR_GOOD_NS), LONG, LONG));
         let at = crate::clock::now();
         while watch.put_off_at.load(Ordering::SeqCst) == NEVER || watch.holds.load(Ordering::Acquire) == HELD {
             std::thread::yield_now();
@@ -456,19 +472,19 @@ mod tests {
         };
         let over = asleep(&watch, |w| w.sleep(LONG, HELD_MAX));
         until(LATER);
-        watch.holds(HELD_MAX);
+        watch.holds(Time(0), HELD_MAX);
         assert_eq!(over.recv_timeout(LONG / 2), Ok(true), "and the thread knows why");
         // Which is no reason to wake one that looks in time; it hears of it then.
         let over = asleep(&watch, |w| w.sleep(LONG, LONG));
         until(SOON);
-        watch.holds(Duration::ZERO);
+        watch.holds(Time(0), Duration::ZERO);
         assert_eq!(over.recv_timeout(Duration::from_millis(50)), Err(mpsc::RecvTimeoutError::Timeout));
         watch.wake();
         assert_eq!(over.recv_timeout(LONG / 2), Ok(true));
         assert!(!asleep(&watch, |w| w.sleep(HELD_MAX, LONG)).recv().unwrap(), "nothing was held back");
         // Between its look and its sleep: the thread sets its timer after that of who holds back.
         watch.has_looked(LONG, HELD_MAX);
-        watch.holds(LONG);
+        watch.holds(Time(0), LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG, HELD_MAX));
         assert_eq!(over.recv_timeout(LONG / 2), Ok(true));
     }

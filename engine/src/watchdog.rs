@@ -47,13 +47,11 @@ impl Shared {
         Duration::from_nanos(ns)
     }
 
-    /// The program polls, after so long: puts the thread's next look off, or sees to it that nobody
-    /// does.
-    #[cold]
-    pub(crate) fn see_to_look(&self, at: Time, away_ns: u64) {
-        if away_ns >= self.watchdog_ns {
-            self.watch.keep_look(at);
-        } else if self.watch.may_be_put_off(at) {
+    /// The program polls, and holds nothing back: the thread's next look is put off, if it is time
+    /// for that.
+    #[inline]
+    pub(crate) fn put_look_off(&self, at: Time) {
+        if self.watch.may_be_put_off(at) {
             self.watch.put_off(at, self.look_time() * LOOK_LESS, self.hold_time());
         }
     }
