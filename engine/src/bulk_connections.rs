@@ -104,6 +104,11 @@ impl<C: Tcp> BulkConnections<C> {
         driver.into_iter().chain(self.sockets.deaf_until).min()
     }
 
+    /// A sleep is over.
+    pub fn has_slept(&mut self) {
+        self.driver.has_slept();
+    }
+
     /// Connects, accepts, reads. `busy`: the socket had datagrams, which come first. Returns the
     /// bytes read.
     pub fn progress(&mut self, st: &mut State, now: Time, busy: bool) -> u64 {

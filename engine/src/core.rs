@@ -189,6 +189,9 @@ impl Core {
         }
         let mut read = 0;
         let slept = std::mem::take(&mut self.asleep);
+        if slept && let Some(bulk_connections) = &mut self.bulk_connections {
+            bulk_connections.has_slept();
+        }
         if let Some(shm) = &mut self.shm {
             if slept {
                 shm.cancel_sleep();

@@ -18,6 +18,9 @@ pub const STRANGERS_MAX: usize = 64;
 /// How often new connections are looked for, and old ones that are over; and how many are taken at
 /// a time.
 pub const ROUND_NS: u64 = 1_000_000;
+/// The same while there are none, at most: less and less often, for to ask costs who polls for
+/// messages a system call.
+pub const ROUND_MAX_NS: u64 = 8 * ROUND_NS;
 /// See [`ROUND_NS`].
 pub const ACCEPTS_MAX: usize = 16;
 
@@ -37,6 +40,8 @@ pub struct BulkConnections<S> {
     limits: Limits,
     closed: bool,
     round_at: Time,
+    /// Until the next round.
+    round_ns: u64,
     polls: usize,
     /// Passes in which one of several was to be read first.
     reads: usize,
@@ -55,6 +60,7 @@ impl<S> BulkConnections<S> {
             limits,
             closed: false,
             round_at: Time(0),
+            round_ns: ROUND_NS,
             polls: 0,
             reads: 0,
             first_writer: 0,
@@ -116,16 +122,23 @@ impl<S> BulkConnections<S> {
         self.conns.values().filter_map(at).chain(more).min()
     }
 
+    /// The caller has slept: who connects may have ended that, and would end the next sleep at once.
+    pub fn has_slept(&mut self) {
+        self.round_ns = ROUND_NS;
+    }
+
     /// Connects, accepts, reads. `busy`: there were datagrams, which come first. Returns the bytes
     /// read.
     pub fn progress<E: Surroundings<Stream = S>>(&mut self, on: &mut E, now: Time, busy: bool) -> u64 {
         while let Some(news) = on.endpoint_mut().take_bulk_news() {
             self.connect(on, now, &news);
+            self.round_ns = ROUND_NS;
         }
-        let round = now.since_ns(self.round_at) >= ROUND_NS;
+        let round = now.since_ns(self.round_at) >= self.round_ns;
         if round {
             self.round_at = now;
             self.accept(on, now);
+            self.round_ns = if self.conns.is_empty() { ROUND_MAX_NS.min(2 * self.round_ns) } else { ROUND_NS };
         }
         self.polls = self.polls.wrapping_add(1);
         let (mut read, most) = (0, self.limits.turn_bytes);

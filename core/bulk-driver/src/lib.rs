@@ -23,6 +23,6 @@ mod surroundings;
 #[cfg(test)]
 mod tests;
 
-pub use bulk_connections::{ACCEPTS_MAX, BulkConnections, Limits, ROUND_NS, STRANGERS_MAX};
+pub use bulk_connections::{ACCEPTS_MAX, BulkConnections, Limits, ROUND_MAX_NS, ROUND_NS, STRANGERS_MAX};
 pub use conn::STAGE_BYTES;
 pub use surroundings::{Broken, Head, Interest, NotMade, Read, Surroundings};

@@ -256,3 +256,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn while_there_are_none_new_ones_are_looked_for_less_and_less_often() {
+    let (mut world, mut bulk_connections) = (World::new(), BulkConnections::new(LIMITS));
+    let mut at = Time(ROUND_NS);
+    // Until the one that connects at `at` is taken, by somebody who polls all the time.
+    let mut taken_after = |bulk_connections: &mut BulkConnections<u32>, at: &mut Time| {
+        let since = *at;
+        world.waiting.push_back(1);
+        while bulk_connections.is_empty() {
+            *at = at.plus_ns(ROUND_NS / 10);
+            bulk_connections.progress(&mut world, *at, false);
+        }
+        bulk_connections.close(|_| ());
+        at.since_ns(since)
+    };
+    assert!(taken_after(&mut bulk_connections, &mut at) <= ROUND_NS);
+    let mut bulk_connections = BulkConnections::new(LIMITS);
+    let idle = |bulk_connections: &mut BulkConnections<u32>, at: &mut Time| {
+        for _ in 0..1000 {
+            *at = at.plus_ns(ROUND_NS / 10);
+            bulk_connections.progress(&mut World::new(), *at, false);
+        }
+    };
+    idle(&mut bulk_connections, &mut at);
+    bulk_connections.has_slept();
+    assert!(taken_after(&mut bulk_connections, &mut at) <= ROUND_NS, "what ended a sleep is looked for");
+    let mut bulk_connections = BulkConnections::new(LIMITS);
+    idle(&mut bulk_connections, &mut at);
+    let late = taken_after(&mut bulk_connections, &mut at);
+    assert!((ROUND_NS..=ROUND_MAX_NS).contains(&late), "{late}");
+}

@@ -140,6 +140,8 @@ pub struct Shm {
     pub(crate) counters: ShmCounters,
     /// When sockets are looked at next; 0 for at once.
     pub(crate) service_at_ns: u64,
+    /// How long after the last look, while nobody shares memory.
+    pub(crate) alone_ns: u64,
     pub(crate) trim_at_ns: u64,
     /// When quiet rings are looked for, if anybody has slept here since the last time; and which of
     /// those left to their sockets is looked at next.
@@ -193,6 +195,7 @@ impl Shm {
             events: VecDeque::new(),
             counters: ShmCounters::default(),
             service_at_ns: 0,
+            alone_ns: 0,
             trim_at_ns: 0,
             doze_at_ns: 0,
             has_slept: false,

@@ -278,3 +278,30 @@ fn an_older_seal_or_none_is_told_from_what_must_be() {
     let file = std::fs::File::from(good);
     assert!(file.set_len(0).is_err(), "nobody can take the memory away");
 }
+
+/// How often an endpoint that is polled all the time looks at its sockets in a second that begins
+/// here.
+fn looks_of_a_second(shm: &mut Shm, from: u64) -> u64 {
+    let before = shm.counters().socket_checks;
+    (0..10_000).for_each(|n| shm.poll(from + n * 100_000, &mut Vec::new()));
+    shm.counters().socket_checks - before
+}
+
+#[test]
+fn who_shares_no_memory_looks_less_and_less_often_and_sees_who_comes() {
+    let own = id();
+    let mut alone = Shm::open(own, &KEY, Config::default()).expect("an endpoint");
+    let looks = looks_of_a_second(&mut alone, 1);
+    assert!((100..150).contains(&looks), "{looks}");
+    let stranger = dial(own);
+    let mut at = 1_000_000_000;
+    while alone.strangers.len() == 0 {
+        at += 100_000;
+        alone.poll(at, &mut Vec::new());
+    }
+    assert!(at <= 1_008_100_000, "{at}");
+    drop(stranger);
+    let (_a, _, mut b, _) = pair();
+    let looks = looks_of_a_second(&mut b, u64::MAX / 2);
+    assert!(looks >= 900, "{looks}: the end of a peer is to be known at once");
+}

@@ -23,6 +23,9 @@ const ACCEPTS: usize = 16;
 const MESSAGES: usize = 4;
 /// How often sockets are looked at while a handshake is under way.
 const HANDSHAKE_CHECK_NS: u64 = 20_000;
+/// While nobody shares memory sockets are looked at less and less often, down to this: a look costs
+/// who polls for messages a system call.
+const ALONE_CHECK_MAX_NS: u64 = 8_000_000;
 /// After so many looks for quiet rings one is left to its socket.
 const DOZE_LOOKS: u32 = 2;
 /// Lines of a page, at one of which a pair's rings begin.
@@ -65,9 +68,19 @@ impl Shm {
             self.has_slept = false;
             self.peers.doze(self.config.awake, DOZE_LOOKS);
         }
-        let busy = !self.dialling.is_empty() || self.strangers.len() > 0;
-        let wait = if busy { HANDSHAKE_CHECK_NS.min(self.config.socket_check_ns) } else { self.config.socket_check_ns };
-        self.service_at_ns = if more { 0 } else { now_ns.saturating_add(wait) };
+        self.service_at_ns = if more { 0 } else { now_ns.saturating_add(self.check_ns()) };
+    }
+
+    /// Until the next look.
+    fn check_ns(&mut self) -> u64 {
+        let often = self.config.socket_check_ns;
+        if !self.dialling.is_empty() || self.strangers.len() > 0 {
+            self.alone_ns = often;
+            return HANDSHAKE_CHECK_NS.min(often);
+        }
+        let more = ALONE_CHECK_MAX_NS.min(self.alone_ns.saturating_mul(2));
+        self.alone_ns = if self.peers.live.is_empty() { more.max(often) } else { often };
+        self.alone_ns
     }
 
     fn serve(&mut self, tag: u64, now_ns: u64) {
