@@ -13,7 +13,7 @@ use crate::lines;
 use crate::table::NONE;
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use weir_engine::NAME_BYTES;
 
 /// An address vector and the endpoints that use it.
@@ -174,10 +174,11 @@ pub struct AvObj {
     fid: FidAv,
     /// What endpoints share with it.
     pub av: Arc<Av>,
-    eq: Mutex<Option<Arc<Eq>>>,
+    eq: Kept<Option<Arc<Eq>>>,
     /// Insertions report to the event queue.
     asynchronous: bool,
-    _domain: Arc<Domain>,
+    /// Only its endpoints can use it.
+    pub domain: Arc<Domain>,
 }
 
 // SAFETY: `repr(C)`, the handle first; `open` gives it its class.
@@ -213,9 +214,9 @@ pub unsafe extern "C" fn open(
         let object = Box::new(AvObj {
             fid: FidAv { fid: Fid { fclass: FI_CLASS_AV, context, ops: &raw const OPS }, ops: &raw const AV_OPS },
             av: Arc::new(Av::default()),
-            eq: Mutex::default(),
+            eq: Kept::default(),
             asynchronous: attr.flags & FI_EVENT != 0,
-            _domain: domain.clone(),
+            domain: domain.clone(),
         });
         if attr.av_type == FI_AV_UNSPEC {
             attr.av_type = FI_AV_TABLE;
@@ -266,8 +267,11 @@ unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c
         if flags != 0 {
             return Err(FI_EBADFLAGS);
         }
-        let eq = other.object::<FidEq>()?.eq.clone();
-        *guard::in_order(&fid.object::<FidAv>()?.eq)? = Some(eq);
+        let (av, eq) = (fid.object::<FidAv>()?, other.object::<FidEq>()?);
+        if !Arc::ptr_eq(&av.domain.fabric, &eq.fabric) {
+            return Err(FI_EINVAL);
+        }
+        *av.eq.lock()? = Some(eq.eq.clone());
         Ok(0)
     })
 }
@@ -316,9 +320,15 @@ unsafe extern "C" fn insert(
 }
 
 impl AvObj {
+    /// For tests: what another thread holds that binds a queue.
+    #[cfg(test)]
+    pub fn hold(&self) -> MutexGuard<'_, impl Sized> {
+        self.eq.lock().expect("in order")
+    }
+
     /// Where asynchronous insertions report.
     fn eq(&self) -> Option<Arc<Eq>> {
-        guard::in_order(&self.eq).ok()?.clone()
+        self.eq.lock().ok()?.clone()
     }
 
     /// An address that could not be inserted, where insertion is asynchronous.

@@ -192,8 +192,13 @@ unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c
     guard::int(|| {
         fid.class()?;
         match other.class()? {
-            FI_CLASS_EP if flags == 0 => Ok(0),
-            FI_CLASS_EP => Err(FI_EBADFLAGS),
+            FI_CLASS_EP if flags != 0 => Err(FI_EBADFLAGS),
+            FI_CLASS_EP => {
+                // SAFETY: not null, and of this kind: only a region's table has this call.
+                let region = unsafe { &*fid.raw().cast::<MrObj>() };
+                let is_of_its_domain = Arc::ptr_eq(&region.domain, &other.object::<FidEp>()?.domain);
+                if is_of_its_domain { Ok(0) } else { Err(FI_EINVAL) }
+            }
             _ => Err(FI_ENOSYS),
         }
     })

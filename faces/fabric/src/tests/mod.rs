@@ -4,6 +4,7 @@ mod any_call;
 mod asleep;
 mod atomics;
 mod broken;
+pub mod forks;
 mod refusals;
 mod regions;
 mod transfers;
