@@ -95,10 +95,19 @@ impl Av {
     /// Takes addresses out, all or none.
     ///
     /// # Errors
-    /// `FI_EINVAL` when one is not there, or named twice.
-    pub fn remove(&self, indices: &[u64]) -> Result<(), i32> {
+    /// `FI_EINVAL` when one is not there, or named twice: so also when they are more than there are
+    /// (of such a list nothing is read).
+    ///
+    /// # Safety
+    /// `indices` is null or has `count` entries.
+    unsafe fn remove(&self, indices: *const u64, count: usize) -> Result<(), i32> {
         let mut inner = self.inner()?;
-        let mut sorted = indices.to_vec();
+        if count > inner.entries.len() || (indices.is_null() && count > 0) {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: `count` entries (caller).
+        let indices: Vec<u64> = (0..count).map(|i| unsafe { indices.add(i).read_unaligned() }).collect();
+        let mut sorted = indices.clone();
         sorted.sort_unstable();
         let known = |index: &u64| inner.entries.get(usize::try_from(*index).ok()?)?.as_ref();
         if sorted.windows(2).any(|two| two[0] == two[1]) || !sorted.iter().all(|index| known(index).is_some()) {
@@ -392,12 +401,8 @@ unsafe extern "C" fn remove(fid: Handle<FidAv>, addrs: *mut u64, count: usize, f
         if flags != 0 {
             return Err(FI_EBADFLAGS);
         }
-        if addrs.is_null() && count > 0 {
-            return Err(FI_EINVAL);
-        }
         // SAFETY: `count` entries (caller).
-        let indices: Vec<u64> = (0..count).map(|i| unsafe { *addrs.add(i) }).collect();
-        object.av.remove(&indices).map(|()| 0)
+        unsafe { object.av.remove(addrs, count) }.map(|()| 0)
     })
 }
 

@@ -5,6 +5,7 @@ mod asleep;
 mod atomics;
 mod broken;
 pub mod forks;
+mod misuse;
 mod refusals;
 mod regions;
 mod transfers;
