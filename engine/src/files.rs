@@ -1,11 +1,12 @@
 //! The files that endpoints write for people: counters, trace, capture. An endpoint has its own,
 //! and a process may have several endpoints (Open MPI has one for messages and one for windows).
 
-use crate::{Lock, forked};
+use crate::Lock;
 use std::collections::BTreeMap;
 
 /// How many endpoints wrote to a file that this variable asked for. Locked after what closed
-/// endpoints carried and the list of the endpoints, where several are (`forked.rs`).
+/// endpoints carried and the list of the endpoints, where several are, and only once children are
+/// seen to (`forked.rs`).
 pub static WRITTEN: Lock<Written> = Lock::new(BTreeMap::new());
 /// By variable and file.
 pub type Written = BTreeMap<(&'static str, String), u32>;
@@ -24,7 +25,6 @@ pub fn own_file(variable: &'static str, pattern: &str) -> String {
     if std::fs::metadata(&file).is_ok_and(|m| !m.is_file()) {
         return file;
     }
-    forked::see_to_children();
     let mut written = WRITTEN.lock();
     let count = written.entry((variable, file.clone())).or_default();
     *count += 1;

@@ -4,7 +4,7 @@
 use crate::core::Core;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::files::own_file;
-use crate::{Shared, forked, live};
+use crate::{Shared, live};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
@@ -131,7 +131,6 @@ pub fn broken() -> serde_json::Value {
 pub fn publish(shared: Weak<Shared>) {
     /// The process that has a server: a child made by fork(2) has none of its parent's threads.
     static SERVED: AtomicU32 = AtomicU32::new(0);
-    forked::see_to_children();
     live::add(shared);
     let pid = std::process::id();
     if SERVED.swap(pid, Ordering::Relaxed) == pid {

@@ -8,6 +8,7 @@ pub mod forks;
 mod misuse;
 mod refusals;
 mod regions;
+mod stress;
 mod transfers;
 mod turns;
 mod unread;
