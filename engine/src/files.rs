@@ -1,8 +1,15 @@
 //! The files that endpoints write for people: counters, trace, capture. An endpoint has its own,
 //! and a process may have several endpoints (Open MPI has one for messages and one for windows).
 
+use crate::Lock;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+
+/// How many endpoints wrote to a file that this variable asked for. Locked after what closed
+/// endpoints carried and the list of the endpoints, where several are, and only once children are
+/// seen to (`forked.rs`).
+pub static WRITTEN: Lock<Written> = Lock::new(BTreeMap::new());
+/// By variable and file.
+pub type Written = BTreeMap<(&'static str, String), u32>;
 
 /// Replaces `%p` by the process id.
 #[must_use]
@@ -13,13 +20,12 @@ pub fn with_pid(pattern: &str) -> String {
 /// The file of one endpoint, of those that `variable` asks for by `pattern`: the second of the
 /// process, and later ones, have their number behind the name.
 pub fn own_file(variable: &'static str, pattern: &str) -> String {
-    static WRITTEN: Mutex<BTreeMap<(&str, String), u32>> = Mutex::new(BTreeMap::new());
     let file = with_pid(pattern);
     // A device takes what all have to say.
     if std::fs::metadata(&file).is_ok_and(|m| !m.is_file()) {
         return file;
     }
-    let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut written = WRITTEN.lock();
     let count = written.entry((variable, file.clone())).or_default();
     *count += 1;
     if *count == 1 { file } else { format!("{file}.{count}") }

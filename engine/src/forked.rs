@@ -1,5 +1,6 @@
 //! What a child made by fork(2) is to know of the endpoints of this process.
 
+use crate::files::{WRITTEN, Written};
 use crate::live::LIVE;
 use crate::traffic::{CLOSED, Traffic};
 use crate::{Guard, Shared};
@@ -13,20 +14,25 @@ pub fn see_to_children() {
     ONCE.call_once(|| _ = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) });
 }
 
-/// Another thread may be making an endpoint or closing one: the child is to have the list and the
-/// sums whole, and nobody there could let go of them. In the order in which others take both.
+/// Another thread may be making an endpoint or closing one: the child is to have the list, the sums
+/// and the names of files whole, and nobody there could let go of them. In the order in which
+/// others take them.
 unsafe extern "C" fn before() {
     std::mem::forget(CLOSED.lock());
     std::mem::forget(LIVE.lock());
+    std::mem::forget(WRITTEN.lock());
 }
+
+/// All of it.
+type Locked = (Guard<'static, Written>, Guard<'static, Vec<Weak<Shared>>>, Guard<'static, Traffic>);
 
 /// What `before` has locked.
 ///
 /// # Safety
 /// By the thread that forked, once after it, in the parent or in the child.
-unsafe fn locked() -> (Guard<'static, Vec<Weak<Shared>>>, Guard<'static, Traffic>) {
+unsafe fn locked() -> Locked {
     // SAFETY: `before` left its guards undropped, and nobody else takes one until these are gone.
-    unsafe { (LIVE.assume(), CLOSED.assume()) }
+    unsafe { (WRITTEN.assume(), LIVE.assume(), CLOSED.assume()) }
 }
 
 unsafe extern "C" fn in_parent() {
@@ -38,7 +44,7 @@ unsafe extern "C" fn in_parent() {
 /// would miss what the child takes. So there they are out of order from the beginning.
 unsafe extern "C" fn in_child() {
     // SAFETY: as above.
-    let (live, _closed) = unsafe { locked() };
+    let (_written, live, _closed) = unsafe { locked() };
     // SAFETY: this thread is the child's only one.
     live.iter().filter_map(Weak::upgrade).for_each(|shared| unsafe { shared.abandon() });
 }
@@ -103,6 +109,26 @@ mod tests {
         let ep = open();
         fork_beside(|| CLOSED.lock(), || CLOSED.try_lock().is_some() && LIVE.try_lock().is_some());
         assert!(ep.check().is_ok() && CLOSED.try_lock().is_some(), "the parent goes on");
+    }
+
+    #[test]
+    fn a_child_forked_while_another_thread_names_a_file_can_name_its_own() {
+        let ep = open();
+        fork_beside(|| WRITTEN.lock(), || crate::files::own_file("A", "/nowhere/forked") == "/nowhere/forked");
+        assert!(ep.check().is_ok() && WRITTEN.try_lock().is_some(), "the parent goes on");
+    }
+
+    #[test]
+    fn an_endpoint_that_a_child_makes_can_be_looked_at_there() {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::{SocketAddr, UnixStream};
+        let _parents = open();
+        let status = status_of_child(|| {
+            let _own = open();
+            let address = SocketAddr::from_abstract_name(format!("weir-stat-{}", std::process::id()));
+            address.and_then(|a| UnixStream::connect_addr(&a)).is_ok()
+        });
+        assert_eq!(status, 0);
     }
 
     #[test]

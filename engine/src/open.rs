@@ -54,6 +54,7 @@ impl Endpoint {
             let doing = doing.to_owned();
             move |source| EngineError::Io { doing, source }
         };
+        crate::forked::see_to_children();
         let (sctp, no_sctp) = sctp(&cfg)?;
         if let Some(why) = &no_sctp {
             diagnostics(&Diagnostic::Notice(&format!("WEIR_CARRIER=sctp, but packets carry everything: {why}")));

@@ -4,13 +4,14 @@
 use crate::core::Core;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::files::own_file;
-use crate::{Shared, forked, live};
+use crate::{Shared, live};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use weir_net::Datagrams;
 
 /// The numbers of one endpoint, copied while its lock is held; what becomes of them is nobody's
@@ -128,17 +129,19 @@ pub fn broken() -> serde_json::Value {
 
 /// Makes an endpoint's counters readable by `weir stat PID`, for as long as it lives.
 pub fn publish(shared: Weak<Shared>) {
-    static SERVER: OnceLock<()> = OnceLock::new();
-    forked::see_to_children();
+    /// The process that has a server: a child made by fork(2) has none of its parent's threads.
+    static SERVED: AtomicU32 = AtomicU32::new(0);
     live::add(shared);
-    SERVER.get_or_init(|| {
-        // Without the socket (name taken by a process of the same id in another namespace, say)
-        // there is just no live view.
-        let address = SocketAddr::from_abstract_name(format!("weir-stat-{}", std::process::id()));
-        if let Ok(listener) = address.and_then(|a| UnixListener::bind_addr(&a)) {
-            let _ = std::thread::Builder::new().name("weir-stat".into()).spawn(move || serve(&listener));
-        }
-    });
+    let pid = std::process::id();
+    if SERVED.swap(pid, Ordering::Relaxed) == pid {
+        return;
+    }
+    // Without the socket (name taken by a process of the same id in another namespace, say) there
+    // is just no live view.
+    let address = SocketAddr::from_abstract_name(format!("weir-stat-{pid}"));
+    if let Ok(listener) = address.and_then(|a| UnixListener::bind_addr(&a)) {
+        let _ = std::thread::Builder::new().name("weir-stat".into()).spawn(move || serve(&listener));
+    }
 }
 
 fn serve(listener: &UnixListener) {

@@ -13,7 +13,7 @@ use crate::lines;
 use crate::table::NONE;
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use weir_engine::NAME_BYTES;
 
 /// An address vector and the endpoints that use it.
@@ -95,10 +95,19 @@ impl Av {
     /// Takes addresses out, all or none.
     ///
     /// # Errors
-    /// `FI_EINVAL` when one is not there, or named twice.
-    pub fn remove(&self, indices: &[u64]) -> Result<(), i32> {
+    /// `FI_EINVAL` when one is not there, or named twice: so also when they are more than there are
+    /// (of such a list nothing is read).
+    ///
+    /// # Safety
+    /// `indices` is null or has `count` entries.
+    unsafe fn remove(&self, indices: *const u64, count: usize) -> Result<(), i32> {
         let mut inner = self.inner()?;
-        let mut sorted = indices.to_vec();
+        if count > inner.entries.len() || (indices.is_null() && count > 0) {
+            return Err(FI_EINVAL);
+        }
+        // SAFETY: `count` entries (caller).
+        let indices: Vec<u64> = (0..count).map(|i| unsafe { indices.add(i).read_unaligned() }).collect();
+        let mut sorted = indices.clone();
         sorted.sort_unstable();
         let known = |index: &u64| inner.entries.get(usize::try_from(*index).ok()?)?.as_ref();
         if sorted.windows(2).any(|two| two[0] == two[1]) || !sorted.iter().all(|index| known(index).is_some()) {
@@ -174,10 +183,11 @@ pub struct AvObj {
     fid: FidAv,
     /// What endpoints share with it.
     pub av: Arc<Av>,
-    eq: Mutex<Option<Arc<Eq>>>,
+    eq: Kept<Option<Arc<Eq>>>,
     /// Insertions report to the event queue.
     asynchronous: bool,
-    _domain: Arc<Domain>,
+    /// Only its endpoints can use it.
+    pub domain: Arc<Domain>,
 }
 
 // SAFETY: `repr(C)`, the handle first; `open` gives it its class.
@@ -213,9 +223,9 @@ pub unsafe extern "C" fn open(
         let object = Box::new(AvObj {
             fid: FidAv { fid: Fid { fclass: FI_CLASS_AV, context, ops: &raw const OPS }, ops: &raw const AV_OPS },
             av: Arc::new(Av::default()),
-            eq: Mutex::default(),
+            eq: Kept::default(),
             asynchronous: attr.flags & FI_EVENT != 0,
-            _domain: domain.clone(),
+            domain: domain.clone(),
         });
         if attr.av_type == FI_AV_UNSPEC {
             attr.av_type = FI_AV_TABLE;
@@ -266,8 +276,11 @@ unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c
         if flags != 0 {
             return Err(FI_EBADFLAGS);
         }
-        let eq = other.object::<FidEq>()?.eq.clone();
-        *guard::in_order(&fid.object::<FidAv>()?.eq)? = Some(eq);
+        let (av, eq) = (fid.object::<FidAv>()?, other.object::<FidEq>()?);
+        if !Arc::ptr_eq(&av.domain.fabric, &eq.fabric) {
+            return Err(FI_EINVAL);
+        }
+        *av.eq.lock()? = Some(eq.eq.clone());
         Ok(0)
     })
 }
@@ -316,9 +329,15 @@ unsafe extern "C" fn insert(
 }
 
 impl AvObj {
+    /// For tests: what another thread holds that binds a queue.
+    #[cfg(test)]
+    pub fn hold(&self) -> MutexGuard<'_, impl Sized> {
+        self.eq.lock().expect("in order")
+    }
+
     /// Where asynchronous insertions report.
     fn eq(&self) -> Option<Arc<Eq>> {
-        guard::in_order(&self.eq).ok()?.clone()
+        self.eq.lock().ok()?.clone()
     }
 
     /// An address that could not be inserted, where insertion is asynchronous.
@@ -382,12 +401,8 @@ unsafe extern "C" fn remove(fid: Handle<FidAv>, addrs: *mut u64, count: usize, f
         if flags != 0 {
             return Err(FI_EBADFLAGS);
         }
-        if addrs.is_null() && count > 0 {
-            return Err(FI_EINVAL);
-        }
         // SAFETY: `count` entries (caller).
-        let indices: Vec<u64> = (0..count).map(|i| unsafe { *addrs.add(i) }).collect();
-        object.av.remove(&indices).map(|()| 0)
+        unsafe { object.av.remove(addrs, count) }.map(|()| 0)
     })
 }
 

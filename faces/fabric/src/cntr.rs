@@ -196,7 +196,8 @@ pub struct CntrObj {
     /// What endpoints share.
     pub cntr: Arc<Cntr>,
     wait_obj: c_int,
-    _domain: Arc<Domain>,
+    /// Only its endpoints can use it.
+    pub domain: Arc<Domain>,
 }
 
 // SAFETY: `repr(C)`, the handle first; `open` gives it its class.
@@ -241,7 +242,7 @@ pub unsafe extern "C" fn open(
             fid: FidCntr { fid: Fid { fclass: FI_CLASS_CNTR, context, ops: &raw const OPS }, ops: &raw const CNTR_OPS },
             cntr: Arc::new(cntr),
             wait_obj,
-            _domain: domain.clone(),
+            domain: domain.clone(),
         });
         // SAFETY: writable (checked for null).
         unsafe { *out = Box::into_raw(object).cast() };

@@ -387,7 +387,8 @@ pub struct CqObj {
     /// What endpoints share.
     pub cq: Arc<Cq>,
     wait_obj: c_int,
-    _domain: Arc<Domain>,
+    /// Only its endpoints can use it.
+    pub domain: Arc<Domain>,
 }
 
 // SAFETY: `repr(C)`, the handle first; `open` gives it its class.
@@ -438,7 +439,7 @@ pub unsafe extern "C" fn open(
             fid: FidCq { fid: Fid { fclass: FI_CLASS_CQ, context, ops: &raw const OPS }, ops: &raw const CQ_OPS },
             cq: Arc::new(cq),
             wait_obj: attr.wait_obj,
-            _domain: domain.clone(),
+            domain: domain.clone(),
         });
         // SAFETY: writable (checked for null).
         unsafe { *out = Box::into_raw(object).cast() };

@@ -9,7 +9,7 @@ use crate::handle::{Begins, Handle};
 use crate::kept::Kept;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 /// What the objects of a domain share.
 pub struct Domain {
@@ -122,7 +122,7 @@ pub struct DomainObj {
     /// What its members share.
     pub domain: Arc<Domain>,
     /// Kept so that the queue cannot be closed before the domain.
-    pub eq: Mutex<Option<Arc<Eq>>>,
+    pub eq: Kept<Option<Arc<Eq>>>,
 }
 
 // SAFETY: `repr(C)`, the handle first; `open` gives it its class.
@@ -160,8 +160,11 @@ unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c
         if flags != 0 {
             return Err(FI_EBADFLAGS);
         }
-        let eq = other.object::<FidEq>()?.eq.clone();
-        *guard::in_order(&fid.object::<FidDomain>()?.eq)? = Some(eq);
+        let (domain, eq) = (fid.object::<FidDomain>()?, other.object::<FidEq>()?);
+        if !Arc::ptr_eq(&domain.domain.fabric, &eq.fabric) {
+            return Err(FI_EINVAL);
+        }
+        *domain.eq.lock()? = Some(eq.eq.clone());
         Ok(0)
     })
 }

@@ -3,9 +3,10 @@
 use crate::abi::*;
 use crate::domain::{Domain, DomainObj, OPS};
 use crate::handle::Handle;
+use crate::kept::Kept;
 use crate::{atomic, av, cntr, cq, ep_calls, guard, info, mr};
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// `fi_domain`.
 ///
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn open(
                 mr: &raw const mr::MR_OPS,
             },
             domain: Arc::new(domain),
-            eq: Mutex::default(),
+            eq: Kept::default(),
         });
         // SAFETY: writable (checked for null).
         unsafe { *out = Box::into_raw(object).cast() };

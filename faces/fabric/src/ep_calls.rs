@@ -199,7 +199,11 @@ unsafe fn exclusive<'a>(fid: Handle<Fid>) -> Result<&'a mut EpObj, i32> {
 unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c_int {
     guard::int(|| {
         let class = other.class()?;
-        may_bind(fid.object::<FidEp>()?, class, flags)?;
+        let ep = fid.object::<FidEp>()?;
+        may_bind(ep, class, flags)?;
+        if !is_of_its_domain(ep, &other, class)? {
+            return Err(FI_EINVAL);
+        }
         // Nothing of an endpoint of this kind is reported to event queues; binding one does no
         // harm.
         if class == FI_CLASS_EQ {
@@ -223,6 +227,19 @@ unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c
         }
         Ok(0)
     })
+}
+
+/// Whether an object is of the endpoint's domain, or an event queue of its fabric: by another's it
+/// would outlive what it needs, or be used without the lock that its own domain asks for.
+fn is_of_its_domain(ep: &EpObj, other: &Handle<Fid>, class: usize) -> Result<bool, i32> {
+    let domain = match class {
+        FI_CLASS_AV => &other.object::<FidAv>()?.domain,
+        FI_CLASS_CQ => &other.object::<FidCq>()?.domain,
+        FI_CLASS_CNTR => &other.object::<FidCntr>()?.domain,
+        FI_CLASS_EQ => return Ok(Arc::ptr_eq(&ep.domain.fabric, &other.object::<FidEq>()?.fabric)),
+        _ => return Ok(false),
+    };
+    Ok(Arc::ptr_eq(&ep.domain, domain))
 }
 
 /// Whether an object of this class can be bound to the endpoint in this way, and now.

@@ -5,12 +5,13 @@ use crate::abi::*;
 use crate::fabric::Fabric;
 use crate::guard;
 use crate::handle::{Begins, Handle};
+use crate::kept::Kept;
 use crate::wait::{FdSet, Patience, Step, new_event};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use weir_engine::EventFd;
 
 /// Events an application may queue before it must read them.
@@ -28,25 +29,40 @@ unsafe impl Send for Item {}
 
 /// The queue, shared with what reports to it.
 pub struct Eq {
-    items: Mutex<VecDeque<Item>>,
+    items: Kept<VecDeque<Item>>,
     wake: EventFd,
     set: FdSet,
 }
 
 impl Eq {
-    fn items(&self) -> MutexGuard<'_, VecDeque<Item>> {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    fn items(&self) -> Result<MutexGuard<'_, VecDeque<Item>>, i32> {
+        self.items.lock()
     }
 
-    fn queue(&self, item: Item) -> bool {
-        let mut items = self.items();
+    fn queue(&self, item: Item) -> Result<(), i32> {
+        let mut items = self.items()?;
         if items.len() >= CAPACITY {
-            return false;
+            return Err(FI_EAGAIN);
         }
         items.push_back(item);
         drop(items);
-        self.wake.signal();
-        true
+        // In a child made by fork(2) the descriptors are the parent's.
+        if !self.items.is_inherited() {
+            self.wake.signal();
+        }
+        Ok(())
+    }
+
+    /// For tests: what another thread holds.
+    #[cfg(test)]
+    pub fn hold(&self) -> MutexGuard<'_, impl Sized> {
+        self.items().expect("in order")
+    }
+
+    /// For tests: what to sleep on.
+    #[cfg(test)]
+    pub fn descriptor(&self) -> c_int {
+        self.set.as_raw_fd()
     }
 
     /// Queues an event of our own.
@@ -54,12 +70,12 @@ impl Eq {
         // SAFETY: the entry is plain old data without padding (three 8-byte fields).
         let data =
             unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<FiEqEntry>()) }.to_vec();
-        self.queue(Item::Event { event, data });
+        let _ = self.queue(Item::Event { event, data });
     }
 
     /// Queues a failure.
     pub fn push_error(&self, fid: *mut Fid, context: *mut c_void, data: u64, err: i32) {
-        self.queue(Item::Error(FiEqErrEntry {
+        let _ = self.queue(Item::Error(FiEqErrEntry {
             fid,
             context,
             data,
@@ -73,11 +89,15 @@ impl Eq {
     /// Prepares for sleeping on the descriptor.
     ///
     /// # Errors
-    /// `FI_EAGAIN` when there is something to read.
+    /// `FI_EAGAIN` when there is something to read; `FI_EOPBADSTATE` in a child made by fork(2),
+    /// which would take the parent's wake-up.
     pub fn arm(&self) -> Result<(), i32> {
-        let items = self.items();
+        let items = self.items()?;
         if !items.is_empty() {
             return Err(FI_EAGAIN);
+        }
+        if self.items.is_inherited() {
+            return Err(FI_EOPBADSTATE);
         }
         self.wake.clear();
         Ok(())
@@ -86,7 +106,7 @@ impl Eq {
     /// # Safety
     /// `event` is null or writable, `buf` is null or writable for `len` bytes.
     unsafe fn read(&self, event: *mut u32, buf: *mut c_void, len: usize, keep: bool) -> Result<isize, i32> {
-        let mut items = self.items();
+        let mut items = self.items()?;
         let (kind, n) = match items.front() {
             None => return Err(FI_EAGAIN),
             Some(Item::Error(_)) => return Err(FI_EAVAIL),
@@ -118,7 +138,8 @@ pub struct EqObj {
     fid: FidEq,
     /// What reporters share.
     pub eq: Arc<Eq>,
-    _fabric: Arc<Fabric>,
+    /// What reports to it is of the same.
+    pub fabric: Arc<Fabric>,
 }
 
 // SAFETY: `repr(C)`, the handle first; `open` gives it its class.
@@ -152,12 +173,12 @@ pub unsafe extern "C" fn open(
         if !matches!(wait_obj, FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD) {
             return Err(FI_ENOSYS);
         }
-        let eq = Eq { items: Mutex::new(VecDeque::new()), wake: new_event()?, set: FdSet::new()? };
+        let eq = Eq { items: Kept::new(VecDeque::new()), wake: new_event()?, set: FdSet::new()? };
         eq.set.add(eq.wake.as_raw_fd());
         let object = Box::new(EqObj {
             fid: FidEq { fid: Fid { fclass: FI_CLASS_EQ, context, ops: &raw const OPS }, ops: &raw const EQ_OPS },
             eq: Arc::new(eq),
-            _fabric: fabric.clone(),
+            fabric: fabric.clone(),
         });
         // SAFETY: writable (checked for null).
         unsafe { *out = Box::into_raw(object).cast() };
@@ -219,7 +240,7 @@ unsafe extern "C" fn read(fid: Handle<FidEq>, event: *mut u32, buf: *mut c_void,
 unsafe extern "C" fn readerr(fid: Handle<FidEq>, out: *mut FiEqErrEntry, flags: u64) -> isize {
     guard::size(|| {
         let keep = keeps(flags)?;
-        let mut items = fid.get()?.eq.items();
+        let mut items = fid.get()?.eq.items()?;
         if out.is_null() {
             return Err(FI_EINVAL);
         }
@@ -247,7 +268,7 @@ unsafe extern "C" fn write(fid: Handle<FidEq>, event: u32, buf: *const c_void, l
             // SAFETY: `len` readable bytes (caller).
             unsafe { ptr::copy_nonoverlapping(buf.cast::<u8>(), data.as_mut_ptr(), len) };
         }
-        if object.eq.queue(Item::Event { event, data }) { Ok(len as isize) } else { Err(FI_EAGAIN) }
+        object.eq.queue(Item::Event { event, data }).map(|()| len as isize)
     })
 }
 
@@ -271,11 +292,11 @@ unsafe extern "C" fn sread(
             match patience.next() {
                 Step::Over => return Err(FI_EAGAIN),
                 Step::Spin => std::hint::spin_loop(),
-                Step::Sleep(left) => {
-                    if eq.arm().is_ok() {
-                        eq.set.wait(left);
-                    }
-                }
+                Step::Sleep(left) => match eq.arm() {
+                    Ok(()) => eq.set.wait(left),
+                    Err(FI_EAGAIN) => {}
+                    Err(code) => return Err(code),
+                },
             }
         }
     })

@@ -3,7 +3,6 @@
 use crate::abi::*;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard};
 use weir_engine::{EngineError, OpError};
 
 /// Runs the body of an entry point; a panic (a bug of ours) becomes `on_panic` instead of unwinding
@@ -24,14 +23,6 @@ fn tell(payload: &(dyn Any + Send)) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         weir_engine::after_panic(payload).iter().for_each(|line| crate::lines::complain(line));
     }));
-}
-
-/// The way in to what a lock of this face guards.
-///
-/// # Errors
-/// `FI_EOPBADSTATE` where a panic left it half changed.
-pub fn in_order<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>, i32> {
-    mutex.lock().map_err(|_| FI_EOPBADSTATE)
 }
 
 /// Result of an entry point that returns `int`.

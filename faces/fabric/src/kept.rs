@@ -2,20 +2,30 @@
 
 use crate::abi::FI_EOPBADSTATE;
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// A value behind a lock. In a child a lock that is held may be so by a thread that only the parent
 /// has: then it is for ever, and the value may be half changed.
 pub struct Kept<T> {
     value: ManuallyDrop<Mutex<T>>,
-    /// The process that made it.
-    pid: u32,
+    /// The process that made it, or used it first; 0: none has yet.
+    pid: AtomicU32,
 }
 
 impl<T> Kept<T> {
     /// Unlocked.
     pub fn new(value: T) -> Kept<T> {
-        Kept { value: ManuallyDrop::new(Mutex::new(value)), pid: std::process::id() }
+        Kept::of(value, std::process::id())
+    }
+
+    /// Unlocked, and of the process that uses it first: for a static.
+    pub const fn unused(value: T) -> Kept<T> {
+        Kept::of(value, 0)
+    }
+
+    const fn of(value: T, pid: u32) -> Kept<T> {
+        Kept { value: ManuallyDrop::new(Mutex::new(value)), pid: AtomicU32::new(pid) }
     }
 
     /// The way in.
@@ -23,6 +33,9 @@ impl<T> Kept<T> {
     /// # Errors
     /// `FI_EOPBADSTATE` where a panic or fork(2) left the value half changed.
     pub fn lock(&self) -> Result<MutexGuard<'_, T>, i32> {
+        if self.pid.load(Relaxed) == 0 {
+            self.pid.store(std::process::id(), Relaxed);
+        }
         match self.value.try_lock() {
             Ok(guard) => Ok(guard),
             Err(TryLockError::WouldBlock) if !self.is_inherited() => self.value.lock().map_err(|_| FI_EOPBADSTATE),
@@ -30,8 +43,9 @@ impl<T> Kept<T> {
         }
     }
 
-    fn is_inherited(&self) -> bool {
-        self.pid != std::process::id()
+    /// Whether this is a copy of what the process had that this one was forked from.
+    pub fn is_inherited(&self) -> bool {
+        ![0, std::process::id()].contains(&self.pid.load(Relaxed))
     }
 }
 
@@ -56,24 +70,7 @@ impl<T> Drop for Kept<T> {
 mod tests {
     use super::*;
     use crate::maybe_lock::MaybeLock;
-
-    /// How a child ends that does this, here and now.
-    fn status_of_child(what: impl FnOnce() -> bool) -> i32 {
-        // SAFETY: the child runs `what`, which takes nothing of other threads, and ends without
-        // running anything else of this program.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: a child that hangs is ended by the system; else it ends here.
-            unsafe {
-                libc::alarm(60);
-                libc::_exit(i32::from(!what()));
-            }
-        }
-        let mut status = -1;
-        // SAFETY: a place for the answer.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        status
-    }
+    use crate::tests::forks::status_of_child;
 
     /// Whether it is dropped.
     struct Told<'a>(&'a std::cell::Cell<bool>);

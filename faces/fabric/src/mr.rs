@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::domain::{Domain, Region};
 use crate::guard;
-use crate::handle::Handle;
+use crate::handle::{Begins, Handle};
 use crate::info::MR_IOV_LIMIT;
 use libc::iovec;
 use std::ffi::{c_int, c_void};
@@ -11,9 +11,15 @@ use std::sync::Arc;
 
 /// The region object.
 #[repr(C)]
-struct MrObj {
+pub struct MrObj {
     fid: FidMr,
     domain: Arc<Domain>,
+}
+
+// SAFETY: `repr(C)`, the handle first; `register` gives it its class.
+unsafe impl Begins for FidMr {
+    type Object = MrObj;
+    const CLASS: usize = FI_CLASS_MR;
 }
 
 /// The domain's registration calls.
@@ -81,9 +87,9 @@ unsafe fn register(domain: &Arc<Domain>, request: Request, out: *mut *mut FidMr)
     Ok(0)
 }
 
-/// The pieces of a region. A null address with a length, or a length beyond the end of the address
-/// space, would be memory that is not there, at which a peer's write would end the process:
-/// refused.
+/// The pieces of a region. A null address with a length, or what reaches into the upper half of the
+/// address space, which no program has, would be memory that is not there, at which a peer's write
+/// would end the process: refused.
 ///
 /// # Safety
 /// `iov` is null or has `count` entries.
@@ -93,7 +99,8 @@ unsafe fn pieces(iov: *const iovec, count: usize) -> Result<Vec<(usize, usize)>,
     }
     let piece = |v: iovec| {
         let base = v.iov_base as usize;
-        let exists = v.iov_len == 0 || (base != 0 && base.checked_add(v.iov_len).is_some());
+        let exists =
+            v.iov_len == 0 || (base != 0 && base.checked_add(v.iov_len).is_some_and(|end| end <= isize::MAX as usize));
         if exists { Ok((base, v.iov_len)) } else { Err(FI_EINVAL) }
     };
     // SAFETY: `count` entries (caller).
@@ -179,7 +186,7 @@ unsafe fn ordinary(attr: *const FiMrAttr, version: u32) -> Result<(), i32> {
 
 unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
     guard::int(|| {
-        fid.class()?;
+        fid.object::<FidMr>()?;
         // SAFETY: made by `Box::into_raw` in `register`, closed once.
         let object = unsafe { Box::from_raw(fid.raw().cast::<MrObj>()) };
         object.domain.unregister(object.fid.key);
@@ -190,18 +197,24 @@ unsafe extern "C" fn close(fid: Handle<Fid>) -> c_int {
 /// A region belongs to all endpoints of the domain; binding it to one of them changes nothing.
 unsafe extern "C" fn bind(fid: Handle<Fid>, other: Handle<Fid>, flags: u64) -> c_int {
     guard::int(|| {
-        fid.class()?;
+        let region = fid.object::<FidMr>()?;
         match other.class()? {
-            FI_CLASS_EP if flags == 0 => Ok(0),
-            FI_CLASS_EP => Err(FI_EBADFLAGS),
+            FI_CLASS_EP if flags != 0 => Err(FI_EBADFLAGS),
+            FI_CLASS_EP => {
+                let is_of_its_domain = Arc::ptr_eq(&region.domain, &other.object::<FidEp>()?.domain);
+                if is_of_its_domain { Ok(0) } else { Err(FI_EINVAL) }
+            }
             _ => Err(FI_ENOSYS),
         }
     })
 }
 
 /// A region is usable from its registration on; enabling it changes nothing.
-unsafe extern "C" fn control(_: Handle<Fid>, command: c_int, _: *mut c_void) -> c_int {
-    if command == FI_ENABLE { 0 } else { -FI_ENOSYS }
+unsafe extern "C" fn control(fid: Handle<Fid>, command: c_int, _: *mut c_void) -> c_int {
+    guard::int(|| {
+        fid.object::<FidMr>()?;
+        if command == FI_ENABLE { Ok(0) } else { Err(FI_ENOSYS) }
+    })
 }
 
 #[cfg(test)]

@@ -271,6 +271,70 @@ fn of_binding_a_queue_to_an_endpoint_in_use() {
     }
 }
 
+/// All that could be bound to an endpoint, of a fabric and domain of its own.
+struct Elsewhere {
+    base: Base,
+    av: Handle<FidAv>,
+    cq: Handle<FidCq>,
+    cntr: Handle<FidCntr>,
+    eq: Handle<FidEq>,
+}
+
+impl Elsewhere {
+    fn new() -> Elsewhere {
+        let base = Base::new(V2);
+        let (mut av_attr, mut cq_attr): (FiAvAttr, FiCqAttr) = (zeroed(), zeroed());
+        // SAFETY: zeros are valid attributes; objects are used before they are closed.
+        unsafe {
+            let (domain, ops) = (base.domain, &*(*base.domain.raw()).ops);
+            let av = opened(|out| (ops.av_open)(domain, &raw mut av_attr, out, null_mut()));
+            let cq = opened(|out| (ops.cq_open)(domain, &raw mut cq_attr, out, null_mut()));
+            let cntr = opened(|out| (ops.cntr_open)(domain, null_mut(), out, null_mut()));
+            let eq = opened(|out| ((*(*base.fabric.raw()).ops).eq_open)(base.fabric, null_mut(), out, null_mut()));
+            Elsewhere { base, av, cq, cntr, eq }
+        }
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let codes = [close(self.av), close(self.cq), close(self.cntr), close(self.eq)];
+        assert!(std::thread::panicking() || codes == [0; 4], "still bound: {codes:?}");
+    }
+}
+
+#[test]
+fn of_binding_what_is_of_another_domain() {
+    let (world, other) = (World::new(), Elsewhere::new());
+    let mut t = Table::of(&world);
+    let (domain, other_domain) = (world.base.domain, other.base.domain);
+    let (memory, info) = ([0u8; 8], world.base.info.0);
+    // SAFETY: open objects, complete attributes, memory that is there.
+    unsafe {
+        let ep: Handle<FidEp> = opened(|out| ((*(*domain.raw()).ops).endpoint)(domain, info, out, null_mut()));
+        let bind = |to: Handle<Fid>, what: Handle<Fid>, flags| i64::from(((*(*to.raw()).ops).bind)(to, what, flags));
+        let to_ep = |what, flags| bind(fid_of(ep), what, flags);
+        t.row("fi_ep_bind, another's vector", FI_EINVAL, || to_ep(fid_of(other.av), 0));
+        t.row("fi_ep_bind, another's queue", FI_EINVAL, || to_ep(fid_of(other.cq), FI_SEND | FI_RECV));
+        t.row("fi_ep_bind, another's counter", FI_EINVAL, || to_ep(fid_of(other.cntr), FI_SEND));
+        t.row("fi_ep_bind, another's event queue", FI_EINVAL, || to_ep(fid_of(other.eq), 0));
+        t.row("fi_ep_bind of a domain", FI_EINVAL, || to_ep(fid_of(domain), 0));
+        t.row("fi_av_bind, another's event queue", FI_EINVAL, || bind(fid_of(world.av), fid_of(other.eq), 0));
+        t.row("fi_domain_bind, another's event queue", FI_EINVAL, || bind(fid_of(domain), fid_of(other.eq), 0));
+        let mr: Handle<FidMr> = opened(|out| {
+            let reg = (*(*other_domain.raw()).mr).reg;
+            reg(fid_of(other_domain), memory.as_ptr().cast(), 8, FI_REMOTE_READ, 0, 1, 0, out, null_mut())
+        });
+        t.row("fi_mr_bind, another's endpoint", FI_EINVAL, || bind(fid_of(mr), fid_of(world.ep), 0));
+        // What is of its own can be bound after all that.
+        let own = [(fid_of(world.av), 0), (fid_of(world.cq), FI_SEND | FI_RECV), (fid_of(world.cntr), FI_SEND)];
+        assert_eq!(own.map(|(what, flags)| to_ep(what, flags)), [0; 3]);
+        assert_eq!([to_ep(fid_of(world.eq), 0), bind(fid_of(world.av), fid_of(world.eq), 0)], [0; 2]);
+        assert_eq!([close(ep), close(mr)], [0; 2]);
+    }
+    t.end();
+}
+
 fn options(t: &mut Table, fid: Handle<Fid>) {
     let ops = t.world.ep_ops();
     let set = |level, name, value: usize, len: usize| {

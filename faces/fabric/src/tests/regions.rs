@@ -91,7 +91,9 @@ fn what_is_not_offered_is_refused_in_every_way_of_registering() {
     refused("no pieces", FI_EINVAL, Asked { count: 0, ..good });
     refused("too many pieces", FI_EINVAL, Asked { count: MR_IOV_LIMIT + 1, ..good });
     refused("null memory", FI_EINVAL, Asked { base: null(), ..good });
-    refused("memory beyond the address space", FI_EINVAL, Asked { len: usize::MAX, ..good });
+    for len in [usize::MAX, 1 << 63, isize::MAX as usize] {
+        refused("memory beyond the address space", FI_EINVAL, Asked { len, ..good });
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(world.state(), before);
 }
