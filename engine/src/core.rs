@@ -204,6 +204,12 @@ impl Core {
             }
         }
         read += self.progress_packets(now);
+        if slept
+            && read == 0
+            && let Some(shm) = &mut self.shm
+        {
+            shm.looks_soon();
+        }
         // (Asked where the sockets were looked at, not in each pass: it may look at many peers.)
         self.packets_expected = self.shm.is_some() && self.st.proto().expects_packets();
         self.quiet &= read == 0;

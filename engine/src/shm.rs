@@ -161,6 +161,11 @@ impl SharedMemory {
         self.shm.cancel_sleep();
     }
 
+    /// Something has ended a sleep and was not found: perhaps it is at the sockets.
+    pub fn looks_soon(&mut self) {
+        self.shm.looks_soon();
+    }
+
     /// Why this peer is not reached by shared memory, if that was tried.
     pub fn why(&self, peer: u32, endpoint: u64) -> Option<Why> {
         let (of, why) = self.why.get(peer as usize).copied().flatten()?;

@@ -610,17 +610,28 @@ impl Shm {
         }
     }
 
-    /// This endpoint looks again: peers need not wake it.
+    /// This endpoint looks again: peers need not wake it. Where nobody shares memory or is about
+    /// to, what woke it was hardly here: [`looks_soon`](Shm::looks_soon) if it was nowhere else.
     pub fn cancel_sleep(&mut self) {
         if !self.page.is_ours() {
             return;
         }
-        self.service_at_ns = 0;
+        if !self.peers.live.is_empty() || !self.dialling.is_empty() || self.strangers.len() > 0 {
+            self.service_at_ns = 0;
+        }
         for at in 0..self.peers.awake {
             self.peers.live[at].rx.cancel_sleep();
             if let Some(Ok(link)) = self.peers.handle(self.peers.live[at].slot).map(|peer| self.link(peer)) {
                 link.tx.cancel_sleep();
             }
+        }
+    }
+
+    /// The next [`poll`](Shm::poll) looks at the sockets: what is ready there would end each sleep
+    /// at once.
+    pub fn looks_soon(&mut self) {
+        if self.page.is_ours() {
+            self.service_at_ns = 0;
         }
     }
 

@@ -271,6 +271,33 @@ fn a_peer_that_talks_at_its_socket_is_read_a_little_at_a_time() {
     assert!(b.try_recv(ba).expect("whole").is_some());
 }
 
+/// Sleeps, and looks `looks` at the sockets after it.
+fn sleeps(shm: &mut Shm, now: u64, looks: u64) {
+    let before = shm.counters().socket_checks;
+    assert!(shm.prepare_sleep());
+    shm.cancel_sleep();
+    shm.poll(now, &mut Vec::new());
+    assert_eq!(shm.counters().socket_checks - before, looks);
+}
+
+#[test]
+fn sockets_are_looked_at_after_a_sleep_if_anybody_is_there_or_nothing_else_was_found() {
+    let own = id();
+    let mut shm = Shm::open(own, &KEY, Config::default()).expect("an endpoint");
+    shm.poll(1, &mut Vec::new());
+    sleeps(&mut shm, 2, 0);
+    let stranger = dial(own);
+    sleeps(&mut shm, 3, 0);
+    shm.looks_soon();
+    sleeps(&mut shm, 4, 1);
+    assert_eq!(shm.strangers.len(), 1, "it had connected");
+    sleeps(&mut shm, 5, 1);
+    drop(stranger);
+    let (_a, _, mut b, _) = pair();
+    b.poll(u64::MAX / 2, &mut Vec::new());
+    sleeps(&mut b, u64::MAX / 2 + 1, 1);
+}
+
 #[test]
 fn an_older_seal_or_none_is_told_from_what_must_be() {
     let good = sys::sealed_memory(4096).expect("memory");
