@@ -8,7 +8,7 @@ mod common;
 use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{Launch, ended, example, kill, text};
+use common::{Launch, ended, example, kill, parent_of, text, until};
 
 fn launch(test: &str, words: &[&str], steps: &[&str]) -> Launch {
     let mut command = Command::new(example("launch"));
@@ -24,10 +24,6 @@ fn said(output: &Output) -> Vec<String> {
 /// The processes of a launch: guard, launcher, then the others.
 fn family(launch: &Launch, guard: &Child) -> (i32, i32, Vec<i32>) {
     let guard = i32::try_from(guard.id()).unwrap();
-    let parent_of = |pid: i32| -> i32 {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
-    };
     let all = launch.left();
     let launcher = *all.iter().find(|pid| parent_of(**pid) == guard).unwrap();
     let ranks = all.iter().copied().filter(|pid| parent_of(*pid) == launcher).collect();
@@ -76,6 +72,88 @@ fn a_rank_that_is_killed_ends_all() {
     let output = launch("killed", &["-n", "4"], &["exchange", "1/kill", "fence", "end"]).output();
     assert_eq!(output.status.code(), Some(128 + 9));
     assert_eq!(said(&output), ["rank 1 was killed by signal 9 (SIGKILL)"]);
+}
+
+/// Ranks that run a script of `sh`.
+fn scripts(words: &[&str], script: &str) -> Command {
+    let mut command = Command::new(example("launch"));
+    command.args(words).args(["sh", "-c", script]).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn however_one_rank_fails_its_code_is_the_jobs() {
+    let ways = [
+        ("exit 1", 1, "ended with exit code 1"),
+        ("exit 255", 255, "ended with exit code 255"),
+        ("exit 137", 137, "ended with exit code 137, as a shell does after signal 9 (SIGKILL)"),
+        ("kill -KILL $$", 137, "was killed by signal 9 (SIGKILL)"),
+        ("kill -TERM $$", 143, "was killed by signal 15 (SIGTERM)"),
+        ("ulimit -c 0; kill -SEGV $$", 139, "was killed by signal 11 (SIGSEGV)"),
+        ("kill -40 $$", 168, "was killed by signal 40"),
+    ];
+    for (way, code, words) in ways {
+        for rank in [0, 2] {
+            for tags in [&["-n", "3"][..], &["-n", "3", "--tag-output"]] {
+                let script = format!("test $WEIR_RANK != {rank} || {{ {way}; }}; exec sleep 600");
+                let output = scripts(tags, &script).output().unwrap();
+                assert_eq!(output.status.code(), Some(code), "{script} {tags:?} {}", text(&output.stderr));
+                assert_eq!(said(&output), [format!("rank {rank} {words}")], "{script} {tags:?}");
+            }
+        }
+    }
+}
+
+/// Of how many processes a launcher will know in which order they end.
+fn watched(launcher: i32) -> usize {
+    let entries = std::fs::read_dir(format!("/proc/{launcher}/fdinfo")).into_iter().flatten().flatten();
+    let infos = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    infos.map(|info| info.lines().filter(|line| line.starts_with("tfd:")).count()).sum()
+}
+
+/// A busy launcher finds several that ended, and the kernel shows it the first by number.
+#[test]
+fn of_several_that_failed_the_first_in_time_gives_the_code() {
+    for (way, code) in [("kill -KILL $$", 137), ("exit 3", 3)] {
+        for tags in [&["-n", "3"][..], &["-n", "3", "--tag-output"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let at = |name: &str| folder.path().join(name);
+            let wait = "echo $$ >pid$WEIR_RANK.part; mv pid$WEIR_RANK.part pid$WEIR_RANK; \
+                        until test -e go$WEIR_RANK; do sleep 0.01; done";
+            let script = format!("{wait}; test $WEIR_RANK != 2 || {{ {way}; }}; exit 9");
+            let mut command = scripts(tags, &script);
+            command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let guard = command.spawn().unwrap();
+            let mut pids = [0; 3];
+            for (rank, pid) in pids.iter_mut().enumerate() {
+                until("a rank starts", || {
+                    *pid = std::fs::read_to_string(at(&format!("pid{rank}"))).map_or(0, |t| t.trim().parse().unwrap());
+                    *pid != 0
+                });
+            }
+            let launcher = parent_of(pids[0]);
+            assert_eq!(parent_of(launcher), i32::try_from(guard.id()).unwrap());
+            until("all ranks are watched", || watched(launcher) == 3);
+            kill(launcher, "-STOP");
+            for rank in [2, 1, 0] {
+                std::fs::write(at(&format!("go{rank}")), "").unwrap();
+                until("a rank ends", || common::is_over(format!("/proc/{}", pids[rank]).as_ref()));
+            }
+            kill(launcher, "-CONT");
+            let output = guard.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{way} {tags:?} {}", text(&output.stderr));
+            assert_eq!(said(&output).len(), 1, "{:?}", said(&output));
+        }
+    }
+}
+
+#[test]
+fn output_on_a_full_disk_is_an_error_that_is_told() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = scripts(&["-n", "2", "--tag-output"], "echo a line");
+    let output = command.stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(said(&output), ["standard output: No space left on device (os error 28)"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! How many messages a second the engine evaluates on one core:
-//! `cargo run --release -p weir-predict --example speed`.
+//! `cargo run --release -p weir-predict --example speed [PROCESSES...]`.
 //!
 //! Jacobi as in the literature: rows in bands, even processes send first, odd ones receive first, 1
 //! KiB to each neighbour, then a serial segment. Once on the simplest machine, once with
@@ -124,11 +124,16 @@ switch_MB_per_s = 260
 
 fn main() {
     let machines = [Machine::simplest(weir_predict::Time::from_us(50.0), 100e6), hypothetical(RICH).expect("as above")];
+    let given: Vec<u32> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let usual = vec![2, 8, 64, 1024, 65_536, 1_048_576];
+    let counts = if given.is_empty() { usual } else { given };
+    // One by one: each of them counts.
+    let options = Options { skip_repeats: false, ..Options::default() };
     for machine in machines {
-        for numprocs in [2u32, 8, 64, 1024] {
-            let model = jacobi(numprocs, 2_000_000 / (2 * i64::from(numprocs) - 2));
+        for numprocs in counts.iter().copied() {
+            let model = jacobi(numprocs, (2_000_000 / (2 * i64::from(numprocs) - 2)).max(2));
             let start = Instant::now();
-            let outcome = evaluate(&model, &machine, &Options::default(), 1);
+            let outcome = evaluate(&model, &machine, &options, 1);
             let seconds = start.elapsed().as_secs_f64();
             assert_eq!(outcome.verdict, Verdict::Finished);
             println!(

@@ -226,10 +226,15 @@ impl Matching {
     fn find(&mut self, wanted: Wanted) -> Option<(ChannelId, usize)> {
         let Some(from) = wanted.from else { return self.find_anywhere(wanted) };
         let id = *self.index.get(&(from, wanted.to, wanted.comm))?;
+        Some((id, self.find_on(id, wanted.tag)?))
+    }
+
+    /// The same on one channel.
+    fn find_on(&mut self, id: ChannelId, tag: TagWanted) -> Option<usize> {
         let waiting = &self.channels[id as usize].unexpected;
-        let at = waiting.iter().position(|u| fits(wanted.tag, u.tag));
+        let at = waiting.iter().position(|u| fits(tag, u.tag));
         self.looked += at.map_or(waiting.len(), |n| n + 1) as u64;
-        Some((id, at?))
+        at
     }
 
     fn find_anywhere(&mut self, wanted: Wanted) -> Option<(ChannelId, usize)> {
@@ -250,7 +255,14 @@ impl Matching {
 
     /// A receive is posted: the message that it takes, or it waits.
     pub fn posted(&mut self, wanted: Wanted, request: u32) -> Option<u32> {
-        if let Some((id, at)) = self.find(wanted) {
+        // Made if it is not there: either the message is on it, or the receive will be. Looking it
+        // up is what costs most where there are millions.
+        let own = wanted.from.map(|from| self.channel(from, wanted.to, wanted.comm));
+        let found = match own {
+            Some(id) => self.find_on(id, wanted.tag).map(|at| (id, at)),
+            None => self.find_anywhere(wanted),
+        };
+        if let Some((id, at)) = found {
             if self.wildcards {
                 self.anywhere[wanted.to as usize].gone += 1;
             }
@@ -258,11 +270,8 @@ impl Matching {
         }
         self.numbers += 1;
         let entry = Posted { request, tag: wanted.tag, comm: wanted.comm, number: self.numbers };
-        match wanted.from {
-            Some(from) => {
-                let id = self.channel(from, wanted.to, wanted.comm);
-                self.channels[id as usize].posted.push_back(entry);
-            }
+        match own {
+            Some(id) => self.channels[id as usize].posted.push_back(entry),
             None => self.anywhere[wanted.to as usize].posted.push_back(entry),
         }
         None

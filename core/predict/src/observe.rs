@@ -72,11 +72,19 @@ pub struct Passed {
     pub receive_op: Pc,
 }
 
+/// Steps between two calls of [`Observer::steps`]: some tenths of a second.
+pub const STEPS_TOLD: u64 = 1 << 20;
+
 /// Who watches a run. Calls come in the order in which things are decided.
 pub trait Observer {
     /// Whether it wants to be told all: then nothing is skipped.
     fn watches(&self) -> bool {
         true
+    }
+
+    /// So many steps have been taken, and virtual time is there: told each [`STEPS_TOLD`] steps.
+    fn steps(&mut self, steps: u64, now: Time) {
+        let _ = (steps, now);
     }
 
     /// A stretch of a process's time is known. `end` may be ahead of what is told of others.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
+use rustix::io::Errno;
+use rustix::process::{WaitOptions, wait};
 
 /// What processes get to be gone after SIGKILL; one may be in the kernel on a device that does not
 /// answer.
@@ -34,9 +34,9 @@ pub fn end_all() {
     loop {
         signal_all(Signal::SIGKILL);
         loop {
-            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => break,
-                Ok(_) => {}
+            match wait(WaitOptions::NOHANG) {
+                Ok(None) | Err(Errno::INTR) => break,
+                Ok(Some(_)) => {}
                 Err(_) => return,
             }
         }

@@ -6,6 +6,7 @@
 //! killed. What ranks ask is answered by [`Hub`], which knows no process.
 
 mod below;
+mod deaths;
 mod hub;
 mod output;
 mod run;

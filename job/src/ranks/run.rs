@@ -16,10 +16,10 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
 
 use super::below;
+use super::deaths::{Deaths, Ended, reaped};
 use super::hub::{Fault, Hub, To};
 use super::output::Lines;
 use super::signals::{Sent, Signals};
@@ -41,7 +41,9 @@ const HELD_MAX_BYTES: usize = 1 << 20;
 const WRITE_BYTES: usize = 4096;
 /// Exit code when nobody reads any more: 128 + SIGPIPE.
 const EXIT_READER_GONE: u8 = 141;
-/// Beside what each rank needs.
+/// What each rank needs: a socket, two pipes, and what tells when it ended.
+const DESCRIPTORS_EACH: u64 = 4;
+/// Beside that.
 const SPARE_DESCRIPTORS: u64 = 64;
 
 /// Variables of other launchers: a rank that inherited them might speak to the wrong one.
@@ -93,7 +95,7 @@ pub fn guard(command: &mut Command) -> io::Result<u8> {
                 let _ = kill(child, sent.signal);
             }
         }
-        if let Some(code) = reaped().into_iter().find_map(|(pid, code)| (pid == child).then_some(code)) {
+        if let Some(code) = reaped().into_iter().find_map(|(pid, ended)| (pid == child).then_some(ended.code())) {
             break code;
         }
         if end_by.is_some_and(|end| Instant::now() >= end) {
@@ -122,6 +124,7 @@ pub fn run(start: &Start, say: &mut dyn FnMut(&str)) -> io::Result<u8> {
         signals: Signals::new()?,
         hub: Hub::new(start.id.clone(), start.key.bytes, start.ranks),
         ranks: Vec::new(),
+        deaths: Deaths::new(),
         printed: [VecDeque::new(), VecDeque::new()],
         streams: (io::stdout(), io::stderr()),
         limit: start.limit,
@@ -144,6 +147,8 @@ struct Rank {
     pid: Option<Pid>,
     /// None when the rank has closed it.
     socket: Option<UnixStream>,
+    /// Why it wants the job to end.
+    fault: Option<Fault>,
     inbox: Vec<u8>,
     outbox: VecDeque<Rc<[u8]>>,
     /// Of the outbox's first frame.
@@ -156,6 +161,7 @@ struct Running<'a> {
     signals: Signals,
     hub: Hub,
     ranks: Vec<Rank>,
+    deaths: Deaths,
     /// What is to be printed on standard output and error.
     printed: [VecDeque<u8>; 2],
     streams: (Stdout, Stderr),
@@ -185,6 +191,7 @@ impl Running<'_> {
                 let problem = format!("cannot start rank {number} of {}: {cause}", start.ranks);
                 io::Error::new(cause.kind(), problem)
             })?;
+            rank.pid.into_iter().for_each(|pid| self.deaths.watch(pid));
             self.ranks.push(rank);
         }
         Ok(())
@@ -251,8 +258,13 @@ impl Running<'_> {
             Source::Pipe(at, stream) => self.ranks[at].print(stream, &mut self.printed[stream]),
             Source::Print(stream) => {
                 let to = if stream == 0 { self.streams.0.as_fd() } else { self.streams.1.as_fd() };
-                if !print(to, &mut self.printed[stream]) {
-                    self.end(None, EXIT_READER_GONE, FAILED_GRACE);
+                match print(to, &mut self.printed[stream]) {
+                    Ok(()) => {}
+                    Err(Errno::EPIPE) => self.end(None, EXIT_READER_GONE, FAILED_GRACE),
+                    Err(why) => {
+                        let name = ["standard output", "standard error"][stream];
+                        self.end(Some(&format!("{name}: {}", io::Error::from(why))), 1, FAILED_GRACE);
+                    }
                 }
             }
         }
@@ -307,7 +319,14 @@ impl Running<'_> {
             match answer {
                 Ok(Some(answer)) => self.answer(answer.to, answer.reply.to_bytes().into()),
                 Ok(None) => {}
-                Err(fault) => self.end(Some(&fault.reason), fault.code, FAILED_GRACE),
+                Err(fault) => {
+                    // It may be what came of another rank's end.
+                    self.ranks[at].fault = Some(fault);
+                    self.look_at_children();
+                    if let Some(fault) = self.ranks[at].fault.take() {
+                        self.end(Some(&fault.reason), fault.code, FAILED_GRACE);
+                    }
+                }
             }
         }
     }
@@ -340,15 +359,15 @@ impl Running<'_> {
     }
 
     fn look_at_children(&mut self) {
-        for (pid, code) in reaped() {
+        for (pid, ended) in self.deaths.reaped() {
             let Some(at) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) else { continue };
             // What it asked last, above all an abort, may still be in its socket.
             self.read(at);
             self.ranks[at].pid = None;
-            let fault = match code {
+            let fault = self.ranks[at].fault.take().or_else(|| match ended.code() {
                 0 => self.hub.ended(at as u32).err(),
-                code => Some(Fault { reason: format!("rank {at} {}", how(code)), code }),
-            };
+                code => Some(Fault { reason: format!("rank {at} {}", how(ended)), code }),
+            });
             if let Some(fault) = fault.filter(|_| self.code.is_none()) {
                 self.end(Some(&fault.reason), fault.code, FAILED_GRACE);
             }
@@ -463,6 +482,7 @@ fn spawn(start: &Start, number: u32) -> io::Result<Rank> {
     Ok(Rank {
         pid: Some(Pid::from_raw(child.id().cast_signed())),
         socket: Some(near),
+        fault: None,
         inbox: Vec::new(),
         outbox: VecDeque::new(),
         written: 0,
@@ -470,39 +490,33 @@ fn spawn(start: &Start, number: u32) -> io::Result<Rank> {
     })
 }
 
-/// Prints as much as a ready stream takes; false when nobody reads it any more.
-fn print(to: BorrowedFd<'_>, held: &mut VecDeque<u8>) -> bool {
+/// Prints as much as a ready stream takes.
+fn print(to: BorrowedFd<'_>, held: &mut VecDeque<u8>) -> nix::Result<()> {
     let (first, _) = held.as_slices();
     let piece = &first[..first.len().min(WRITE_BYTES)];
     match nix::unistd::write(to, piece) {
         Ok(bytes) => drop(held.drain(..bytes)),
         Err(Errno::EINTR | Errno::EAGAIN) => {}
-        Err(_) => {
+        Err(why) => {
             held.clear();
-            return false;
+            return Err(why);
         }
     }
-    true
+    Ok(())
 }
 
-/// The children that have ended, with their exit codes, or 128 plus the signal.
-fn reaped() -> Vec<(Pid, u8)> {
-    let mut found = Vec::new();
-    loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) => found.push((pid, code.to_le_bytes()[0])),
-            Ok(WaitStatus::Signaled(pid, signal, _)) => found.push((pid, 128u8.saturating_add(signal as u8))),
-            Ok(WaitStatus::StillAlive) | Err(_) => return found,
-            Ok(_) => {}
-        }
-    }
-}
-
-/// An exit code in words.
-fn how(code: u8) -> String {
-    match code.checked_sub(128).and_then(|number| Signal::try_from(i32::from(number)).ok()) {
-        Some(signal) => format!("was killed by signal {} ({signal})", signal as i32),
-        None => format!("ended with exit code {code}"),
+/// How a process ended, in words.
+fn how(ended: Ended) -> String {
+    let known = |number: u8| Signal::try_from(i32::from(number)).ok();
+    let name = |number: u8| known(number).map_or_else(String::new, |signal| format!(" ({signal})"));
+    match ended {
+        Ended::Signal(number) => format!("was killed by signal {number}{}", name(number)),
+        Ended::Exit(code) => match code.checked_sub(128).filter(|number| known(*number).is_some()) {
+            Some(number) => {
+                format!("ended with exit code {code}, as a shell does after signal {number}{}", name(number))
+            }
+            None => format!("ended with exit code {code}"),
+        },
     }
 }
 
@@ -526,7 +540,7 @@ fn wait_for(fds: &[(BorrowedFd<'_>, PollFlags)], limit: Option<Duration>) -> io:
 
 /// As many descriptors as the system permits, if the usual number is too small.
 fn raise_descriptors(ranks: u32) {
-    let wanted = u64::from(ranks) * 3 + SPARE_DESCRIPTORS;
+    let wanted = u64::from(ranks) * DESCRIPTORS_EACH + SPARE_DESCRIPTORS;
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < wanted
     {

@@ -95,7 +95,23 @@ impl Launch {
     }
 }
 
-fn is_over(process: &Path) -> bool {
+/// Waits for something.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is() {
+        assert!(begin.elapsed() < PATIENCE, "{what}: not yet");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The process that started another, or took it over; 0 where it is gone.
+pub fn parent_of(pid: i32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+}
+
+/// Whether a process, named by its folder in `/proc`, has ended.
+pub fn is_over(process: &Path) -> bool {
     let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
 }

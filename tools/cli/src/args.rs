@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::environment::Shell;
 use crate::mpi::Kind;
+use crate::shell::Shell;
 
 /// Exit code: something failed, or `doctor` found an error.
 pub const EXIT_FAILED: u8 = 1;

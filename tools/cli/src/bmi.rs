@@ -70,7 +70,7 @@ fn print_env(env: &Env, args: &BmiArgs, library: &Path) -> Result<u8> {
     weir_put::tell!(
         "weir: for clients that bring a BMI of their own; servers are linked with -lweir-bmi (weir-bmi(7))"
     );
-    let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
+    let lines = args.shell.lines(&variables)?;
     print_all(lines.as_bytes())
 }
 

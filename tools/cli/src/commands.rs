@@ -128,7 +128,7 @@ fn print_env(env: &Env, args: &EnvArgs) -> Result<u8> {
     if !words.is_empty() {
         weir_put::tell!("weir: for ranks on other machines add to mpiexec: {}", words.join(" "));
     }
-    let lines: String = variables.iter().map(|variable| args.shell.line(variable) + "\n").collect();
+    let lines = args.shell.lines(&variables)?;
     let code = print_all(lines.as_bytes())?;
     match problem {
         Some(problem) => Err(anyhow!(
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn without_an_mpi_the_variables_are_refused_in_one_sentence() {
         let args =
-            EnvArgs { mpi: None, shell: environment::Shell::Bash, no_shm: false, output: Output { json: false } };
+            EnvArgs { mpi: None, shell: crate::shell::Shell::Bash, no_shm: false, output: Output { json: false } };
         let error = print_env(&Env::from_pairs([("PATH", "/nowhere")]), &args).unwrap_err();
         assert_eq!(
             format!("{error:#}"),

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 use weir_job::Env;
 
-use crate::{environment, provider, running, settings};
+use crate::{environment, provider, running, settings, shell};
 use host::{check_interfaces, check_kernel};
 use program::{check_mpi, skipped, try_mpi};
 
@@ -176,7 +176,7 @@ fn check_key(env: &Env, all: &mut Vec<Finding>) -> Option<weir_job::JobKey> {
         Err(error) => {
             let fix = match &error {
                 weir_job::KeyError::Mode { path, .. } => {
-                    Some(format!("chmod 600 {}", environment::quote(&path.display().to_string())))
+                    Some(format!("chmod 600 {}", shell::quote(&path.display().to_string())))
                 }
                 weir_job::KeyError::Format { .. } | weir_job::KeyError::NoPlace | weir_job::KeyError::NoHome { .. } => {
                     Some("export WEIR_KEY=$(openssl rand -hex 32)".into())

@@ -221,56 +221,6 @@ fn provider_path(folder: &Path, env: &Env) -> String {
     std::iter::once(ours.as_str()).chain(rest).collect::<Vec<_>>().join(":")
 }
 
-/// A shell whose syntax is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Shell {
-    /// sh, bash, dash, zsh, ksh.
-    #[value(aliases = ["sh", "dash", "zsh", "ksh"])]
-    Bash,
-    /// fish.
-    Fish,
-    /// csh, tcsh.
-    #[value(alias = "tcsh")]
-    Csh,
-}
-
-impl Shell {
-    /// One line that sets a variable. It ends in `;`, since `eval $(..)` puts all lines into one.
-    pub fn line(self, (name, value): &Variable) -> String {
-        match self {
-            Self::Bash if is_taken_apart(value) => format!("export {name}=\"$(printf '{}')\";", format_of(value)),
-            Self::Bash => format!("export {name}={};", quote(value)),
-            Self::Fish => format!("set -gx {name} {};", quote_fish(value)),
-            Self::Csh => format!("setenv {name} {};", quote(value)),
-        }
-    }
-}
-
-fn is_plain(value: &str) -> bool {
-    !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=,+@".contains(c))
-}
-
-/// Whether `eval $(..)`, which takes all apart at blanks and puts it together with one between,
-/// would change a value, however it is quoted.
-fn is_taken_apart(value: &str) -> bool {
-    value.contains("  ") || value.contains(['\t', '\n'])
-}
-
-/// A value as `printf` of POSIX shells takes it between single quotes, without blanks.
-fn format_of(value: &str) -> String {
-    let plain = |c: char| !c.is_ascii_whitespace() && !matches!(c, '\'' | '\\' | '%' | '-');
-    value.chars().map(|c| if plain(c) { c.to_string() } else { format!("\\{:03o}", u32::from(c)) }).collect()
-}
-
-/// Quoted for POSIX shells, where it is needed.
-pub fn quote(value: &str) -> String {
-    if is_plain(value) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }
-}
-
-fn quote_fish(value: &str) -> String {
-    if is_plain(value) { value.to_owned() } else { format!("'{}'", value.replace('\\', r"\\").replace('\'', r"\'")) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,18 +386,6 @@ mod tests {
     }
 
     #[test]
-    fn values_survive_eval_which_takes_them_apart_at_blanks() {
-        for value in ["/a  b", "a\t'b\\c%d\n\u{e4}  -", "-n  x", "two words", "$HOME  `x` \"*"] {
-            let line = Shell::Bash.line(&("V".to_owned(), value.to_owned()));
-            let script = format!("eval $(printf %s {})\nprintf %s \"$V\"", quote(&line));
-            for shell in ["sh", "bash"] {
-                let out = std::process::Command::new(shell).args(["-c", &script]).output().unwrap();
-                assert_eq!(String::from_utf8_lossy(&out.stdout), value, "{shell}: {script}");
-            }
-        }
-    }
-
-    #[test]
     fn a_key_file_that_no_variable_can_name_is_refused() {
         use std::os::unix::ffi::OsStrExt;
         use std::os::unix::fs::PermissionsExt;
@@ -457,15 +395,5 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let error = super::key(&Env::from_pairs([("WEIR_KEY_FILE", file.as_os_str())])).unwrap_err().to_string();
         assert!(error.ends_with("its name is no UTF-8; name it otherwise"), "{error}");
-    }
-
-    #[test]
-    fn values_survive_the_shell() {
-        for value in ["plain", "two words", "it's;$HOME `x` \\ \"", "^ucx", ""] {
-            let variable = ("V".to_owned(), value.to_owned());
-            let script = format!("eval {}\nprintf %s \"$V\"", quote(&Shell::Bash.line(&variable)));
-            let out = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&out.stdout), value, "{script}");
-        }
     }
 }

@@ -201,7 +201,13 @@ pub fn render(all: &[Process], zeros: bool) -> String {
 /// That a process without an endpoint has started some that have one.
 pub fn hint(pid: u32) -> Option<String> {
     let started = processes().iter().filter(|process| process.ancestors.contains(&pid)).count();
-    (started > 0).then(|| format!("it started {started} that have one: weir stat --job {pid}"))
+    started_some(started, pid)
+}
+
+fn started_some(started: usize, pid: u32) -> Option<String> {
+    let words = if started == 1 { "one process that has one" } else { "processes that have one" };
+    let count = if started == 1 { String::new() } else { format!("{started} ") };
+    (started > 0).then(|| format!("it started {count}{words}: weir stat --job {pid}"))
 }
 
 #[cfg(test)]
@@ -264,6 +270,13 @@ mod tests {
         for job in ["2", "prterun-1", ""] {
             assert!(!named.is_of(job), "{job}");
         }
+    }
+
+    #[test]
+    fn one_process_that_was_started_is_told_as_one() {
+        assert_eq!(started_some(0, 7), None);
+        assert_eq!(started_some(1, 7).unwrap(), "it started one process that has one: weir stat --job 7");
+        assert_eq!(started_some(2, 7).unwrap(), "it started 2 processes that have one: weir stat --job 7");
     }
 
     #[test]

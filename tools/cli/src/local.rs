@@ -16,7 +16,7 @@ use weir_mpi::elf;
 
 use crate::args::{RanksArgs, RunArgs};
 use crate::commands::{print_all, print_json};
-use crate::environment;
+use crate::{environment, shell};
 
 /// The library of a Weir interface that a program is linked with: one that finds its ranks itself,
 /// unlike the provider for MPIs.
@@ -115,7 +115,7 @@ fn show(command: &Command, as_json: bool) -> Result<u8> {
     if as_json {
         return print_json(&json!({"mpi": null, "command": words, "variables": {}}));
     }
-    let line: Vec<_> = words.iter().map(|word| environment::quote(word)).collect();
+    let line: Vec<_> = words.iter().map(|word| shell::quote(word)).collect();
     print_all((line.join(" ") + "\n").as_bytes())
 }
 

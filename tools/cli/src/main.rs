@@ -21,6 +21,7 @@ mod provider;
 mod run;
 mod running;
 mod settings;
+mod shell;
 mod slurm;
 mod stat;
 mod tune;
@@ -55,6 +56,21 @@ fn is_started_by_launchers() -> bool {
         || words.first().is_some_and(|word| word == "tune")
 }
 
+/// Prints what the parser says: help or the version, which somebody asked for and may be written
+/// to a full disk, or what is wrong with the command line.
+fn said_by_the_parser(error: &clap::Error) -> ExitCode {
+    use std::io::Write;
+    let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(args::EXIT_FAILED));
+    match error.print().and_then(|()| std::io::stdout().flush()) {
+        Err(lost) if lost.kind() == std::io::ErrorKind::BrokenPipe => weir_emulate::process::reader_is_gone(),
+        Err(lost) if !error.use_stderr() => {
+            weir_put::tell!("weir: standard output: {lost}");
+            ExitCode::from(args::EXIT_FAILED)
+        }
+        _ => code,
+    }
+}
+
 fn command() -> ExitCode {
     let parsed =
         help::flowing(args::Args::command(), help::width()).try_get_matches_from(args::with_np(std::env::args_os()));
@@ -64,7 +80,7 @@ fn command() -> ExitCode {
             // Of the processes of a job one prints it.
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(args::EXIT_FAILED));
         }
-        Err(error) => error.exit(),
+        Err(error) => return said_by_the_parser(&error),
     };
     let emulates = matches!(args.command, args::Command::Emulate(_));
     match commands::run(args) {

@@ -397,10 +397,30 @@ fn of_python(python: &Path, path: Option<&std::ffi::OsStr>) -> Result<Found> {
     }
 }
 
+/// Whether Open MPI's launcher starts nothing because this is root, which it wants to be told twice
+/// to do.
+pub fn refuses_root(found: &Found, env: &weir_job::Env, is_root: bool) -> bool {
+    let is_allowed = |name: &str| env.get(name).is_some_and(|value| value == "1");
+    found.kind == Kind::Openmpi && is_root && !ROOT_ALLOWED.iter().all(|name| is_allowed(name))
+}
+
+/// The variables by which it is told.
+pub const ROOT_ALLOWED: [&str; 2] = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn open_mpi_wants_to_be_told_twice_that_root_may() {
+        let found = |kind| Found { kind, version: None, launcher: None, library: None };
+        let told = |names: &[&'static str]| weir_job::Env::from_pairs(names.iter().map(|name| (*name, "1")));
+        let open = found(Kind::Openmpi);
+        assert!(refuses_root(&open, &told(&[]), true) && refuses_root(&open, &told(&ROOT_ALLOWED[..1]), true));
+        assert!(!refuses_root(&open, &told(&ROOT_ALLOWED), true) && !refuses_root(&open, &told(&[]), false));
+        assert!(!refuses_root(&found(Kind::Mpich), &told(&[]), true));
+    }
 
     #[test]
     fn of_a_traceback_the_last_line_is_told_and_else_the_first() {

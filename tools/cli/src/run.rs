@@ -17,7 +17,7 @@ use crate::args::RunArgs;
 use crate::commands::{print_all, print_json, search_path};
 use crate::mpi::{self, Found, Kind};
 use crate::slurm::{self, Needs};
-use crate::{environment, local, provider, settings};
+use crate::{environment, local, provider, settings, shell};
 
 /// The variable that names the file a rank makes when it opens an endpoint (`faces/fabric`).
 pub const MARK_VARIABLE: &str = "WEIR_AGENT_MARK";
@@ -85,7 +85,9 @@ pub fn run(env: &Env, args: RunArgs) -> Result<u8> {
     if !mark.was_made() && srun.is_none() && all_ranks_are_here(env, &args) {
         unused(&found, &program, code).iter().for_each(|line| weir_put::tell!("weir: {line}"));
     }
-    if !mark.was_made() && srun.is_none() {
+    // It says so itself, and how to have it.
+    let by_root = mpi::refuses_root(&found, env, nix::unistd::geteuid().is_root());
+    if !mark.was_made() && srun.is_none() && !by_root {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         slots(&found, &args, code, cores).iter().for_each(|line| weir_put::tell!("weir: {line}"));
     }
@@ -454,8 +456,8 @@ fn show_command(
         let map: serde_json::Map<String, Value> = shown.map(|(k, v)| (k, v.into())).collect();
         return print_json(&json!({"mpi": found, "command": words, "variables": map}));
     }
-    let mut text: String = shown.map(|(name, value)| format!("{name}={} \\\n", environment::quote(&value))).collect();
-    text += &words.iter().map(|word| environment::quote(word)).collect::<Vec<_>>().join(" ");
+    let mut text: String = shown.map(|(name, value)| format!("{name}={} \\\n", shell::quote(&value))).collect();
+    text += &words.iter().map(|word| shell::quote(word)).collect::<Vec<_>>().join(" ");
     print_all((text + "\n").as_bytes())
 }
 

@@ -18,19 +18,60 @@ fn weir(args: &[&str]) -> Command {
 
 #[test]
 fn output_that_nobody_reads_ends_the_command_quietly() {
-    let out = weir(&["completions", "bash"]).stdout(nobody()).stderr(Stdio::piped()).output().expect("start");
-    assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stderr).as_ref()), (Some(141), ""));
+    for args in [&["completions", "bash"][..], &["--help"], &["bench", "--help"]] {
+        let out = weir(args).stdout(nobody()).stderr(Stdio::piped()).output().expect("start");
+        assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stderr).as_ref()), (Some(141), ""), "{args:?}");
+    }
 }
 
 #[test]
 fn output_that_cannot_be_written_is_told_in_a_line() {
-    for args in [&["emulate", "list", "--json"][..], &["completions", "bash"]] {
+    let all: &[&[&str]] = &[
+        &["emulate", "list", "--json"],
+        &["completions", "bash"],
+        &["--help"],
+        &["-h"],
+        &["--version"],
+        &["help", "run"],
+        &["run", "--help"],
+        &["emulate", "--help"],
+        &["bench", "serverload", "--help"],
+        &["bench", "--list"],
+        &["doctor"],
+        &["info"],
+        &["stat"],
+        &["man"],
+        &["cc", "--show", "a.c"],
+        &["run", "--dry-run", "--local", "true"],
+    ];
+    for args in all {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
         let out = weir(args).stdout(full).stderr(Stdio::piped()).output().expect("start");
         let told = String::from_utf8_lossy(&out.stderr).into_owned();
         assert!(![Some(0), Some(101)].contains(&out.status.code()), "{args:?}: {:?} {told}", out.status);
-        assert!(told.starts_with("weir: ") && told.lines().count() == 1, "{args:?}: {told}");
+        assert!(
+            (told.starts_with("weir: ") || told.starts_with("weir bench: ")) && told.lines().count() == 1,
+            "{args:?}: {told}"
+        );
     }
+}
+
+#[test]
+fn a_long_prediction_is_ended_by_an_interrupt() {
+    use std::os::unix::process::ExitStatusExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("p"), "Loop while = 1 {\nSerial time = exponential(1)\n}\n").expect("a file");
+    std::fs::write(at("m.toml"), "[network]\nlatency_us = 10\nbandwidth_MB_per_s = 100\n").expect("a file");
+    // Steps that take longer than anybody waits.
+    let budget = u64::MAX.to_string();
+    let args = ["predict", &at("p"), "--machine", &at("m.toml"), "-n", "1", "--budget", &budget];
+    let mut child = weir(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(child.try_wait().expect("wait").is_none(), "it is not long");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id().cast_signed()), nix::sys::signal::Signal::SIGINT)
+        .expect("kill");
+    assert_eq!(child.wait().expect("wait").signal(), Some(2));
 }
 
 #[test]

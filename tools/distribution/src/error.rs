@@ -30,11 +30,23 @@ pub enum Error {
         cells: usize,
     },
     /// There is no `run.json`.
-    #[error("{}: not a run: there is no run.json in it", .0.display())]
-    NotARun(PathBuf),
-    /// It is a file.
-    #[error("{}: is a file: a run is a folder with a run.json in it, as weir bench -o FOLDER writes", .0.display())]
-    NotAFolder(PathBuf),
+    #[error("{}: not a run: there is no run.json in it; {advice}", path.display())]
+    NotARun {
+        /// The folder.
+        path: PathBuf,
+        /// What to name instead.
+        advice: String,
+    },
+    /// It is no folder.
+    #[error("{}: is {what}: a run is a folder with a run.json in it, as weir bench -o FOLDER writes{advice}", path.display())]
+    NotAFolder {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead, with its article.
+        what: &'static str,
+        /// What to do with it, from a semicolon on; or nothing.
+        advice: String,
+    },
     /// The folder has a run already.
     #[error("{}: holds a run already ({state}, {cells} cell{}); name another folder, or say that it may be overwritten", path.display(), if *cells == 1 { "" } else { "s" })]
     Exists {

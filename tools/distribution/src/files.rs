@@ -4,6 +4,21 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+/// What is in a file. A pipe in its place would be waited at for ever, a device may have no end.
+pub(crate) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    is_a_file(path)?;
+    fs::read(path)
+}
+
+/// Refuses what is neither a file nor a folder, which reading refuses.
+pub(crate) fn is_a_file(path: &Path) -> io::Result<()> {
+    let there = fs::metadata(path)?.file_type();
+    if there.is_file() || there.is_dir() {
+        return Ok(());
+    }
+    Err(io::Error::other("is no file, but a pipe, a socket or a device"))
+}
+
 /// A file being written.
 pub(crate) trait Output: Write + Send {
     /// Returns when the content is on the device.

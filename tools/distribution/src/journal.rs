@@ -5,12 +5,11 @@
 //! matter whether a kill came before or after the journal of a complete `run.json` was removed.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::files::{Files, Output};
+use crate::files::{self, Files, Output};
 use crate::json;
 use crate::model::{Cell, Run};
 
@@ -85,7 +84,7 @@ impl Journal {
 /// It cannot be read.
 pub(crate) fn read(dir: &Path) -> Result<Vec<u8>> {
     let path = dir.join(JOURNAL_FILE);
-    match fs::read(&path) {
+    match files::read_whole(&path) {
         Ok(text) => Ok(text),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(e) => Err(Error::io("read", path)(e)),

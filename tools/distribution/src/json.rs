@@ -77,7 +77,7 @@ fn tracked(file: &Path, text: &[u8], unknown: &mut Vec<String>) -> Result<Run> {
     parsed.map_err(|e| Error::Json {
         file: file.to_owned(),
         field: place(&track.path()),
-        problem: in_words(&e.to_string()),
+        problem: if text.trim_ascii().is_empty() { "the file is empty".to_owned() } else { in_words(&e.to_string()) },
         line: e.line(),
         column: e.column(),
     })
@@ -122,7 +122,10 @@ fn in_words(message: &str) -> String {
             text = format!("{head}{word}");
         }
     }
-    text.replace("expected struct", "expected an object:").replace("EOF while parsing", "the file ends within")
+    if let Some(what) = text.strip_prefix("EOF while parsing") {
+        return format!("the file ends within{what}: it was cut short, as by a full disk or a copy that did not end");
+    }
+    text.replace("expected struct", "expected an object:")
 }
 
 /// Foreign text in a message: at most a line's worth of it, and no control characters.
@@ -215,9 +218,14 @@ mod tests {
     fn what_is_no_json_is_told_with_the_field_that_was_reached_or_none() {
         let head = format!("{{\"format\": \"{FORMAT}\", \"version\": \"{VERSION}\"");
         let cases = [
-            ("{", "run.json: the file ends within an object (line 1, column 1)"),
-            ("", "run.json: the file ends within a value (line 1, column 0)"),
+            (
+                "{",
+                "run.json: the file ends within an object: it was cut short, as by a full disk or a copy that did not end (line",
+            ),
+            ("", "run.json: the file is empty (line 1, column 0)"),
+            (" \n", "run.json: the file is empty (line 2, column 0)"),
             ("]", "run.json: expected value (line 1, column 1)"),
+            ("hello", "run.json: expected value (line 1, column 1)"),
             (&format!("{head}, \"mach")[..], "run.json: the file ends within a string"),
             (&format!("{head}, machine"), "run.json: key must be a string"),
             (&format!("{head}, \"machine\": "), "run.json: machine: the file ends within a value"),

@@ -12,6 +12,7 @@ mod check;
 mod error;
 pub mod export;
 mod files;
+mod foreign;
 mod journal;
 mod json;
 mod lock;

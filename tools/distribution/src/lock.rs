@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::{Error, Result};
+use crate::files;
 
 /// The file that is locked.
 pub(crate) const LOCK_FILE: &str = "run.lock";
@@ -49,7 +50,8 @@ impl Lock {
 
     /// Whether somebody writes the run in a folder now; `None` where that cannot be known.
     pub(crate) fn is_held(dir: &Path) -> Option<bool> {
-        let file = match File::open(dir.join(LOCK_FILE)) {
+        let path = dir.join(LOCK_FILE);
+        let file = match files::is_a_file(&path).and_then(|()| File::open(&path)) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(false),
             Err(_) => return None,

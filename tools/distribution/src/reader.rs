@@ -1,10 +1,11 @@
 //! Reads a run.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::files;
+use crate::foreign;
 use crate::journal;
 use crate::json;
 use crate::lock::Lock;
@@ -33,15 +34,13 @@ impl Reader {
             Some(name) if name == RUN_FILE && path.is_file() => path.parent().unwrap_or(Path::new("")).to_owned(),
             _ => path.to_owned(),
         };
-        if dir.is_file() {
-            return Err(Error::NotAFolder(dir));
-        }
+        foreign::refuse_files(&dir)?;
         let file = dir.join(RUN_FILE);
         // First: what a writer takes out of it meanwhile is in `run.json` by then.
         let lines = journal::read(&dir)?;
-        let text = match fs::read(&file) {
+        let text = match files::read_whole(&file) {
             Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && dir.is_dir() => return Err(Error::NotARun(dir)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && dir.is_dir() => return Err(foreign::not_a_run(dir)),
             Err(e) => return Err(Error::io("read", file)(e)),
         };
         let (mut run, unknown) = json::parse_run(&file, &text)?;

@@ -297,6 +297,6 @@ fn a_file_in_the_place_of_a_run_is_called_one() {
     let path = file.path().display();
     assert_eq!(
         told,
-        format!("{path}: is a file: a run is a folder with a run.json in it, as weir bench -o FOLDER writes")
+        format!("{path}: is an empty file: a run is a folder with a run.json in it, as weir bench -o FOLDER writes")
     );
 }

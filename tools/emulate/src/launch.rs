@@ -26,10 +26,26 @@ pub struct RunDir {
 
 /// The directory that holds the run directories of this user's networks.
 pub fn base_dir() -> PathBuf {
-    match std::env::var_os("WEIR_EMULATE_DIR") {
-        Some(dir) if !dir.is_empty() => PathBuf::from(dir),
-        _ => std::env::temp_dir().join(format!("weir-emulate-{}", outer_user())),
+    named_dir().unwrap_or_else(|| std::env::temp_dir().join(format!("weir-emulate-{}", outer_user())))
+}
+
+/// The same where somebody chose it.
+fn named_dir() -> Option<PathBuf> {
+    std::env::var_os("WEIR_EMULATE_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from)
+}
+
+/// What to do where a network can be made nowhere.
+const ADVICE: &str = "choose another place by WEIR_EMULATE_DIR";
+
+/// Refuses a folder for temporary files that is not there. Making it would hide a mistake, and
+/// leave a folder that nobody else may use; what is named for networks alone is made.
+fn has_parent() -> Result<()> {
+    let temporary = std::env::temp_dir();
+    if named_dir().is_some() || temporary.is_dir() {
+        return Ok(());
     }
+    let place = temporary.display();
+    Err(Error::Request(format!("TMPDIR={place}: there is no such folder; make it, unset TMPDIR, or {ADVICE}")))
 }
 
 /// Longest path of a socket (`sun_path` without the zero byte at its end).
@@ -40,17 +56,16 @@ const MOST_SOCKET_BYTES: usize = 107;
 /// waits for ever for ranks that it never started.
 fn usable(dir: &RunDir) -> Result<()> {
     let (socket, agent) = (dir.socket(), dir.agent());
-    let advice = "choose another place by WEIR_EMULATE_DIR";
     if socket.as_os_str().len() > MOST_SOCKET_BYTES {
         let long = socket.as_os_str().len();
         return Err(Error::Request(format!(
-            "{}: the name of the control socket would have {long} bytes, and {MOST_SOCKET_BYTES} are possible; {advice}",
+            "{}: the name of the control socket would have {long} bytes, and {MOST_SOCKET_BYTES} are possible; {ADVICE}",
             socket.display()
         )));
     }
     if agent.as_os_str().as_encoded_bytes().iter().any(|byte| byte.is_ascii_whitespace()) {
         let what = "launchers of MPI take no agent whose path has blanks";
-        return Err(Error::Request(format!("{}: {what}; {advice}", agent.display())));
+        return Err(Error::Request(format!("{}: {what}; {ADVICE}", agent.display())));
     }
     Ok(())
 }
@@ -66,6 +81,7 @@ impl RunDir {
     pub fn make(name: &str) -> Result<Self> {
         let base = base_dir();
         usable(&RunDir::of(name))?;
+        has_parent()?;
         let private = |recursive: bool, path: &Path| DirBuilder::new().mode(0o700).recursive(recursive).create(path);
         private(true, &base).context(|| format!("make {}", base.display()))?;
         let meta = fs::symlink_metadata(&base).context(|| format!("look at {}", base.display()))?;

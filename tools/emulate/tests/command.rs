@@ -21,7 +21,7 @@ fn main() {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let tests: [(&str, Test); 15] = [
+    let tests: [(&str, Test); 16] = [
         ("the exit code is the command's", exit_code),
         ("a signal that ends the command shows in the exit code", exit_by_signal),
         ("the environment names the hosts", environment),
@@ -35,6 +35,7 @@ fn main() {
         ("a termination passes to the command and cleans up", terminate),
         ("a killed emulator leaves nothing behind", killed),
         ("mistakes are explained", mistakes),
+        ("only a place that is named for networks is made", places),
         ("without privilege a user namespace serves", unprivileged),
         ("a refused user namespace leaves the process as it was", refused),
     ];
@@ -387,6 +388,26 @@ fn mistakes() -> Outcome {
         check(&format!("{arguments:?} does not panic: {stderr}"), !stderr.contains("panicked"))?;
     }
     Ok(())
+}
+
+/// Where a network has its files: a folder for temporary files that is not there is not made.
+fn places() -> Outcome {
+    let folder = std::env::temp_dir().join(name("places"));
+    let is_made = |variable: &str| -> Result<(Output, bool), Failed> {
+        let place = folder.join(variable).join("deeper");
+        let mut command = Command::new(PROGRAM);
+        command.args(["--hosts", "1", "--", "true"]).env_remove("WEIR_EMULATE_DIR").env(variable, &place);
+        Ok((command.output()?, place.exists()))
+    };
+    let (refused, tmpdir) = is_made("TMPDIR")?;
+    let (accepted, named) = is_made("WEIR_EMULATE_DIR")?;
+    let _ = std::fs::remove_dir_all(&folder);
+    let told = text(&refused.stderr);
+    same("exit code", refused.status.code(), Some(125))?;
+    check(&format!("what is wrong is told: {told}"), told.contains("TMPDIR=") && told.contains("no such folder"))?;
+    check("in one line", told.lines().count() == 1)?;
+    check("TMPDIR is not made", !tmpdir)?;
+    same(&text(&accepted.stderr), (accepted.status.code(), named), (Some(0), true))
 }
 
 /// As another user, without any capability.

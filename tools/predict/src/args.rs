@@ -69,6 +69,8 @@ is that of the first such count. --json prints one whole document, whatever happ
 with \"error\": {\"kind\", \"exit_code\", \"message\", \"diagnostics\"} in place of the numbers of a count that has no prediction, and at the \
 top where there is no count at all, or the page or the trace could not be written.
 
+On a terminal a bar shows how far it is, also within a run: of one run how many of the steps it may take it has taken. Ctrl-C ends it.
+
 Times in programs are in milliseconds unless they have a unit. What a program leaves open are parameters: -p n=1000,alpha=0.5.
 
 Exit codes:

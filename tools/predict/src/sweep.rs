@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rayon::prelude::*;
 use weir_annotations::program::{Law, OpKind, Table};
 use weir_annotations::{Diagnostic, Model, Program, Setting, Value};
-use weir_predict::{Cause, Draw, Machine, Options, Outcome, Summary, Verdict, evaluate, summarise};
+use weir_predict::{Cause, Draw, Machine, Options, Outcome, Summary, Verdict, evaluate_observed, summarise};
 
 use crate::args::{Mode, PredictArgs, Without};
 use crate::error::Reason;
+use crate::progress::Progress;
 use crate::whatif::WhatIf;
-use crate::{explain, progress, show, table};
+use crate::{explain, show, table};
 
 /// What is the same for all process counts.
 pub struct Sweep<'a> {
@@ -147,18 +148,20 @@ impl Sweep<'_> {
         warnings.extend(prepared.warnings);
         let model = prepared.model;
         let runs = if varies(&model, self.machine, &self.options) { self.args.runs } else { 1 };
-        let bar = progress::bar(u64::from(runs) * (1 + self.args.what_if.len() as u64), self.args.quiet);
-        bar.set_message(format!("{numprocs} processes"));
+        let all = u64::from(runs) * (1 + self.args.what_if.len() as u64);
+        let bar = Progress::new(weir_scene::processes(numprocs), all, self.options.budget, self.args.quiet);
         let seed = self.args.seed;
         let run = |options: &Options, number: u32| {
-            let outcome = evaluate(&model, self.machine, options, seed.wrapping_add(u64::from(number)));
-            bar.inc(1);
+            let mut run = bar.run();
+            let outcome =
+                evaluate_observed(&model, self.machine, options, seed.wrapping_add(u64::from(number)), &mut run);
+            run.ends();
             outcome
         };
         let outcomes = match until_one_fails(runs, |number| run(&self.options, number)) {
             Ok(outcomes) => outcomes,
             Err((number, outcome)) => {
-                bar.finish_and_clear();
+                bar.clear();
                 let (mut fault, reason) = explain::verdict(&outcome, &model, seed.wrapping_add(u64::from(number)));
                 if let Some(guess) = self.guess(numprocs) {
                     fault.help = Some(fault.help.map_or_else(|| guess.clone(), |help| format!("{help}; {guess}")));
@@ -174,7 +177,7 @@ impl Sweep<'_> {
             (*change, summarise(&all).map_or(f64::NAN, |summary| summary.median_s))
         };
         let changed: Vec<(WhatIf, f64)> = self.args.what_if.iter().map(changed).collect();
-        bar.finish_and_clear();
+        bar.clear();
         let Some(summary) = summarise(&outcomes) else {
             return Err(NotPredicted { numprocs, reason: Reason::Model, found: Vec::new() });
         };
@@ -231,6 +234,7 @@ fn varies(model: &Model, machine: &Machine, options: &Options) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_predict::evaluate;
 
     #[test]
     fn the_first_run_that_fails_ends_the_others() {

@@ -13,14 +13,12 @@ mod messages;
 mod persistent;
 mod polls;
 mod process;
+mod queue;
 mod requests;
 mod slab;
 mod steady;
 mod still;
 mod verdict;
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use weir_annotations::Value;
 use weir_annotations::expr::{NUMPROCS, PROCNUM};
@@ -30,7 +28,7 @@ use crate::loss::{ByCause, Losses};
 use crate::machine::{Beyond, Machine};
 use crate::matching::Matching;
 use crate::network::Network;
-use crate::observe::{Nobody, Observer};
+use crate::observe::{Nobody, Observer, STEPS_TOLD};
 use crate::options::Options;
 use crate::outcome::{Crowded, Failure, NO_OP, Outcome, Verdict};
 use crate::{Cause, Time};
@@ -151,7 +149,7 @@ pub(crate) struct Run<'a, O: Observer> {
     options: &'a Options,
     observer: &'a mut O,
     now: Time,
-    events: BinaryHeap<Reverse<Event>>,
+    events: queue::Queue,
     processes: Vec<Process>,
     /// All processes' slots, `width` each.
     slots: Vec<Value>,
@@ -202,7 +200,7 @@ impl<'a, O: Observer> Run<'a, O> {
             options,
             observer,
             now: Time::ZERO,
-            events: BinaryHeap::new(),
+            events: queue::Queue::new(),
             processes: (0..numprocs).map(|rank| Process::new(rank, seed)).collect(),
             slots: Vec::new(),
             width: model.slots.len().max(2),
@@ -255,18 +253,18 @@ impl<'a, O: Observer> Run<'a, O> {
     /// Takes events until there is none.
     fn go_on(&mut self) {
         loop {
-            if self.events.peek().is_none_or(|Reverse(event)| event.at > self.now) {
+            if self.events.peek().is_none_or(|event| event.at > self.now) {
                 self.network.settle(self.now);
             }
             if let Some((at, key)) = self.network.next_flow()
-                && self.events.peek().is_none_or(|Reverse(event)| (at, key) < (event.at, event.key))
+                && self.events.peek().is_none_or(|event| (at, key) < (event.at, event.key))
             {
                 if self.flow_ends(at).is_err() {
                     return;
                 }
                 continue;
             }
-            let Some(Reverse(event)) = self.events.pop() else {
+            let Some(event) = self.events.pop() else {
                 if self.answer_polls() {
                     continue;
                 }
@@ -336,7 +334,7 @@ impl<'a, O: Observer> Run<'a, O> {
             };
             self.beyond_end = Some((process, op));
         }
-        self.events.push(Reverse(Event { at, key: key(class, process, number), what, id }));
+        self.events.push(Event { at, key: key(class, process, number), what, id });
     }
 
     /// What comes next is beyond the end of the clock.
@@ -351,6 +349,9 @@ impl<'a, O: Observer> Run<'a, O> {
     /// Counts a step of a process; an error when there have been too many.
     fn count(&mut self, process: u32) -> Step<()> {
         self.steps += 1;
+        if self.steps.is_multiple_of(STEPS_TOLD) {
+            self.observer.steps(self.steps + self.matching.looked + self.network.looked(), self.now);
+        }
         if self.steps + self.matching.looked + self.network.looked() > self.options.budget {
             return self.give_up(process, false);
         }

@@ -271,7 +271,7 @@ impl<O: Observer> Run<'_, O> {
             }
         }
         // What counts nothing down never ends, and is run until the budget does.
-        let last = self.events.iter().map(|event| event.0.at).max().unwrap_or(self.now).max(self.now);
+        let last = self.events.iter().map(|event| event.at).max().unwrap_or(self.now).max(self.now);
         let last = last.max(self.network.flowing().1);
         let room = (self.clock_end - last).or_zero().yoctoseconds() / time.yoctoseconds();
         let times = Some(times).filter(|times| *times < u64::MAX)?.min(u64::try_from(room).unwrap_or(u64::MAX));
@@ -283,9 +283,7 @@ impl<O: Observer> Run<'_, O> {
         let by = shift.by();
         let mut tour = Tour::shift(self.now, shift);
         self.tour(&mut tour);
-        let events = std::mem::take(&mut self.events).into_vec();
-        let moved = events.into_iter().map(|event| std::cmp::Reverse(Event { at: event.0.at + by, ..event.0 }));
-        self.events = moved.collect();
+        self.events.shift(by);
         self.now += by;
         self.count_on(&picture.counters, counters, times);
         let messages = (self.sent - picture.totals.sent).saturating_mul(times);
@@ -375,7 +373,7 @@ impl<O: Observer> Run<'_, O> {
         for turn in self.processes.iter().filter(|p| !p.is_done()).flat_map(|p| &p.turns) {
             turn.stands(tour);
         }
-        let mut events: Vec<Event> = self.events.iter().map(|event| event.0).collect();
+        let mut events: Vec<Event> = self.events.iter().copied().collect();
         events.sort_unstable();
         tour.word(events.len() as u64);
         for Event { at, key, what, id } in events {

@@ -8,7 +8,7 @@ use weir_job::Env;
 
 use super::{Finding, Severity};
 use crate::mpi::{self, Kind};
-use crate::{environment, run};
+use crate::{environment, run, shell};
 
 /// Why there is no trial run: the first thing that is missing.
 pub fn skipped(provider: bool, key: bool, program: bool) -> Finding {
@@ -79,7 +79,7 @@ fn uses_mpi(program: &Path, needed: &mpi::Found, first: Option<&mpi::Found>) -> 
     if first.is_none_or(|first| first.kind == needed.kind) {
         return Finding::new("program", Severity::Ok, text);
     }
-    let fix = format!("weir run -n 4 {}", environment::quote(&program.display().to_string()));
+    let fix = format!("weir run -n 4 {}", shell::quote(&program.display().to_string()));
     Finding::new("program", Severity::Warning, text + ", but the first mpiexec on PATH is another MPI's").fixed_by(fix)
 }
 
@@ -134,6 +134,14 @@ pub fn try_mpi(env: &Env, found: &mpi::Found, provider: &Path, key: &weir_job::J
         Err(error) => {
             Finding::new(name, Severity::Error, format!("{}{which} does not start over weir: {error:#}", found.kind))
                 .fixed_by("FI_LOG_LEVEL=info weir run -n 1 ./program")
+        }
+        Ok(_) if mark.was_made() && mpi::refuses_root(found, env, nix::unistd::geteuid().is_root()) => {
+            let text = format!(
+                "{}{which} starts and takes the provider weir, but only as it was tried: its launcher starts nothing for root unless it is told to",
+                found.kind
+            );
+            Finding::new(name, Severity::Warning, text)
+                .fixed_by(format!("export {}", mpi::ROOT_ALLOWED.map(|variable| format!("{variable}=1")).join(" ")))
         }
         Ok(_) if mark.was_made() => Finding::new(
             name,

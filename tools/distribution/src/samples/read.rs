@@ -17,6 +17,7 @@ use super::COLUMNS;
 use super::footer::{self, Leaf};
 use super::pages::GuardedPages;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::model::{Sample, SamplesFile};
 
 /// Rows decoded at a time: columns of this length fit in the cache.
@@ -68,7 +69,7 @@ impl SampleStream {
     /// # Errors
     /// No such file, not a samples file, not what `run.json` says, or damaged.
     pub fn open(path: &Path, expected: Option<&SamplesFile>) -> Result<Self> {
-        let mut file = File::open(path).map_err(Error::io("open", path))?;
+        let mut file = files::is_a_file(path).and_then(|()| File::open(path)).map_err(Error::io("open", path))?;
         let file_bytes = file.metadata().map_err(Error::io("open", path))?.len();
         if let Some(expected) = expected {
             check_whole(path, &mut file, file_bytes, expected)?;

@@ -134,7 +134,7 @@ fn a_kill_at_any_step_leaves_a_run_with_every_finished_cell() {
                 assert!(cells == finished || cells == finished + 1, "{cells} cells, {finished} finished at {steps}");
                 assert!(reader.verify().is_empty(), "{:?} at {steps}", reader.verify());
             }
-            Err(Error::NotARun(_)) if finished == 0 => {
+            Err(Error::NotARun { .. }) if finished == 0 => {
                 Writer::create(dir.path(), Run::new("again"), Existing::Refuse).expect("nothing there yet");
             }
             Err(e) => panic!("{e} at {steps}"),
@@ -176,7 +176,7 @@ fn a_kill_at_any_step_keeps_the_cells_in_the_journal_too_and_they_can_be_gone_on
     for steps in 0..MAX_STEPS {
         let dir = tempfile::tempdir().unwrap();
         let (finished, error, lagged) = write_many(dir.path(), Existing::Refuse, &Faulty::new(steps, i64::MAX));
-        if finished == 0 && matches!(Reader::open(dir.path()), Err(Error::NotARun(_))) {
+        if finished == 0 && matches!(Reader::open(dir.path()), Err(Error::NotARun { .. })) {
             continue;
         }
         let reader = Reader::open(dir.path()).unwrap_or_else(|e| panic!("{e} at {steps}"));
@@ -297,7 +297,7 @@ fn a_kill_while_overwriting_leaves_the_old_run_or_the_new_or_none() {
                 let (machine, cells) = (reader.run().machine.as_str(), reader.run().cells.len());
                 assert!(machine == "old" && cells == 4 || cells == finished || cells == finished + 1);
             }
-            Err(Error::NotARun(_)) => assert_eq!(finished, 0),
+            Err(Error::NotARun { .. }) => assert_eq!(finished, 0),
             Err(e) => panic!("{e} at {steps}"),
         }
         if error.is_none() {
