@@ -47,8 +47,9 @@ const BY_CARRIER: Duration = Duration::from_secs(600);
 /// The engine's test programs that run over whatever carries messages.
 const ON_ANY_CARRIER: [&str; 9] =
     ["bad_days", "bounds", "hostile", "large", "pair", "pressure", "remote_memory", "sleeping", "threads"];
-/// A test that holds times against each other, in its test program: it is ignored but with `--long`,
-/// and then nothing runs beside it, for others take the memory's time however low their priority.
+/// A test program with a test that holds times against each other: that one is ignored but with
+/// `--long`, and then nothing runs beside it, for others take the memory's time however low their
+/// priority.
 const TIMED: &str = "bsp_costs";
 /// The exit code of a check that lacks a program it needs.
 const NOTHING_TO_RUN_IT: i32 = 77;

@@ -122,7 +122,8 @@ impl<S> BulkConnections<S> {
         self.conns.values().filter_map(at).chain(more).min()
     }
 
-    /// The caller has slept: who connects may have ended that, and would end the next sleep at once.
+    /// The caller has slept: who connects may have ended that, and would end the next sleep at
+    /// once.
     pub fn has_slept(&mut self) {
         self.round_ns = ROUND_NS;
     }

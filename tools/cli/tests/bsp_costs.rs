@@ -124,8 +124,8 @@ fn timed_lines(source: &str) -> std::ops::RangeInclusive<usize> {
     function + 1..=(function..call).find(|&i| lines[i] == "}").expect("its end") + 1
 }
 
-/// h of each superstep that ended on one of these lines of a file, by the library's ledger: the most that a
-/// process sent or received (`spec/bsp.md` 10.5).
+/// h of each superstep that ended on one of these lines of a file, by the library's ledger: the
+/// most that a process sent or received (`spec/bsp.md` 10.5).
 fn h_by_ledger(ledger: &Path, file: &str, lines: &std::ops::RangeInclusive<usize>) -> Vec<u64> {
     let text = std::fs::read_to_string(ledger).expect("the ledger");
     let mut of: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
