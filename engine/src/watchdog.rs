@@ -47,12 +47,17 @@ impl Shared {
         Duration::from_nanos(ns)
     }
 
+    /// The same where it looks so many times less often.
+    fn look_time_of(&self, less: u32) -> Duration {
+        (self.look_time() * less).min(Duration::from_nanos(SLEEP_MAX_NS))
+    }
+
     /// The program polls, and holds nothing back: the thread's next look is put off, if it is time
     /// for that.
     #[inline]
     pub(crate) fn put_look_off(&self, at: Time) {
         if self.watch.may_be_put_off(at) {
-            self.watch.put_off(at, self.look_time() * LOOK_LESS, self.hold_time());
+            self.watch.put_off(at, self.look_time_of(LOOK_LESS), self.hold_time());
         }
     }
 
@@ -90,7 +95,7 @@ fn passes(shared: &Shared) {
             if was_held {
                 less = 1;
             }
-            let look = (shared.look_time() * less).min(Duration::from_nanos(SLEEP_MAX_NS));
+            let look = shared.look_time_of(less);
             less = (less + 1).min(LOOK_LESS);
             was_held = shared.watch.sleep_while_polled(at, look, shared.hold_time());
             continue;

@@ -171,6 +171,12 @@ impl Client {
         }
     }
 
+    /// Some more of what is sent ends well.
+    fn succeeds(&mut self) {
+        let wanted = self.good + BETWEEN;
+        self.work(|client| client.good < wanted);
+    }
+
     /// All that was sent ends.
     fn settle(&mut self) {
         let start = Instant::now();
@@ -217,8 +223,7 @@ fn what_is_sent_while_a_server_is_killed_and_restarted_arrives_once_or_fails() {
     client.modes = &[SendMode::Acknowledged, SendMode::Delivery, SendMode::Match];
     let mut server = Server::start(port, &tell);
     for away_ms in AWAY_MS {
-        let wanted = client.good + BETWEEN;
-        client.work(|client| client.good < wanted);
+        client.succeeds();
         // What it had received when it was killed it could not have told: so all of it first.
         client.settle();
         client.check(&told, &mut got);
@@ -227,8 +232,7 @@ fn what_is_sent_while_a_server_is_killed_and_restarted_arrives_once_or_fails() {
         client.work(|_| start.elapsed() < Duration::from_millis(away_ms));
         server = Server::start(port, &tell);
     }
-    let wanted = client.good + BETWEEN;
-    client.work(|client| client.good < wanted);
+    client.succeeds();
     client.settle();
     client.check(&told, &mut got);
 }
@@ -240,16 +244,14 @@ fn what_is_matched_while_a_server_ends_in_order_and_comes_back_has_arrived_once(
     client.modes = &[SendMode::Match];
     let mut server = Server::start(port, &tell);
     for away_ms in AWAY_MS {
-        let wanted = client.good + BETWEEN;
-        client.work(|client| client.good < wanted);
+        client.succeeds();
         server.ask_to_end();
         client.work(|_| !server.has_ended());
         let start = Instant::now();
         client.work(|_| start.elapsed() < Duration::from_millis(away_ms));
         server = Server::start(port, &tell);
     }
-    let wanted = client.good + BETWEEN;
-    client.work(|client| client.good < wanted);
+    client.succeeds();
     client.settle();
     client.check(&told, &mut got);
 }

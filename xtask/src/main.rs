@@ -85,7 +85,8 @@ For glibc 2.28, that of RHEL 8, by Zig's linker, which is fetched from PyPI into
         /// Without the long tests
         #[arg(long)]
         quick: bool,
-        /// With sixty times as many simulated networks, and all tests compiled by the oldest Rust
+        /// With sixty times as many simulated networks, all tests compiled by the oldest Rust, and
+        /// the times of BSP programs against their formulas
         #[arg(long, conflicts_with = "quick")]
         long: bool,
     },
