@@ -119,6 +119,16 @@ impl Stack {
         Self { name: "weir-mpich-1stream".into(), mpi: Mpi::Mpich, carrier: Carrier::Weir, congestion: None, env }
     }
 
+    /// Weir with its device for short packets (`WEIR_XDP=on`): one for each of ours among `stacks`.
+    pub fn past_udp(stacks: &[Self]) -> Vec<Self> {
+        let past = |stack: &Self| Self {
+            name: format!("{}-xdp", stack.name),
+            env: vec![("WEIR_XDP".into(), "on".into())],
+            ..stack.clone()
+        };
+        stacks.iter().filter(|stack| stack.is_ours()).map(past).collect()
+    }
+
     /// Weir as another build has it, whose provider lies in `folder`: one for each MPI with which
     /// Weir is among `stacks`.
     ///
@@ -307,6 +317,15 @@ mod tests {
         assert_eq!((stacks.len(), stacks.iter().filter(|s| s.is_ours()).count()), (5, 2));
         let paths = Paths::find();
         assert!(stacks.iter().filter(|s| !s.is_ours()).all(|s| s.settings(&paths, "lo").is_ok()));
+    }
+
+    #[test]
+    fn with_the_device_for_short_packets_ours_come_twice() {
+        let all = Stack::all(&["cubic".into()]);
+        let past = Stack::past_udp(&all);
+        let names: Vec<&str> = past.iter().map(|stack| stack.name.as_str()).collect();
+        assert_eq!(names, ["weir-mpich-xdp", "weir-openmpi-xdp"]);
+        assert!(past.iter().all(|stack| stack.is_ours() && stack.env == [("WEIR_XDP".into(), "on".into())]));
     }
 
     #[test]

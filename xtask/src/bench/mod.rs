@@ -37,6 +37,7 @@ use crate::{dist, lab, mpi};
   cargo xtask bench mpi --list
   cargo xtask bench mpi --only latency,loss --launches 7
   cargo xtask bench mpi --stacks weir --against ../before/target/weir/lib
+  cargo xtask bench mpi --only latency --xdp
   cargo xtask bench mpi --only farm --stacks weir-mpich,mpich-tcp-cubic,openmpi-ob1-cubic --json")]
 pub struct Options {
     /// Only these groups: latency, bandwidth, stream, loss, wan, farm, streams, incast, rate,
@@ -52,6 +53,9 @@ pub struct Options {
     /// libweir-fi.so. Its stacks are before-mpich and before-openmpi
     #[arg(long)]
     pub against: Option<PathBuf>,
+    /// Measure Weir with WEIR_XDP=on too, in turns: weir-mpich-xdp, weir-openmpi-xdp, weir-impi-xdp
+    #[arg(long)]
+    pub xdp: bool,
     /// Congestion controls of the kernel for stacks over TCP; with -rto5ms behind the name also a
     /// route's rto_min, in the cells where packets are lost
     #[arg(long, value_delimiter = ',', default_value = "cubic,bbr,cubic-rto5ms,bbr-rto5ms")]
@@ -170,6 +174,9 @@ fn plan(options: &Options) -> Result<measure::Plan> {
     };
     let intel = Stack::of_intel(&options.congestion);
     let mut stacks: Vec<Stack> = Stack::all(&options.congestion).into_iter().chain(intel).filter(chosen).collect();
+    if options.xdp {
+        stacks.extend(Stack::past_udp(&stacks));
+    }
     if let Some(folder) = &options.against {
         stacks.extend(Stack::of_build(folder, &stacks)?);
     }
