@@ -12,6 +12,7 @@ use crate::memory::{Gather, slices_of};
 use crate::sctp::Sctp;
 use crate::shm::SharedMemory;
 use crate::state::State;
+use crate::{Completion, Queue};
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::os::fd::RawFd;
@@ -177,6 +178,17 @@ impl Core {
         }
         if messages.wants_transmit() {
             self.transmit(now);
+        }
+    }
+
+    /// Hands out up to `max` completions of a queue, oldest first. Returns how many.
+    #[inline]
+    pub fn take(&mut self, queue: Queue, max: usize, now: Time, each: impl FnMut(&Completion)) -> usize {
+        let messages = &mut self.st.messages;
+        match queue {
+            Queue::Send => messages.take_sent(max, each),
+            Queue::Recv => messages.take_received(now, max, each),
+            Queue::Both => messages.take_both(now, max, each),
         }
     }
 

@@ -416,8 +416,10 @@ impl Endpoint {
         let mut core = self.shared.enter()?;
         // SAFETY: passed on from the caller.
         core.st.messages.recv_claimed(now, op.with_memory(unsafe { Gather::new(op.memory) }), false)?;
-        core.transmit(now);
-        self.shared.look_soon();
+        if core.st.messages.wants_transmit() {
+            core.transmit(now);
+            self.shared.look_soon();
+        }
         self.wake_sleeper(&core);
         Ok(())
     }

@@ -50,6 +50,19 @@ impl Endpoint {
         n
     }
 
+    /// Up to `max` completions of `queue` that are there already, oldest first: no socket is looked
+    /// at, and what waits to be sent waits on. For a face that has just posted a receive whose
+    /// message may have been there.
+    pub fn take(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
+        let Ok(mut core) = self.shared.enter() else { return 0 };
+        let now = now();
+        let n = core.take(queue, max, now, |c| out.push(*c));
+        if core.st.messages.wants_transmit() {
+            core.transmit(now);
+        }
+        n
+    }
+
     /// A face that waits in its own way ([`Endpoint::look`]) gave the core away for so long: where
     /// that was long others want it, and the watchdog is to leave it to them.
     pub fn yielded(&self, time: Duration) {
@@ -92,14 +105,9 @@ impl Endpoint {
         }
         // Whoever has armed since the look above may be the one for whom something came.
         self.wake_sleeper(&core);
-        let messages = &mut core.st.messages;
-        let n = match queue {
-            Queue::Send => messages.take_sent(max, &mut each),
-            Queue::Recv => messages.take_received(now, max, &mut each),
-            Queue::Both => messages.take_both(now, max, &mut each),
-        };
+        let n = core.take(queue, max, now, &mut each);
         // (Who wrote with immediate data is told that its notices were taken.)
-        if queue != Queue::Send && messages.wants_transmit() {
+        if queue != Queue::Send && core.st.messages.wants_transmit() {
             core.transmit(now);
         }
         // Asked for none (a face that has something of its own to hand out first), what is there

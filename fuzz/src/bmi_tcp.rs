@@ -295,8 +295,7 @@ impl World {
     }
 
     fn collect_unexpected(&mut self, class: u8) {
-        self.library.look_at(class);
-        while let Some(message) = self.library.next_unexpected(class) {
+        while let Some(message) = self.library.take_unexpected(class, 1).pop() {
             let got = read_lent(&message);
             if let Some(conn) = self.conns.iter_mut().find(|c| c.addr == Some(message.addr))
                 && conn.honest

@@ -259,8 +259,7 @@ impl World<'_> {
 
     #[expect(unsafe_code, reason = "the interface is C's")]
     fn collect_unexpected(&mut self, class: u8) {
-        self.pair.server.look_at(class);
-        while let Some(message) = self.pair.server.next_unexpected(class) {
+        while let Some(message) = self.pair.server.take_unexpected(class, 1).pop() {
             // SAFETY: the library lent so many bytes there, until they are given back.
             let got = unsafe { std::slice::from_raw_parts(message.buffer, message.size) }.to_vec();
             assert!(self.pair.server.give_back(message.buffer, Use::Message));
@@ -312,7 +311,7 @@ impl World<'_> {
                     let _ = self.pair.server.cancel(key, self.pair.context, Code::ECANCEL);
                 }
             }
-            Step::LookAt { class } => self.pair.server.look_at(class % 4),
+            Step::LookAt { class } => self.pair.server.t.inbox.look_at(class % 4),
             Step::Collect { class } => self.collect_unexpected(class % 4),
         }
     }

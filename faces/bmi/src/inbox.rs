@@ -29,6 +29,8 @@ pub struct Entry {
 struct Class {
     /// Whose turn it is; each that has something is here once.
     turn: VecDeque<AddrKey>,
+    /// Messages that the first of them has handed out in its turn.
+    handed: usize,
     queues: HashMap<AddrKey, VecDeque<Entry>>,
 }
 
@@ -71,6 +73,8 @@ pub struct Inbox {
     waiting: usize,
     /// Something that is looked at has come since this was last set back.
     pub news: bool,
+    /// Messages of a turn, at the most.
+    pub turn_max: usize,
 }
 
 impl Default for Inbox {
@@ -78,7 +82,7 @@ impl Default for Inbox {
         // Class 0 is that of the functions without one.
         let mut looked_at = Classes::default();
         looked_at.insert(0);
-        Inbox { classes: HashMap::new(), looked_at, waiting: 0, news: false }
+        Inbox { classes: HashMap::new(), looked_at, waiting: 0, news: false, turn_max: 1 }
     }
 }
 
@@ -132,13 +136,18 @@ impl Inbox {
     /// The oldest of the peer whose turn it is.
     pub fn pop(&mut self, class: u8) -> Option<(AddrKey, Entry)> {
         let class = self.classes.get_mut(&class)?;
-        let from = class.turn.pop_front()?;
+        let from = *class.turn.front()?;
         let queue = class.queues.get_mut(&from)?;
         let entry = queue.pop_front()?;
+        // (One that has to be fetched first is no turn yet.)
+        class.handed += usize::from(matches!(entry.body, Body::Here(_)));
         if queue.is_empty() {
             class.queues.remove(&from);
-        } else {
-            class.turn.push_back(from);
+            class.turn.pop_front();
+            class.handed = 0;
+        } else if class.handed >= self.turn_max {
+            class.turn.rotate_left(1);
+            class.handed = 0;
         }
         self.waiting -= 1;
         Some((from, entry))
@@ -177,6 +186,7 @@ impl Inbox {
         let mut all = Vec::new();
         for (_, class) in self.classes.iter_mut().filter(|(class, _)| of(**class)) {
             if let Some(queue) = class.queues.remove(&from) {
+                class.handed = if class.turn.front() == Some(&from) { 0 } else { class.handed };
                 class.turn.retain(|key| *key != from);
                 all.extend(queue);
             }
@@ -192,7 +202,7 @@ mod tests {
     use slotmap::SlotMap;
 
     fn entry(tag: i32) -> Entry {
-        Entry { tag, size: 0, body: Body::Claimed(0) }
+        Entry { tag, size: 0, body: Body::Here(Block::for_message(0).expect("memory")) }
     }
 
     /// H16.
@@ -209,6 +219,20 @@ mod tests {
         inbox.push(1, a, entry(30));
         let order: Vec<i32> = std::iter::from_fn(|| inbox.pop(0)).map(|(_, e)| e.tag).collect();
         assert_eq!(order, [0, 10, 20, 1, 2, 3]);
+        // Longer turns: the same rotation by so many messages.
+        inbox.turn_max = 2;
+        for tag in 0..4 {
+            inbox.push(0, a, entry(tag));
+            inbox.push(0, b, entry(10 + tag));
+        }
+        inbox.push(0, c, entry(20));
+        let mut order: Vec<i32> = (0..5).filter_map(|_| inbox.pop(0)).map(|(_, e)| e.tag).collect();
+        // A turn that its peer does not live to see the end of is no part of the next one's.
+        assert_eq!(inbox.pop(0).map(|(_, e)| e.tag), Some(2));
+        assert_eq!(inbox.forget(a).len(), 1);
+        order.extend(std::iter::from_fn(|| inbox.pop(0)).map(|(_, e)| e.tag));
+        assert_eq!(order, [0, 1, 10, 11, 20, 12, 13]);
+        inbox.turn_max = 1;
         assert!(!inbox.has(0) && inbox.has(1) && inbox.len() == 1);
         inbox.push(0, b, entry(1));
         inbox.put_back(0, b, entry(0));

@@ -71,6 +71,11 @@ pub enum Word<'a> {
 
 /// Methods at a time (L4).
 const METHODS_MAX: usize = 32;
+/// Messages of one peer in a row, at the most, where the program deals with them quickly: their
+/// answers share packets (B2).
+const TURN_MESSAGES: usize = 16;
+/// A message is dealt with quickly in less.
+const QUICK: Duration = Duration::from_micros(2);
 
 /// Everything.
 pub struct Library {
@@ -83,6 +88,8 @@ pub struct Library {
     pub check_unexpected: bool,
     /// No other thread sleeps in a test, which what this one posts next would have to wake (W8).
     pub is_alone: bool,
+    /// When unexpected messages were last handed out, and how many, until the program is back.
+    handed: Option<(Instant, u32)>,
     forceful: bool,
 }
 
@@ -170,6 +177,7 @@ impl Library {
             t: Tables::default(),
             check_unexpected: true,
             is_alone: true,
+            handed: None,
             forceful: false,
         };
         let wanted = methods.map(wanted).transpose()?.unwrap_or_default();
@@ -721,13 +729,23 @@ impl Library {
         self.methods.iter().any(Method::is_held_up)
     }
 
-    /// Looks at a class of unexpected messages from now on.
-    pub fn look_at(&mut self, class: u8) {
+    /// Up to `count` unexpected messages of a class, at which it looks from now on (B2).
+    pub fn take_unexpected(&mut self, class: u8, count: usize) -> Vec<Unexpected> {
         self.t.inbox.look_at(class);
+        if let Some((at, handed)) = self.handed.take() {
+            let is_quick = at.elapsed() < QUICK * handed;
+            self.t.inbox.turn_max = if is_quick { TURN_MESSAGES } else { 1 };
+        }
+        let all: Vec<Unexpected> = std::iter::from_fn(|| self.next_unexpected(class)).take(count).collect();
+        self.hands_out(all.len());
+        if !all.is_empty() {
+            self.handed = Some((Instant::now(), all.len() as u32));
+        }
+        all
     }
 
     /// The next unexpected message of a class.
-    pub fn next_unexpected(&mut self, class: u8) -> Option<Unexpected> {
+    pub(crate) fn next_unexpected(&mut self, class: u8) -> Option<Unexpected> {
         // One that is not in its buffer yet comes when it is.
         for _ in 0..=self.t.inbox.len() {
             let (addr, entry) = self.t.inbox.pop(class)?;

@@ -3,7 +3,7 @@
 use super::{int, put};
 use crate::codes::Code;
 use crate::instance::{instance, within};
-use crate::library::{Library, Unexpected};
+use crate::library::Library;
 use crate::ops::{CONTEXTS_MAX, Ended, OpKey, Opened, Ops};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
@@ -336,10 +336,7 @@ pub unsafe extern "C" fn BMI_testunexpected_class(
         unsafe { put(outcount, 0) };
         let idle = idle(max_idle_time_ms)?;
         let found = instance()?.wait(idle, |library| {
-            library.look_at(class);
-            let next = || library.next_unexpected(class);
-            let all: Vec<Unexpected> = std::iter::from_fn(next).take(count).collect();
-            library.hands_out(all.len());
+            let all = library.take_unexpected(class, count);
             Ok((!all.is_empty()).then_some(all))
         })?;
         let all = found.unwrap_or_default();

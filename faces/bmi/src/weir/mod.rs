@@ -339,7 +339,8 @@ impl Weir {
                     Tried::Done(size) => return Ok(Posted::Done(size)),
                     Tried::Begun => {
                         if is_recv {
-                            self.collect_at_once(t, peer);
+                            // One whose message had arrived has ended already.
+                            self.take_completions(t, false);
                         }
                         return Ok(Posted::Begun);
                     }
@@ -429,11 +430,6 @@ impl Weir {
             unsafe { self.ep.send(&op) }
         };
         tried.map_or_else(|error| Tried::of(&error), |()| Tried::Begun)
-    }
-
-    /// A receive whose message had arrived has ended already; its end is taken at once.
-    fn collect_at_once(&mut self, t: &mut Tables, _peer: u32) {
-        self.take_completions(t, false);
     }
 
     fn ask(&mut self, addr: AddrKey) {
@@ -557,10 +553,16 @@ impl Weir {
         }
     }
 
-    fn take_completions(&mut self, t: &mut Tables, all: bool) {
+    fn take_completions(&mut self, t: &mut Tables, look: bool) {
         let mut out = std::mem::take(&mut self.out);
-        // (With the library's lock, for which other threads wait: not by a poll that may sleep.)
-        self.ep.look(if all { Queue::Both } else { Queue::Recv }, &mut out, PASS);
+        if look {
+            // (With the library's lock, for which other threads wait: not by a poll that may
+            // sleep.)
+            self.ep.look(Queue::Both, &mut out, PASS);
+        } else {
+            // Sends that wait for others wait on (W8).
+            self.ep.take(Queue::Recv, &mut out, PASS);
+        }
         // What is new of a peer is there before completions that name it.
         self.hear(t);
         for c in out.drain(..) {
