@@ -21,9 +21,6 @@ use crate::{Config, DownReason, Level, PacketBuf, PayloadRef, Payloads, Time, Tr
 /// Fragments shorter than this are not begun in a packet that has something already, unless they
 /// end their message.
 const FRAGMENT_MIN: usize = 256;
-/// Small messages that wait, at least, where one is cut so that it fills a packet: fewer would take
-/// as many packets uncut.
-const SPLIT_WAITING: usize = 4;
 /// What is left of a packet behind a gathered payload, at most, if more waits that could fill it.
 const LEFT_OVER_MAX: usize = 100;
 /// Frames in one packet; the rest waits for the next.
@@ -623,8 +620,7 @@ impl Association {
     fn put_small<P: Payloads>(&mut self, cx: &mut Cx<'_>, pk: &mut Packet, w: &mut Out<'_, P>) {
         while let Some(piece) = cx.s.next_small() {
             let more = cx.s.small_waiting() > 1 || cx.s.flows_waiting() > 0;
-            let whole = cx.s.small_waiting() < SPLIT_WAITING;
-            let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, whole) else { return };
+            let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, true) else { return };
             pk.small = true;
             cx.s.took_small(to);
             if to < piece.to {

@@ -1,6 +1,7 @@
 //! Two endpoints in this process: what becomes of peers that come and go while nobody looks.
 
 use super::*;
+use crate::inbox::{Body, Entry};
 use crate::ops::Op;
 use std::ffi::CString;
 
@@ -20,7 +21,9 @@ impl Side {
 
     fn open_with_key(listens: bool, key: [u8; 32]) -> Side {
         let connect = ("WEIR_CONNECT_TIMEOUT_MS", "1000");
-        let vars = [("WEIR_BMI_OPEN", "1"), ("WEIR_LINGER_MS", "10"), ("WEIR_CARRIER", "udp"), connect];
+        // (Sends of a test that follow each other do so within this, busy as the machine may be.)
+        let several = ("WEIR_COALESCE_NS", "1000000");
+        let vars = [("WEIR_BMI_OPEN", "1"), ("WEIR_LINGER_MS", "10"), ("WEIR_CARRIER", "udp"), connect, several];
         let get = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         let at = [SocketAddr::from(([127, 0, 0, 1], 0))];
         let listen = listens.then_some((&at[..], false));
@@ -42,12 +45,21 @@ impl Side {
 
     /// A send of bytes that live until it has ended.
     fn send_bytes(&mut self, addr: AddrKey, tag: i32, unexpected: Option<u8>, data: &[u8]) -> OpKey {
+        self.post(addr, tag, unexpected, data, false)
+    }
+
+    /// A receive into bytes that live until it has ended.
+    fn recv_bytes(&mut self, addr: AddrKey, tag: i32, data: &[u8]) -> OpKey {
+        self.post(addr, tag, None, data, true)
+    }
+
+    fn post(&mut self, addr: AddrKey, tag: i32, unexpected: Option<u8>, data: &[u8], is_recv: bool) -> OpKey {
         let size = data.len() as u64;
         let key = self.t.ops.insert(Op {
             context: 0,
             addr,
             method: 0,
-            is_recv: false,
+            is_recv,
             user_ptr: 0,
             size,
             done: None,
@@ -57,7 +69,7 @@ impl Side {
         });
         let pieces = [Iov { base: data.as_ptr().cast_mut(), len: data.len() }];
         let post = Post { key, addr, tag, unexpected, pieces: &pieces[..usize::from(size > 0)], size };
-        match self.weir.post(&mut self.t, &post, false) {
+        match self.weir.post(&mut self.t, &post, is_recv) {
             Ok(Posted::Done(size)) => self.t.ops.end(key, Ok(size)),
             Ok(Posted::Begun) => {}
             Err(code) => self.t.ops.end(key, Err(code)),
@@ -68,6 +80,11 @@ impl Side {
     /// How it ended, if it has.
     fn ended(&self, key: OpKey) -> Option<i32> {
         self.t.ops.get(key)?.done.map(|(code, _)| code)
+    }
+
+    /// Packets that it has sent.
+    fn packets(&self) -> u64 {
+        self.weir.ep.carried().packets_sent
     }
 
     /// Some message waits in the engine, whatever its tag.
@@ -214,4 +231,54 @@ fn who_tests_does_not_give_the_core_away_with_the_librarys_lock() {
     }
     let counters = server.weir.ep.counters_json();
     assert!(counters.contains("\"yields\":0"), "{counters}");
+}
+
+/// W8: a receive that is posted between them, and a message that is fetched, let no sends go that
+/// wait for each other: requests with their receives share packets, and so do answers.
+#[test]
+fn sends_wait_for_each_other_whatever_is_received_between_them() {
+    let (mut server, mut client) = (Side::open(true), Side::open(false));
+    let to = client.to(&server);
+    client.send(to, 5, Some(0));
+    until(&mut [&mut client, &mut server], |sides| !sides[1].t.inbox.is_empty());
+    let (from, entry) = server.t.inbox.pop(0).expect("it is there");
+    server.weir.discard_all(vec![entry]);
+    let answers = vec![[0u8; 64]; 8];
+    let begun = Instant::now();
+    // (More than the time may lie between two on a busy machine: then some go alone.)
+    let mut shared = [false; 2];
+    for tag in 100.. {
+        assert!(begun.elapsed() < LIMIT, "they share no packets: {shared:?}");
+        // (Acknowledgements of what was before.)
+        let mut rounds = 0..10;
+        until(&mut [&mut client, &mut server], |_| rounds.next().is_none());
+        let before = client.packets();
+        client.weir.expect_several();
+        let keys: Vec<OpKey> = answers
+            .iter()
+            .map(|place| {
+                let key = client.recv_bytes(to, tag, place);
+                client.send_bytes(to, tag, Some(0), &[9; 64]);
+                key
+            })
+            .collect();
+        client.weir.progress(&mut client.t);
+        shared[0] |= client.packets() - before <= 2;
+        until(&mut [&mut server], |sides| sides[0].t.inbox.len() == 8);
+        let before = server.packets();
+        server.weir.expect_several();
+        for _ in 0..8 {
+            server.send_bytes(from, tag, None, &[9; 64]);
+            let (_, entry) = server.t.inbox.pop(0).expect("eight have come");
+            let Body::Claimed(context) = entry.body else { panic!("it was not fetched yet") };
+            server.weir.take(&mut server.t, 0, from, &entry, context);
+            assert!(matches!(server.t.inbox.pop(0), Some((_, Entry { body: Body::Here(_), .. }))), "it was all there");
+        }
+        server.weir.progress(&mut server.t);
+        shared[1] |= server.packets() - before <= 2;
+        until(&mut [&mut client, &mut server], |sides| keys.iter().all(|key| sides[0].ended(*key) == Some(0)));
+        if shared == [true; 2] {
+            return;
+        }
+    }
 }
