@@ -182,9 +182,9 @@ pub struct Args {
     /// and starts, so that each cell has a partner when the two are compared
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["operations", "sizes", "pairs", "locality", "placement", "start", "window", "iterations"])]
     pub like: Option<PathBuf>,
-    /// Exactly so many repetitions of each cell count: warm-up and missed starts come on top; else
-    /// as many as the time allows
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000), allow_negative_numbers = true)]
+    /// Exactly so many repetitions of each cell count, however long they take (so not with --time):
+    /// warm-up and missed starts come on top; else as many as the time allows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000), allow_negative_numbers = true, conflicts_with = "time")]
     pub reps: Option<u32>,
     /// Time for all cells of a launch together, seconds; shared equally, see below
     #[arg(long, value_name = "SECONDS", default_value_t = 55.0, allow_negative_numbers = true)]
@@ -412,6 +412,14 @@ pub(crate) mod tests {
     /// The arguments, as from a command line.
     pub(crate) fn args(words: &[&str]) -> Args {
         Line::try_parse_from(["bench"].iter().chain(words)).map(|line| line.args).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn a_time_that_would_bound_nothing_is_refused() {
+        let refusal = |words: &[&str]| Line::try_parse_from(["bench"].iter().chain(words)).err().map(|e| e.to_string());
+        let told = refusal(&["--reps", "100", "--time", "5"]).unwrap();
+        assert!(told.contains("'--reps <N>' cannot be used with '--time <SECONDS>'"), "{told}");
+        assert_eq!((refusal(&["--reps", "100"]), refusal(&["--time", "5"])), (None, None));
     }
 
     #[test]
