@@ -197,6 +197,9 @@ impl Endpoint {
         }
         let Ok(mut core) = self.shared.enter() else { return };
         core.progress_polled(now);
+        if core.held_bytes == 0 {
+            self.shared.put_look_off(now);
+        }
         self.shared.look_soon();
         self.wake_sleeper(&core);
         if self.shared.armed.any() && !core.prepare_sleep() {

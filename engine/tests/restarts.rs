@@ -9,9 +9,10 @@ mod common;
 use common::{LIMIT, config, iov, open, recv_op, send_op};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use weir_engine::{Completion, Endpoint, EngineConfig, EngineError, Queue, RecvOp, SendMode};
@@ -207,8 +208,14 @@ impl Client {
     }
 }
 
+/// Below those that systems give to who asks for any: another would have it while nobody is there.
 fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("port").port()
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + (std::process::id() % 10_000) as u16;
+    let next = || first + TRIED.fetch_add(1, Ordering::Relaxed);
+    let is_free =
+        |port: &u16| UdpSocket::bind(("127.0.0.1", *port)).is_ok() && TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    std::iter::repeat_with(next).take(1000).find(is_free).expect("a port")
 }
 
 /// How long nobody is at the port, ms.

@@ -485,6 +485,7 @@ impl BulkConnections {
         let BulkConnections { drivers, books, .. } = self;
         (books.turn, books.moved) = (turn, false);
         let driver = &mut drivers[side];
+        driver.has_slept();
         driver.progress(&mut Lent { books, upper: &mut net.sides[side], side }, net.now, false);
         assert!(driver.staged() < RECORD_HEAD_LEN + MAX_ENVELOPE_LEN, "more is kept than a head");
         let held = books.conns.iter().filter(|c| c.ends[side].held).count();

@@ -21,6 +21,9 @@ pub const ROUND_NS: u64 = 1_000_000;
 /// The same while there are none, at most: less and less often, for to ask costs who polls for
 /// messages a system call.
 pub const ROUND_MAX_NS: u64 = 8 * ROUND_NS;
+/// Each time later by this part. So half a second goes by before rounds are as rare as that: it is
+/// where programs begin that connections are made.
+const LATER: u64 = 64;
 /// See [`ROUND_NS`].
 pub const ACCEPTS_MAX: usize = 16;
 
@@ -139,7 +142,8 @@ impl<S> BulkConnections<S> {
         if round {
             self.round_at = now;
             self.accept(on, now);
-            self.round_ns = if self.conns.is_empty() { ROUND_MAX_NS.min(2 * self.round_ns) } else { ROUND_NS };
+            let later_ns = ROUND_MAX_NS.min(self.round_ns + self.round_ns / LATER);
+            self.round_ns = if self.conns.is_empty() { later_ns } else { ROUND_NS };
         }
         self.polls = self.polls.wrapping_add(1);
         let (mut read, most) = (0, self.limits.turn_bytes);

@@ -273,18 +273,21 @@ fn while_there_are_none_new_ones_are_looked_for_less_and_less_often() {
         at.since_ns(since)
     };
     assert!(taken_after(&mut bulk_connections, &mut at) <= ROUND_NS);
-    let mut bulk_connections = BulkConnections::new(LIMITS);
-    let idle = |bulk_connections: &mut BulkConnections<u32>, at: &mut Time| {
-        for _ in 0..1000 {
+    let idle = |bulk_connections: &mut BulkConnections<u32>, at: &mut Time, rounds: u32| {
+        for _ in 0..10 * rounds {
             *at = at.plus_ns(ROUND_NS / 10);
             bulk_connections.progress(&mut World::new(), *at, false);
         }
     };
-    idle(&mut bulk_connections, &mut at);
+    let mut bulk_connections = BulkConnections::new(LIMITS);
+    idle(&mut bulk_connections, &mut at, 50);
+    assert!(taken_after(&mut bulk_connections, &mut at) <= 2 * ROUND_NS, "a program begins");
+    let mut bulk_connections = BulkConnections::new(LIMITS);
+    idle(&mut bulk_connections, &mut at, 1000);
     bulk_connections.has_slept();
     assert!(taken_after(&mut bulk_connections, &mut at) <= ROUND_NS, "what ended a sleep is looked for");
     let mut bulk_connections = BulkConnections::new(LIMITS);
-    idle(&mut bulk_connections, &mut at);
+    idle(&mut bulk_connections, &mut at, 1000);
     let late = taken_after(&mut bulk_connections, &mut at);
     assert!((ROUND_NS..=ROUND_MAX_NS).contains(&late), "{late}");
 }

@@ -292,15 +292,26 @@ impl Running<'_> {
         }
     }
 
-    /// Reads what a rank asks, and answers.
+    /// Reads what a rank asks, and answers. What it asks may be the end of the job: but that may be
+    /// what came of another rank's end.
     fn read(&mut self, at: usize) {
+        if let Some(fault) = self.asked(at) {
+            self.ranks[at].fault = Some(fault);
+            self.look_at_children();
+            if let Some(fault) = self.ranks[at].fault.take() {
+                self.end(Some(&fault.reason), fault.code, FAILED_GRACE);
+            }
+        }
+    }
+
+    /// The same, up to where it wants the job to end: why.
+    fn asked(&mut self, at: usize) -> Option<Fault> {
         let mut room = [0; 8192];
         let rank = &mut self.ranks[at];
-        let Some(socket) = &mut rank.socket else { return };
-        match socket.read(&mut room) {
+        match rank.socket.as_mut()?.read(&mut room) {
             Ok(0) => rank.socket = None,
             Ok(bytes) => rank.inbox.extend(&room[..bytes]),
-            Err(cause) if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
+            Err(cause) if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return None,
             Err(_) => rank.socket = None,
         }
         // After a failure nothing is answered: whoever waits is about to be ended, and would
@@ -319,16 +330,10 @@ impl Running<'_> {
             match answer {
                 Ok(Some(answer)) => self.answer(answer.to, answer.reply.to_bytes().into()),
                 Ok(None) => {}
-                Err(fault) => {
-                    // It may be what came of another rank's end.
-                    self.ranks[at].fault = Some(fault);
-                    self.look_at_children();
-                    if let Some(fault) = self.ranks[at].fault.take() {
-                        self.end(Some(&fault.reason), fault.code, FAILED_GRACE);
-                    }
-                }
+                Err(fault) => return Some(fault),
             }
         }
+        None
     }
 
     fn answer(&mut self, to: To, frame: Rc<[u8]>) {
@@ -361,10 +366,11 @@ impl Running<'_> {
     fn look_at_children(&mut self) {
         for (pid, ended) in self.deaths.reaped() {
             let Some(at) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) else { continue };
-            // What it asked last, above all an abort, may still be in its socket.
-            self.read(at);
+            // What it asked last, above all an abort, may still be in its socket. (Its place among
+            // the others is known: of nobody who ended since is it asked here.)
+            let asked = self.asked(at);
             self.ranks[at].pid = None;
-            let fault = self.ranks[at].fault.take().or_else(|| match ended.code() {
+            let fault = self.ranks[at].fault.take().or(asked).or_else(|| match ended.code() {
                 0 => self.hub.ended(at as u32).err(),
                 code => Some(Fault { reason: format!("rank {at} {}", how(ended)), code }),
             });

@@ -242,6 +242,8 @@ pub struct Shares {
     time_ns: f64,
     cells: usize,
     done: usize,
+    /// What the cells that are done were given, and what they took, ns.
+    given_ns: f64,
     spent_ns: f64,
     /// Of that, what cells took beyond what they were given, ns.
     beyond_ns: f64,
@@ -251,7 +253,7 @@ impl Shares {
     /// Of so much time among so many cells.
     #[must_use]
     pub fn new(time_ns: f64, cells: usize) -> Shares {
-        Shares { time_ns, cells, done: 0, spent_ns: 0.0, beyond_ns: 0.0 }
+        Shares { time_ns, cells, done: 0, given_ns: 0.0, spent_ns: 0.0, beyond_ns: 0.0 }
     }
 
     /// What the next cell may take, ns.
@@ -267,14 +269,17 @@ impl Shares {
     /// The next cell, which was given so much, took so much, with all that belongs to it.
     pub fn took(&mut self, given_ns: f64, took_ns: f64) {
         self.done += 1;
+        self.given_ns += given_ns;
         self.spent_ns += took_ns;
         self.beyond_ns += (took_ns - (1.0 + SLACK) * given_ns).max(0.0);
     }
 
-    /// What the cells to come take together, as it seems, ns.
+    /// What the cells to come take together, as it seems, ns: where those that are done took longer
+    /// than they were given, as on a busy machine, the others will too.
     #[must_use]
     pub fn left_ns(&self) -> f64 {
-        self.next_ns() * self.cells.saturating_sub(self.done) as f64
+        let longer = if self.given_ns > 0.0 { (self.spent_ns / self.given_ns).max(1.0) } else { 1.0 };
+        self.next_ns() * longer * self.cells.saturating_sub(self.done) as f64
     }
 }
 
@@ -390,6 +395,17 @@ mod tests {
         let (given, all) = given(|cell, share| if cell == 0 { 0.1 } else { share });
         assert_eq!((given[0], given[1], given[9]), (1.0, 1.1, 1.1));
         assert!((all - 10.0).abs() < 0.01, "{all}");
+    }
+
+    #[test]
+    fn where_cells_take_longer_than_their_share_more_time_is_left_than_the_shares_to_come() {
+        let mut shares = Shares::new(10e9, 10);
+        assert!((shares.left_ns() - 10e9).abs() < 1.0);
+        for _ in 0..2 {
+            shares.took(shares.next_ns(), 4.0 * shares.next_ns());
+        }
+        let others = shares.next_ns() * 8.0;
+        assert!((shares.left_ns() - 4.0 * others).abs() < 1.0, "{}", shares.left_ns());
     }
 
     #[test]

@@ -9,6 +9,9 @@ use crate::table::duration;
 /// Processes of a cycle, and others, that are shown with their lines.
 const MOST_SHOWN: usize = 8;
 
+/// Steps of each process that say nothing of a loop that is never left.
+const FEW_STEPS: u64 = 1000;
+
 /// The diagnostic of a run that did not end as it should, and what that is called.
 pub fn verdict(outcome: &Outcome, model: &Model, seed: u64) -> (Diagnostic, Reason) {
     let place = |op: u32| model.ops.get(op as usize).map_or(Place::default(), |op| op.place);
@@ -27,8 +30,15 @@ pub fn verdict(outcome: &Outcome, model: &Model, seed: u64) -> (Diagnostic, Reas
                 let said = format!("no end: at {at} this repeats, and time stands still");
                 (said, "what a `while` waits for never comes: let something in it take time, or leave it")
             } else {
-                let said = format!("no end after {} steps, at {at}", outcome.steps);
-                (said, "is a `while` never left? else give more with --budget")
+                // Of a great many processes each had a few only.
+                let each = outcome.steps / u64::from(model.numprocs.max(1));
+                if model.numprocs > 1 && each < FEW_STEPS {
+                    let said = format!("no end after {} steps, some {each} of each process, at {at}", outcome.steps);
+                    (said, "that many processes need more: give it with --budget")
+                } else {
+                    let said = format!("no end after {} steps, at {at}", outcome.steps);
+                    (said, "is a `while` never left? else give more with --budget")
+                }
             };
             let fault = Diagnostic::error("endless", place(*op), said)
                 .with_place(place(*op), format!("process {process} was here"))

@@ -163,6 +163,9 @@ fn a_program_without_an_end_is_given_up() {
     let (ran, _folder) = run(endless, &["-n", "2", "--budget", "10000"]);
     assert_eq!(ran.code, EXIT_ENDLESS, "{}", ran.err);
     assert!(ran.err.contains("no end after") && ran.err.contains("--budget"), "{}", ran.err);
+    // So few steps of each say nothing of a loop.
+    let (ran, _folder) = run(endless, &["-n", "200", "--budget", "10000"]);
+    assert!(ran.err.contains("steps, some 50 of each process") && !ran.err.contains("never left"), "{}", ran.err);
 }
 
 #[test]

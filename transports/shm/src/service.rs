@@ -26,6 +26,9 @@ const HANDSHAKE_CHECK_NS: u64 = 20_000;
 /// While nobody shares memory sockets are looked at less and less often, down to this: a look costs
 /// who polls for messages a system call.
 const ALONE_CHECK_MAX_NS: u64 = 8_000_000;
+/// Each time later by this part. So half a second goes by before looks are as rare as that: where a
+/// program begins, its processes meet, and some only once others have.
+const ALONE_LATER: u64 = 64;
 /// After so many looks for quiet rings one is left to its socket.
 const DOZE_LOOKS: u32 = 2;
 /// Lines of a page, at one of which a pair's rings begin.
@@ -78,7 +81,7 @@ impl Shm {
             self.alone_ns = often;
             return HANDSHAKE_CHECK_NS.min(often);
         }
-        let more = ALONE_CHECK_MAX_NS.min(self.alone_ns.saturating_mul(2));
+        let more = ALONE_CHECK_MAX_NS.min(self.alone_ns.saturating_add(self.alone_ns / ALONE_LATER));
         self.alone_ns = if self.peers.live.is_empty() { more.max(often) } else { often };
         self.alone_ns
     }

@@ -90,6 +90,8 @@ impl Core {
     pub(super) fn read_bulk_connections(&mut self, host: &mut Host<'_, Shared>) {
         let Some(mut driver) = self.bulk_connections.driver.take() else { return };
         let now = Time(host.now);
+        // (Hosts sleep until something comes for them.)
+        driver.has_slept();
         driver.progress(&mut Lent { core: self, host }, now, false);
         self.bulk_connections.driver = Some(driver);
         self.bulk_connections.accept_at = host.is_waited_for().then(|| host.now + weir_bulk_driver::ROUND_NS);

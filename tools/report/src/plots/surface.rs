@@ -111,6 +111,29 @@ fn slow_down(profile: &Profile, level: usize, size: u64) -> Option<(&Point, f64)
     Some((point, point.row.p50_ns / reference.row.p50_ns))
 }
 
+/// To hundredths, or to its first digit where less than a hundredth is left of a time: that is not
+/// nothing.
 fn rounded(factor: f64) -> f64 {
-    if factor < 10.0 { (factor * 100.0).round() / 100.0 } else { factor }
+    match factor {
+        f if f >= 10.0 || f <= 0.0 => f,
+        f if f >= 0.01 => (f * 100.0).round() / 100.0,
+        f => {
+            let digit = 10f64.powf(f.log10().floor());
+            (f / digit).round() * digit
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_shown_as_nothing_of_another() {
+        let shown = |factor| units::number(rounded(factor));
+        assert_eq!(
+            [35.12, 1.826, 1.0, 0.0996, 0.012, 0.001_13].map(shown),
+            ["35.1", "1.83", "1", "0.1", "0.01", "0.001"]
+        );
+    }
 }
