@@ -32,6 +32,8 @@ const UNSLOTTED_BYTES: u64 = 256;
 const SMALL_RUN_MAX: u32 = 16;
 /// Packets by which control messages may exceed the window: they must not stand behind data.
 const CONTROL_OVERDRAFT: u64 = 16;
+/// A flow of so many packets ends with its last one twice: one packet more in a hundred.
+const TWICE_PACKETS: u64 = 100;
 /// A flow of so many packets, sent after silence, makes no queue that is worth asking about.
 const PROBE_TRAIN: u64 = 4;
 /// Entries of an acknowledgement where room is wanted for data.
@@ -71,6 +73,8 @@ pub(crate) struct Packet {
     pub(crate) small: bool,
     /// A row of parity is in it.
     parity: bool,
+    /// Something lost is in it.
+    repair: bool,
     /// A control message with payload is in it: a write, whose user waits for nothing else.
     write: bool,
     payload: Option<PayloadRef>,
@@ -186,6 +190,7 @@ impl Association {
             flow_len: 0,
             small: false,
             parity: false,
+            repair: false,
             write: false,
             payload: None,
         }
@@ -379,7 +384,8 @@ impl Association {
             let full = Room { in_flight: room.in_flight + total, ..room }.is_full();
             let at_an_end = (pk.flow || pk.parity) && self.ends_or_probes(cx, &pk);
             let last_write = pk.write && !cx.s.has_control();
-            if probing || full || at_an_end || last_write {
+            let second = pk.repair && self.is_second;
+            if probing || full || at_an_end || last_write || second {
                 Header::set_ack_now(&mut out.head);
             }
         }
@@ -403,8 +409,27 @@ impl Association {
             self.slotted_at = cx.now;
             cx.common.slot_used(cx.now, || rng.next_u32());
         }
-        let eliciting = pk.eliciting;
-        self.finish(cx, &pk, Some(payloads), out, eliciting)
+        let (eliciting, number) = (pk.eliciting, self.rec.next());
+        let t = self.finish(cx, &pk, Some(payloads), out, eliciting)?;
+        self.go_twice(cx, &pk, number);
+        Some(t)
+    }
+
+    /// What the last packet before silence carries is to go once more, where packets are lost: no
+    /// later one would tell of its loss, and the probe timeout is longer than all else.
+    fn go_twice(&mut self, cx: &mut Cx<'_>, pk: &Packet, number: u64) {
+        let is_long = pk.flow && pk.flow_len >= TWICE_PACKETS * pk.limit as u64;
+        if !(pk.repair || is_long) || core::mem::take(&mut self.is_second) || self.probes > 0 {
+            return;
+        }
+        // On longer paths parity is what spares round trips.
+        let is_short = |p: &Path| p.rtt.base() <= cx.cfg.parity_min_rtt.as_nanos() as u64;
+        let loses = |p: &Path| p.loss_ppm > cx.cfg.lossy_ppm && p.reorder <= cx.cfg.reorder_threshold;
+        if self.has_data(cx.s) || self.paths.len() > 1 || !self.path().is_some_and(|p| loses(p) && is_short(p)) {
+            return;
+        }
+        self.is_second = true;
+        self.queue_again(cx, number);
     }
 
     /// What the next packet may hold, and by which path it goes: its path, that one's room, and
@@ -572,6 +597,7 @@ impl Association {
             let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, false) else { return };
             count!(self, cx, repairs_sent);
             count!(self, cx, bytes_resent, to - piece.from);
+            pk.repair = true;
             cx.s.took_lost(to);
         }
     }

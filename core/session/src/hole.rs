@@ -56,8 +56,11 @@ impl Hole {
         let inside = self.offset.checked_sub(self.base)?;
         let (missing, from) = (inside.checked_div(frag)?, inside % frag);
         let missed = parity.get_mut(from as usize..)?.get_mut(..usize::from(self.len))?;
+        if missing >= u64::from(self.count) || from + u64::from(self.len) > frag {
+            return None;
+        }
         let own = self.factor_of(missing);
-        if missing >= u64::from(self.count) || from + u64::from(self.len) > frag || own == 0 {
+        if own == 0 {
             return None;
         }
         let mut piece = [0u8; 512];
