@@ -73,8 +73,10 @@ pub(crate) struct Packet {
     pub(crate) small: bool,
     /// A row of parity is in it.
     parity: bool,
-    /// Something lost is in it.
+    /// Something that was sent before is in it.
     repair: bool,
+    /// A message without payload is in it: of a rendezvous, mostly, for whose other half both wait.
+    bare: bool,
     /// A control message with payload is in it: a write, whose user waits for nothing else.
     write: bool,
     payload: Option<PayloadRef>,
@@ -191,6 +193,7 @@ impl Association {
             small: false,
             parity: false,
             repair: false,
+            bare: false,
             write: false,
             payload: None,
         }
@@ -419,13 +422,17 @@ impl Association {
     /// later one would tell of its loss, and the probe timeout is longer than all else.
     fn go_twice(&mut self, cx: &mut Cx<'_>, pk: &Packet, number: u64) {
         let is_long = pk.flow && pk.flow_len >= TWICE_PACKETS * pk.limit as u64;
-        if !(pk.repair || is_long) || core::mem::take(&mut self.is_second) || self.probes > 0 {
+        if !(pk.repair || pk.bare || is_long) || core::mem::take(&mut self.is_second) || self.probes > 0 {
             return;
         }
         // On longer paths parity is what spares round trips.
         let is_short = |p: &Path| p.rtt.base() <= cx.cfg.parity_min_rtt.as_nanos() as u64;
         let loses = |p: &Path| p.loss_ppm > cx.cfg.lossy_ppm && p.reorder <= cx.cfg.reorder_threshold;
-        if self.has_data(cx.s) || self.paths.len() > 1 || !self.path().is_some_and(|p| loses(p) && is_short(p)) {
+        if self.has_data(cx.s)
+            || cx.s.has_control()
+            || self.paths.len() > 1
+            || !self.path().is_some_and(|p| loses(p) && is_short(p))
+        {
             return;
         }
         self.is_second = true;
@@ -580,10 +587,12 @@ impl Association {
                 return;
             }
             pk.write |= len > 0 && !m.patient;
+            pk.bare |= len == 0;
             write_message(w, pk, mseq, true, m, 0, len, true);
             cx.s.took_control();
             self.remember(pk, SentFrame::Session(Fragment::Control { mseq }));
             if again {
+                pk.repair = true;
                 count!(self, cx, repairs_sent);
                 count!(self, cx, bytes_resent, u64::from(len));
             }
@@ -662,6 +671,7 @@ impl Association {
             let more = cx.s.small_waiting() > 1 || cx.s.flows_waiting() > 0;
             let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, true) else { return };
             pk.small = true;
+            pk.bare |= piece.to == 0;
             cx.s.took_small(to);
             if to < piece.to {
                 return;

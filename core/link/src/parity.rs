@@ -79,7 +79,9 @@ impl ParitySender {
         let rows = rows.clamp(1, MAX_PARITY_ROWS);
         let mut g = match self.group.take() {
             Some(g) if joins => Group { count: g.count + 1, ..g },
-            _ => Group { key, base: from, frag: len as u16, count: 1, most: group_size(each * rows, total - from, len) },
+            _ => {
+                Group { key, base: from, frag: len as u16, count: 1, most: group_size(each * rows, total - from, len) }
+            }
         };
         let last = from + len == total;
         let short = len < u64::from(g.frag);
