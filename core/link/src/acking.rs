@@ -359,17 +359,6 @@ impl Association {
         }
     }
 
-    /// What a packet in flight carried is to be sent again, whether it is lost or not.
-    pub(crate) fn queue_again(&mut self, cx: &mut Cx<'_>, pn: u64) {
-        let Some(s) = self.rec.get(pn).copied() else { return };
-        self.rec.mark(pn, REQUEUED);
-        for k in 0..s.frames {
-            if let Some(f) = self.rec.frame(&s, k) {
-                self.requeue(cx, f);
-            }
-        }
-    }
-
     /// What a lost packet carried is to be sent again, as far as it still matters.
     fn requeue(&mut self, cx: &mut Cx<'_>, f: SentFrame) {
         match f {
@@ -449,7 +438,13 @@ impl Association {
             oldest.len() < most
         });
         for pn in oldest {
-            self.queue_again(cx, pn);
+            let Some(s) = self.rec.get(pn).copied() else { continue };
+            self.rec.mark(pn, REQUEUED);
+            for k in 0..s.frames {
+                if let Some(f) = self.rec.frame(&s, k) {
+                    self.requeue(cx, f);
+                }
+            }
         }
         if self.has_other(cx.cfg, usize::from(path)) {
             // What it was to carry goes by the others, and it is asked whether it carries anything.

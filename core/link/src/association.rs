@@ -112,8 +112,6 @@ pub(crate) struct Association {
     pub(crate) ping: bool,
     /// Restored by parity, to be told: (is a message, key, offset, length).
     pub(crate) recovered: VecDeque<(bool, u64, u64, u16)>,
-    /// What is sent next was sent once already without being lost.
-    pub(crate) is_second: bool,
     /// Packets that may go out whatever the window says.
     pub(crate) probes: u8,
     /// By which path.
@@ -205,7 +203,6 @@ impl Association {
             flow_run: 0,
             ping: false,
             recovered: VecDeque::new(),
-            is_second: false,
             probes: 0,
             probe_path: 0,
             parity: crate::parity::ParitySender::default(),

@@ -32,8 +32,6 @@ const UNSLOTTED_BYTES: u64 = 256;
 const SMALL_RUN_MAX: u32 = 16;
 /// Packets by which control messages may exceed the window: they must not stand behind data.
 const CONTROL_OVERDRAFT: u64 = 16;
-/// A flow of so many packets ends with its last one twice: one packet more in a hundred.
-const TWICE_PACKETS: u64 = 100;
 /// A flow of so many packets, sent after silence, makes no queue that is worth asking about.
 const PROBE_TRAIN: u64 = 4;
 /// Entries of an acknowledgement where room is wanted for data.
@@ -73,10 +71,6 @@ pub(crate) struct Packet {
     pub(crate) small: bool,
     /// A row of parity is in it.
     parity: bool,
-    /// Something that was sent before is in it.
-    repair: bool,
-    /// A message without payload is in it: of a rendezvous, mostly, for whose other half both wait.
-    bare: bool,
     /// A control message with payload is in it: a write, whose user waits for nothing else.
     write: bool,
     payload: Option<PayloadRef>,
@@ -192,8 +186,6 @@ impl Association {
             flow_len: 0,
             small: false,
             parity: false,
-            repair: false,
-            bare: false,
             write: false,
             payload: None,
         }
@@ -387,8 +379,7 @@ impl Association {
             let full = Room { in_flight: room.in_flight + total, ..room }.is_full();
             let at_an_end = (pk.flow || pk.parity) && self.ends_or_probes(cx, &pk);
             let last_write = pk.write && !cx.s.has_control();
-            let second = pk.repair && self.is_second;
-            if probing || full || at_an_end || last_write || second {
+            if probing || full || at_an_end || last_write {
                 Header::set_ack_now(&mut out.head);
             }
         }
@@ -412,31 +403,8 @@ impl Association {
             self.slotted_at = cx.now;
             cx.common.slot_used(cx.now, || rng.next_u32());
         }
-        let (eliciting, number) = (pk.eliciting, self.rec.next());
-        let t = self.finish(cx, &pk, Some(payloads), out, eliciting)?;
-        self.go_twice(cx, &pk, number);
-        Some(t)
-    }
-
-    /// What the last packet before silence carries is to go once more, where packets are lost: no
-    /// later one would tell of its loss, and the probe timeout is longer than all else.
-    fn go_twice(&mut self, cx: &mut Cx<'_>, pk: &Packet, number: u64) {
-        let is_long = pk.flow && pk.flow_len >= TWICE_PACKETS * pk.limit as u64;
-        if !(pk.repair || pk.bare || is_long) || core::mem::take(&mut self.is_second) || self.probes > 0 {
-            return;
-        }
-        // On longer paths parity is what spares round trips.
-        let is_short = |p: &Path| p.rtt.base() <= cx.cfg.parity_min_rtt.as_nanos() as u64;
-        let loses = |p: &Path| p.loss_ppm > cx.cfg.lossy_ppm && p.reorder <= cx.cfg.reorder_threshold;
-        if self.has_data(cx.s)
-            || cx.s.has_control()
-            || self.paths.len() > 1
-            || !self.path().is_some_and(|p| loses(p) && is_short(p))
-        {
-            return;
-        }
-        self.is_second = true;
-        self.queue_again(cx, number);
+        let eliciting = pk.eliciting;
+        self.finish(cx, &pk, Some(payloads), out, eliciting)
     }
 
     /// What the next packet may hold, and by which path it goes: its path, that one's room, and
@@ -587,12 +555,10 @@ impl Association {
                 return;
             }
             pk.write |= len > 0 && !m.patient;
-            pk.bare |= len == 0;
             write_message(w, pk, mseq, true, m, 0, len, true);
             cx.s.took_control();
             self.remember(pk, SentFrame::Session(Fragment::Control { mseq }));
             if again {
-                pk.repair = true;
                 count!(self, cx, repairs_sent);
                 count!(self, cx, bytes_resent, u64::from(len));
             }
@@ -606,7 +572,6 @@ impl Association {
             let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, false) else { return };
             count!(self, cx, repairs_sent);
             count!(self, cx, bytes_resent, to - piece.from);
-            pk.repair = true;
             cx.s.took_lost(to);
         }
     }
@@ -671,7 +636,6 @@ impl Association {
             let more = cx.s.small_waiting() > 1 || cx.s.flows_waiting() > 0;
             let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, true) else { return };
             pk.small = true;
-            pk.bare |= piece.to == 0;
             cx.s.took_small(to);
             if to < piece.to {
                 return;
