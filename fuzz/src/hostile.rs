@@ -42,6 +42,8 @@ pub struct LyingParams {
     pub addresses: u8,
     /// The version of SCTP that is offered: mostly none or the one that there is.
     pub sctp: u8,
+    /// How many rows of parity it says it takes.
+    pub parity_rows: u8,
 }
 
 /// One frame that need not make sense.
@@ -114,6 +116,7 @@ pub enum Lie {
         message: bool,
         handle: Handle,
         count: u8,
+        row: u8,
         frag: u8,
         base: u16,
     },
@@ -262,6 +265,7 @@ fn lying_params(lie: LyingParams) -> Params {
         bulk_connections: 1,
         ecn: true,
         sctp: if lie.sctp < 200 { lie.sctp % 2 } else { lie.sctp },
+        parity_rows: lie.parity_rows,
         addresses: (0..lie.addresses % 9).map(addr).collect::<AddrList>(),
     }
 }
@@ -677,10 +681,11 @@ impl Liar {
             Lie::Response(data) => frame::write_path_response(*data, out),
             Lie::Close { code, sure: 0 } => frame::write_close(*code, "lie", out),
             Lie::Close { .. } => {}
-            Lie::Parity { message, handle, count, frag, base } => {
+            Lie::Parity { message, handle, count, row, frag, base } => {
                 let head = ParityHead {
                     key: key(*message, *handle),
-                    count: 1 + count % 16,
+                    count: 1 + count % 48,
+                    row: row % 3,
                     frag: u16::from(*frag).max(1),
                     base: u64::from(*base),
                 };

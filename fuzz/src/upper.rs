@@ -510,7 +510,7 @@ impl Upper {
                 assert!(!rndv.closed && !rndv.complete, "abort of a closed handle");
                 rndv.closed = true;
             }
-            Event::Parity { peer, key, hole, payload } => self.parity(now, peer, key, &hole, &d[payload]),
+            Event::Parity { peer, key, hole, parity } => self.parity(now, peer, key, &hole, &parity),
         }
     }
 

@@ -82,6 +82,8 @@ local f = {
   code = ProtoField.uint16("weir.code", "Code"),
   reason = ProtoField.string("weir.close.reason", "Reason"),
   count = ProtoField.uint8("weir.parity.count", "Fragments covered", base.DEC, nil, 0x7f),
+  row = ProtoField.uint8("weir.parity.row", "Row of the group"),
+  parity_rows = ProtoField.uint8("weir.parity.rows", "Rows of parity taken"),
   of_message = ProtoField.bool("weir.of_message", "Key is a message number", base.NONE),
   key = ProtoField.uint64("weir.key", "Message or rendezvous data", base.HEX),
   bulk = ProtoField.uint32("weir.bulk", "Bulk connection"),
@@ -277,6 +279,7 @@ end
 dissect[0x0c] = function(buf, at, n, tree)
   tree:add(f.count, buf(at + 1, 1))
   tree:add(f.of_message, buf(at + 1, 1), buf(at + 1, 1):uint() >= 0x80)
+  tree:add(f.row, buf(at + 4, 1))
   tree:add_le(f.len, buf(at + 2, 2))
   tree:add_le(f.key, buf(at + 8, 8))
   tree:add_le(f.offset, buf(at + 16, 8))
@@ -378,6 +381,7 @@ local function dissect_handshake(buf, kind, tree)
     tree:add_le(f.opener_association, buf(24, 8))
     tree:add(f.nonce, buf(32, 16))
     if kind == 2 then
+      tree:add(f.parity_rows, buf(4, 1))
       tree:add(f.cookie, buf(48, 32))
       ends = dissect_parameters(buf, 80, last, tree)
     end
@@ -387,6 +391,7 @@ local function dissect_handshake(buf, kind, tree)
   elseif kind == 3 then
     tree:add(f.wanted, buf(1, 1))
     tree:add_le(f.features, buf(2, 2))
+    tree:add(f.parity_rows, buf(4, 1))
     tree:add_le(f.opener_association, buf(8, 8))
     tree:add_le(f.responder, buf(16, 8))
     tree:add_le(f.responder_association, buf(24, 8))

@@ -82,6 +82,8 @@ pub(crate) struct PeerParams {
     pub(crate) ecn: bool,
     /// Both sides take SCTP (spec/sctp.md 2).
     pub(crate) sctp: bool,
+    /// Rows of parity of one group that it takes.
+    pub(crate) parity_rows: u8,
     /// It is for us to connect bulk connections.
     pub(crate) connects: bool,
     /// For the session.
@@ -115,6 +117,7 @@ pub(crate) struct Association {
     /// By which path.
     pub(crate) probe_path: u8,
     pub(crate) parity: crate::parity::ParitySender,
+    pub(crate) parity_in: crate::parity::ParityReceiver,
     /// The TCP connection that large payload may go by.
     pub(crate) bulk: Option<Box<BulkConnection>>,
     /// How far the last bulk connection was read, for each CLOSE.
@@ -192,6 +195,7 @@ impl Association {
                 bulk_connections: false,
                 ecn: false,
                 sctp: false,
+                parity_rows: 1,
                 connects: false,
                 terms: Terms { credit_msgs: 0, credit_bytes: cfg.session.initial_credit_bytes },
             },
@@ -202,6 +206,7 @@ impl Association {
             probes: 0,
             probe_path: 0,
             parity: crate::parity::ParitySender::default(),
+            parity_in: crate::parity::ParityReceiver::default(),
             bulk: None,
             closed_bulk: None,
             rec: Recovery::default(),
@@ -288,6 +293,7 @@ impl Association {
         self.ping = false;
         self.probes = 0;
         self.parity = crate::parity::ParitySender::default();
+        self.parity_in = crate::parity::ParityReceiver::default();
         self.rx.settle();
         for p in &mut self.paths {
             p.in_flight = 0;

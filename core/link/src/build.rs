@@ -69,6 +69,8 @@ pub(crate) struct Packet {
     /// How long the last of those flows is as a whole, bytes.
     flow_len: u64,
     pub(crate) small: bool,
+    /// A row of parity is in it.
+    parity: bool,
     /// A control message with payload is in it: a write, whose user waits for nothing else.
     write: bool,
     payload: Option<PayloadRef>,
@@ -183,6 +185,7 @@ impl Association {
             flow: false,
             flow_len: 0,
             small: false,
+            parity: false,
             write: false,
             payload: None,
         }
@@ -329,6 +332,8 @@ impl Association {
         let lead = if is_asked { self.probe_path } else { self.lead(cx.cfg) };
         let carrier = if probing || !data_waits { Some(lead) } else { self.carrier(cx, lead) };
         let (ix, room, (control, data, frames)) = self.what_goes(cx, (lead, carrier), data_waits, probing);
+        let apart = data && !control && self.goes_apart(cx.s);
+        let data = data && !(apart && self.rx.due(cx.now));
         if !(control || data || frames || self.rx.due(cx.now)) {
             self.probes = 0;
             return None;
@@ -342,7 +347,9 @@ impl Association {
         let room = if only_ack { self.room(ix) } else { room };
         let slot = slot(cx);
         let mut pk = self.begin(ix, room.mtu, out);
-        self.put_ack(cx, &pk, out, control || data);
+        if !(apart && data) {
+            self.put_ack(cx, &pk, out, control || data);
+        }
         if frames {
             self.put_control_frames(cx, &mut pk, out);
         }
@@ -370,7 +377,7 @@ impl Association {
             self.probes = self.probes.saturating_sub(1);
             let total = out.head.len() as u64 + pk.payload.map_or(0, |p| u64::from(p.len));
             let full = Room { in_flight: room.in_flight + total, ..room }.is_full();
-            let at_an_end = pk.flow && self.ends_or_probes(cx, &pk);
+            let at_an_end = (pk.flow || pk.parity) && self.ends_or_probes(cx, &pk);
             let last_write = pk.write && !cx.s.has_control();
             if probing || full || at_an_end || last_write {
                 Header::set_ack_now(&mut out.head);
@@ -587,17 +594,24 @@ impl Association {
             g.write(w.payloads, token, total, w.head);
             self.parity.drop_next();
             self.remember(pk, SentFrame::Once);
+            pk.parity = true;
             cx.counters.parity_sent += 1;
         }
     }
 
-    /// While parity is on, fragments keep one length whether an acknowledgement travels with them
-    /// or not.
+    /// While parity is on, fragments keep one length, and acknowledgements do not travel with them:
+    /// room for one in each packet would take more of the wire than one that goes alone now and
+    /// then.
+    fn goes_apart(&self, s: &Session) -> bool {
+        let has_long = s.flows_waiting() > 0 || s.lost_waiting() > 0 || self.parity.is_due();
+        self.parity.active && has_long && s.small_waiting() == 0
+    }
+
+    /// While parity is on, the length of a fragment behind a head of so many bytes: a row of parity
+    /// of such fragments fits into a packet too.
     fn fragment_max(&self, pk: &Packet, head: usize) -> usize {
         if self.parity.active {
-            pk.limit.saturating_sub(
-                self.level().frames_offset() + head + ACK_HEAD_LEN + ACK_ENTRIES_FEW * ACK_ENTRY_LEN + PING_LEN,
-            )
+            pk.limit.saturating_sub(self.level().frames_offset() + head.max(PARITY_HEAD_LEN) + PING_LEN)
         } else {
             usize::from(u16::MAX)
         }
@@ -644,7 +658,7 @@ impl Association {
             };
             self.ack_wanted |= !patient;
             let Some(to) = self.put(cx.s, pk, w, piece.flow, piece.from, piece.to, more, false) else { return };
-            self.parity.note(cx.cfg, key, piece.from, to - piece.from, len);
+            self.parity.note(cx.cfg, self.peer.parity_rows, key, (piece.from, to - piece.from), len);
             (pk.flow, pk.flow_len) = (true, len);
             if cx.s.took_flow(Line::Main, to) {
                 self.flow_run = 0;

@@ -73,6 +73,7 @@ impl Endpoint {
             bulk_connections: if cfg.bulk.on { weir_bulk::VERSION } else { 0 },
             ecn: cfg.ecn,
             sctp: if cfg.sctp { weir_wire::sctp::VERSION } else { 0 },
+            parity_rows: weir_wire::MAX_PARITY_ROWS,
             addresses,
         }
     }
@@ -585,6 +586,7 @@ impl Association {
                 && self.level() == Level::Integrity,
             ecn: p.ecn,
             sctp: cx.cfg.sctp && p.sctp == weir_wire::sctp::VERSION && self.level() == Level::Integrity,
+            parity_rows: p.parity_rows.clamp(1, weir_wire::MAX_PARITY_ROWS),
             connects: cx.endpoint_id < self.endpoint_id,
             terms: Terms { credit_msgs: u64::from(p.initial_credit_msgs), credit_bytes: p.initial_credit_bytes },
         };

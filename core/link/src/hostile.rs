@@ -162,7 +162,7 @@ fn grants_of_a_rendezvous_that_never_comes_are_repeated_for_ever() {
 fn parity_over_what_was_not_granted_restores_nothing() {
     let mut t = Two::up(&Config::default());
     let o = t.ends[1].open_rndv(t.now, P, 1 << 20).expect("open");
-    let head = |base| frame::ParityHead { key: DataKey::Rndv(o.handle), count: 1, frag: 1000, base };
+    let head = |base| frame::ParityHead { key: DataKey::Rndv(o.handle), count: 1, row: 0, frag: 1000, base };
     for base in [o.granted, o.granted - 1000] {
         t.inject(0, |out| {
             frame::write_parity_head(&head(base), out);

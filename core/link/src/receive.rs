@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 use weir_session::{FragmentIn, Session};
-use weir_wire::frame::{Frame, Frames, Marked, Msg, Parity};
+use weir_wire::frame::{Frame, Frames, Marked, Msg, ParityHead};
 use weir_wire::{DataKey, Header, expand};
 
 use crate::association::{Association, Cx, State};
@@ -12,8 +12,9 @@ use crate::build::PACKETS_MAX;
 use crate::counters::count;
 use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
 use crate::marks::CE;
+use crate::parity::HOLES_MAX;
 use crate::paths::PathState;
-use crate::{DownReason, Event, Hole, PeerId, RxMeta, Time};
+use crate::{DownReason, Event, PeerId, RxMeta, Time};
 
 /// A datagram above it may have waited for a slot (`spec/superstep.md` 7.7): that of a message
 /// which needs none is shorter.
@@ -153,7 +154,8 @@ impl Association {
             // was reported.
             for f in &frames {
                 if let Frame::Parity(p) = f {
-                    self.on_parity(cx.s, &p, events);
+                    let row = datagram.get(p.payload.clone()).unwrap_or(&[]);
+                    self.on_parity(cx.s, &p.head, row, events);
                 }
             }
         }
@@ -269,28 +271,20 @@ impl Association {
         cx.s.on_message(cx.common, &fragment, &m.envelope, &m.payload, events)
     }
 
-    /// A PARITY frame: if exactly one fragment of its group lacks bytes, those can be restored.
-    pub(crate) fn on_parity(&self, s: &Session, p: &Parity, events: &mut Vec<Event>) {
-        let h = p.head;
+    /// A PARITY frame: if no more fragments of its group lack bytes than rows of it have come, those
+    /// can be restored.
+    pub(crate) fn on_parity(&mut self, s: &Session, h: &ParityHead, row: &[u8], events: &mut Vec<Event>) {
         let (lo, hi) = (h.base, h.base + u64::from(h.count) * u64::from(h.frag));
-        let mut holes: SmallVec<[(u64, u64); 2]> = SmallVec::new();
+        let mut lacking: SmallVec<[(u64, u64); HOLES_MAX]> = SmallVec::new();
         let collect = |a, b| {
-            holes.push((a, b));
-            holes.len() < 2
+            lacking.push((a, b));
+            lacking.len() <= HOLES_MAX
         };
         if s.holes(h.key, lo, hi, collect).is_none() {
             return;
         }
-        if let [(a, b)] = holes[..] {
-            let frag = u64::from(h.frag);
-            if (a - lo) / frag == (b - 1 - lo) / frag {
-                events.push(Event::Parity {
-                    peer: self.id,
-                    key: h.key,
-                    hole: Hole { base: h.base, frag: h.frag, count: h.count, offset: a, len: (b - a) as u16 },
-                    payload: p.payload.clone(),
-                });
-            }
+        for (hole, parity) in self.parity_in.take(h, row, &lacking) {
+            events.push(Event::Parity { peer: self.id, key: h.key, hole, parity });
         }
     }
 

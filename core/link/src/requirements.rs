@@ -97,6 +97,16 @@ fn an_accept_of_other_features_or_a_lower_level_is_dropped() {
     assert!(o.gets(|_| ()));
 }
 
+// spec: P-2.47
+#[test]
+fn who_says_nothing_of_parity_takes_one_row() {
+    for (says, takes) in [(0, 1), (1, 1), (2, 2), (3, 3), (200, 3)] {
+        let mut o = opening(&quiet());
+        assert!(o.gets(|a| a.params.parity_rows = says));
+        assert_eq!(o.t.ends[0].assocs[0].peer.parity_rows, takes);
+    }
+}
+
 // spec: P-2.42
 #[test]
 fn an_accept_that_takes_datagrams_too_small_is_dropped() {

@@ -196,9 +196,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             }
             Event::Failed { token, reason, .. } => self.send_failed(token, reason),
             Event::RndvAborted { peer, handle, .. } => self.rndv_aborted(now, peer.0, handle),
-            Event::Parity { peer, key, ref hole, ref payload } => {
-                self.parity(now, peer.0, key, hole, datagram.get(payload.clone()).unwrap_or(&[]));
-            }
+            Event::Parity { peer, key, ref hole, ref parity } => self.parity(now, peer.0, key, hole, parity),
         }
     }
 
@@ -393,7 +391,7 @@ mod tests {
         });
         st.peers.ensure(0).partial.push((5, k));
         let parity: Vec<u8> = (0..100).map(|j| want[j] ^ want[100 + j] ^ want[200 + j]).collect();
-        let hole = Hole { base: 0, frag: 100, count: 3, offset: 140, len: 60 };
+        let hole = Hole { base: 0, frag: 100, count: 3, offset: 140, len: 60, factors: [1, 0, 0] };
         st.parity(Time(1), 0, DataKey::Message(5), &hole, &parity);
         let Some(Arriving { place: Place::Buffer(got), .. }) = st.msgs.get(k) else { panic!("the message is gone") };
         assert_eq!(got, &want);

@@ -1,5 +1,6 @@
 //! The types that cross the border between a session, its carriers and the layer above.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use serde::Serialize;
@@ -215,8 +216,8 @@ pub enum Event {
         key: DataKey,
         /// What is missing.
         hole: Hole,
-        /// The parity bytes.
-        payload: Range<usize>,
+        /// The sum of the group's fragments, each with the factor that the hole says.
+        parity: Vec<u8>,
     },
     /// All bytes are acknowledged by the peer's endpoint: the memory behind the token may be
     /// reused.

@@ -21,6 +21,11 @@ impl<'a> Reader<'a> {
         &self.bytes[self.at..]
     }
 
+    /// The byte so far ahead.
+    pub(crate) fn peek(&self, ahead: usize) -> Option<u8> {
+        self.rest().get(ahead).copied()
+    }
+
     #[inline]
     pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(len)?;

@@ -30,6 +30,9 @@ pub const MAX_HANDSHAKE_LEN: usize = 80 + PARAMS_LEN + MAX_ADDRESSES * addr::MAX
 /// What the parameters say of ECN: version 1 of it. (Another is another's: it is none to us.)
 const ECN: u8 = 1;
 
+/// Where CONFIRM and ACCEPT say which rows of parity their sender takes.
+const PARITY_ROWS_AT: usize = 4;
+
 /// What an opener says in INIT and again in CONFIRM.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Opening {
@@ -70,6 +73,9 @@ pub struct Params {
     pub ecn: bool,
     /// Version of the SCTP carrier taken (spec/sctp.md 2), 0 for none.
     pub sctp: u8,
+    /// Rows of parity of one group taken (spec 6.6); 0 is as 1. It stands in the packet's first
+    /// bytes.
+    pub parity_rows: u8,
     /// All addresses, in order of preference.
     pub addresses: AddrList,
 }
@@ -237,11 +243,13 @@ impl Handshake {
             }
             Handshake::Confirm(p) => {
                 write_opening(Kind::Confirm, &p.opening, out);
+                out[PARITY_ROWS_AT] = p.params.parity_rows;
                 out.extend_from_slice(&p.cookie);
                 p.params.write(out);
             }
             Handshake::Accept(p) => {
                 write_first(Kind::Accept, p.level as u8, p.features, out);
+                out[PARITY_ROWS_AT] = p.params.parity_rows;
                 for id in [p.opener_association, p.responder_id, p.responder_association] {
                     out.extend_from_slice(&id.to_le_bytes());
                 }
@@ -317,12 +325,13 @@ fn read_cookie(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
 }
 
 fn read_confirm(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
+    let parity_rows = need(r.peek(PARITY_ROWS_AT))?;
     let opening = read_opening(r)?;
-    Ok(Handshake::Confirm(Confirm { opening, cookie: need(r.array())?, params: Params::read(r)? }))
+    Ok(Handshake::Confirm(Confirm { opening, cookie: need(r.array())?, params: Params::read(r, parity_rows)? }))
 }
 
 fn read_accept(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
-    let [_kind, level, f0, f1, _, _, _, _] = need(r.array::<8>())?;
+    let [_kind, level, f0, f1, parity_rows, _, _, _] = need(r.array::<8>())?;
     Ok(Handshake::Accept(Accept {
         level: Level::from_wire(level).ok_or(PacketError::Field("level"))?,
         features: u16::from_le_bytes([f0, f1]),
@@ -330,7 +339,7 @@ fn read_accept(r: &mut Reader<'_>) -> Result<Handshake, PacketError> {
         responder_id: need(r.u64())?,
         responder_association: need(r.u64())?,
         nonce: need(r.array())?,
-        params: Params::read(r)?,
+        params: Params::read(r, parity_rows)?,
     }))
 }
 
@@ -363,7 +372,7 @@ impl Params {
         }
     }
 
-    fn read(r: &mut Reader<'_>) -> Result<Params, PacketError> {
+    fn read(r: &mut Reader<'_>, parity_rows: u8) -> Result<Params, PacketError> {
         let max_datagram = need(r.u16())?;
         let streams = need(r.u16())?;
         let initial_credit_msgs = need(r.u32())?;
@@ -390,6 +399,7 @@ impl Params {
             bulk_connections,
             ecn: ecn == ECN,
             sctp,
+            parity_rows,
             addresses,
         })
     }

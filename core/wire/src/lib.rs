@@ -41,8 +41,10 @@ pub const VERSION: u8 = 1;
 pub const MAX_ENVELOPE_LEN: usize = 48;
 /// Most `(gap, len)` entries in an ACK frame (spec 2.2).
 pub const MAX_ACK_ENTRIES: usize = 32;
-/// Most fragments one PARITY frame covers (spec 6).
-pub const MAX_PARITY_COUNT: u8 = 16;
+/// Most rows of parity of one group of fragments (spec 6.6).
+pub const MAX_PARITY_ROWS: u8 = 3;
+/// Most fragments one PARITY frame covers (spec 6.6).
+pub const MAX_PARITY_COUNT: u8 = 48;
 /// Smallest `max_datagram` an endpoint may announce: the size every path is taken to carry (spec
 /// 8).
 pub const MIN_DATAGRAM_LEN: u16 = 1200;

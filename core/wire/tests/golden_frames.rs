@@ -97,13 +97,13 @@ fn rndv_and_abort() {
 #[test]
 fn parity_and_recovered() {
     for (key, parity_count, recovered_flags) in [(DataKey::Message(9), "83", "01"), (DataKey::Rndv(9), "03", "00")] {
-        let head = ParityHead { key, count: 3, frag: 2, base: 0x0304 };
+        let head = ParityHead { key, count: 3, row: 2, frag: 2, base: 0x0304 };
         check(
             |out| {
                 frame::write_parity_head(&head, out);
                 out.extend_from_slice(&[0xf1, 0xf2]);
             },
-            &format!("0c {parity_count} 0200 00000000 0900000000000000 0403000000000000 f1f2"),
+            &format!("0c {parity_count} 0200 02000000 0900000000000000 0403000000000000 f1f2"),
             &Frame::Parity(Parity { head, payload: 24..26 }),
             true,
         );

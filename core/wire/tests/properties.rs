@@ -186,8 +186,9 @@ fn model() -> impl Strategy<Value = Model> {
         any::<u64>().prop_map(Model::PathResponse),
         (any::<u16>(), "\\PC{0,60}").prop_map(|(code, reason)| Model::Close(code, reason)),
         any::<(u64, u16)>().prop_map(|(handle, code)| Model::RndvAbort(RndvAbort { handle, code })),
-        (key(), 1..=16u8, 0..u64::MAX - 2000, payload())
-            .prop_map(|(key, count, base, p)| { Model::Parity(ParityHead { key, count, frag: len16(&p), base }, p,) }),
+        (key(), 1..=48u8, 0..3u8, 0..u64::MAX - 5000, payload()).prop_map(|(key, count, row, base, p)| {
+            Model::Parity(ParityHead { key, count, row, frag: len16(&p), base }, p)
+        }),
         (key(), 0..=u64::MAX - 65535, 1u16..).prop_map(|(key, offset, len)| Model::Recovered(Recovered {
             key,
             offset,
@@ -239,6 +240,7 @@ fn params() -> impl Strategy<Value = Params> {
             bulk_connections: (timeout % 3) as u8,
             ecn: timeout % 2 == 1,
             sctp: (delay % 3) as u8,
+            parity_rows: (timeout % 5) as u8,
             addresses: list.into_iter().collect(),
         },
     )

@@ -229,6 +229,7 @@ fn params(e: &mut Example) -> Params {
         bulk_connections: 0,
         ecn: false,
         sctp: 0,
+        parity_rows: 0,
         addresses: AddrList::new(),
     };
     let count: usize = e.number("address count");
@@ -371,9 +372,9 @@ fn write_frame(e: &mut Example, kind: &str, packet_len: usize, out: &mut Vec<u8>
         }
         "PARITY" => {
             let (count, frag) = (e.number::<u8>("count"), e.number("frag"));
-            let key = data_key(count & 0x80 != 0, e.number("key"));
-            frame::write_parity_head(&ParityHead { key, count: count & 0x7f, frag, base: e.number("base") }, out);
-            out.extend_from_slice(&e.field("the XOR").bytes);
+            let (row, key) = (e.number("row"), data_key(count & 0x80 != 0, e.number("key")));
+            frame::write_parity_head(&ParityHead { key, count: count & 0x7f, row, frag, base: e.number("base") }, out);
+            out.extend_from_slice(&e.field("the sum").bytes);
         }
         "RECOVERED" => {
             let (flags, len) = (e.number::<u8>("flags"), e.number("len"));

@@ -13,6 +13,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use weir_link::*;
+use weir_session::galois::times;
 
 /// Byte `i` of the payload of operation `token`.
 pub fn byte_of(token: u64, i: u64) -> u8 {
@@ -468,8 +469,8 @@ impl Net {
             Event::RndvAborted { peer, handle, .. } => {
                 n.rndvs.remove(&(peer.0, *handle));
             }
-            Event::Parity { peer, key, hole, payload } => {
-                // The parity of the pattern must be what the frame says; then the hole is what xor
+            Event::Parity { peer, key, hole, parity } => {
+                // The parity of the pattern must be what was told; then the hole is what the sum
                 // gives.
                 let (token, total) = match key {
                     DataKey::Rndv(h) => n.rndvs.get(&(peer.0, *h)).map(|r| (r.token, r.total)).expect("handle"),
@@ -480,15 +481,14 @@ impl Net {
                         .map(|(k, r)| (k.1, r.total))
                         .expect("message"),
                 };
-                let p = &data[payload.clone()];
-                for (j, b) in p.iter().enumerate() {
+                for (j, b) in parity.iter().enumerate() {
                     let x = (0..u64::from(hole.count))
-                        .map(|k| hole.base + k * u64::from(hole.frag) + j as u64)
-                        .filter(|o| *o < total)
-                        .fold(0, |x, o| x ^ byte_of(token, o));
+                        .map(|k| (hole.factor_of(k), hole.base + k * u64::from(hole.frag) + j as u64))
+                        .filter(|(_, o)| *o < total)
+                        .fold(0, |x, (factor, o)| x ^ times(factor, byte_of(token, o)));
                     assert_eq!(x, *b, "parity byte");
                 }
-                let mut sum = p.to_vec();
+                let mut sum = parity.clone();
                 let fill = |at: u64, dst: &mut [u8]| {
                     (at..).zip(dst).for_each(|(o, b)| *b = byte_of(token, o));
                     true

@@ -16,7 +16,7 @@ pub use write::{
 
 use crate::bytes::{le16, le32, le64};
 use crate::packet::MAX_PATH;
-use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
+use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT, MAX_PARITY_ROWS};
 
 /// Bytes of a MSG frame before the envelope.
 pub const MSG_HEAD_LEN: usize = 24;
@@ -170,21 +170,23 @@ pub struct Close<'a> {
     pub reason: &'a str,
 }
 
-/// The fixed part of a PARITY frame: the XOR of `count` fragments of `frag` bytes from `base` on, a
-/// short last one taken as filled up with zeros.
+/// The fixed part of a PARITY frame: a weighted sum of `count` fragments of `frag` bytes from `base`
+/// on, a short last one taken as filled up with zeros.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ParityHead {
     /// Message or rendezvous data.
     pub key: DataKey,
     /// Fragments covered, 1 to [`MAX_PARITY_COUNT`].
     pub count: u8,
+    /// How they are weighted, below [`MAX_PARITY_ROWS`]; row 0 is their XOR.
+    pub row: u8,
     /// Bytes of each fragment and of the payload, at least 1.
     pub frag: u16,
     /// Offset of the first fragment; `base + count * frag` does not overflow.
     pub base: u64,
 }
 
-/// PARITY: one XOR fragment (spec 6). The range indexes the datagram.
+/// PARITY: one row of a group (spec 6.6). The range indexes the datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parity {
     /// The fixed part.
@@ -553,13 +555,17 @@ fn parse_parity(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {
     if frag == 0 {
         return bad("frag");
     }
+    let row = h[4];
+    if row >= MAX_PARITY_ROWS {
+        return bad("row");
+    }
     if base.checked_add(u64::from(count) * u64::from(frag)).is_none() {
         return bad("base");
     }
     let key = if h[1] & PARITY_MESSAGE != 0 { DataKey::Message(key) } else { DataKey::Rndv(key) };
     let payload = span(d, at, at + PARITY_HEAD_LEN, usize::from(frag))?;
     let next = payload.end;
-    Ok((Frame::Parity(Parity { head: ParityHead { key, count, frag, base }, payload }), next))
+    Ok((Frame::Parity(Parity { head: ParityHead { key, count, row, frag, base }, payload }), next))
 }
 
 fn parse_recovered(d: &[u8], at: usize) -> Result<(Frame<'_>, usize), FrameError> {

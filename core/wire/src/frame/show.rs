@@ -41,7 +41,8 @@ impl fmt::Display for Frame<'_> {
             Frame::RndvAbort(a) => write!(f, "abort rndv {:#x} {}", a.handle, a.code),
             Frame::Parity(p) => {
                 let h = &p.head;
-                write!(f, "parity {} {}+{}x{}", h.key, h.base, h.count, h.frag)
+                write!(f, "parity {} {}+{}x{}", h.key, h.base, h.count, h.frag)?;
+                if h.row > 0 { write!(f, " row {}", h.row) } else { Ok(()) }
             }
             Frame::Recovered(r) => write!(f, "recovered {} {}+{}", r.key, r.offset, r.len),
             Frame::Marked(m) => write!(f, "marked {} of path {}", m.count, m.path),
@@ -79,7 +80,7 @@ mod tests {
         frame::write_rndv_head(0x1_0000_0002, 1400, 2, &mut p);
         p.extend_from_slice(b"xy");
         frame::write_grant(&frame::Grant { handle: 0x10, limit: 4096 }, &mut p);
-        let parity = ParityHead { key: DataKey::Message(41), count: 8, frag: 1, base: 100 };
+        let parity = ParityHead { key: DataKey::Message(41), count: 8, row: 0, frag: 1, base: 100 };
         frame::write_parity_head(&parity, &mut p);
         p.push(0);
         for over in [false, true] {

@@ -11,7 +11,7 @@ use super::{
     RECOVERED_LEN, RECOVERED_MESSAGE, RNDV_ABORT_LEN, RNDV_HEAD_LEN, Recovered, RndvAbort, types,
 };
 
-use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT};
+use crate::{MAX_ENVELOPE_LEN, MAX_PARITY_COUNT, MAX_PARITY_ROWS};
 
 /// PADDING up to `packet_len` bytes of packet; nothing if it is that long already.
 pub fn write_padding(packet_len: usize, out: &mut Vec<u8>) {
@@ -132,7 +132,7 @@ pub fn write_rndv_abort(abort: &RndvAbort, out: &mut Vec<u8>) {
 
 /// PARITY up to the payload; exactly `head.frag` bytes must follow.
 pub fn write_parity_head(head: &ParityHead, out: &mut Vec<u8>) {
-    debug_assert!(head.frag > 0 && (1..=MAX_PARITY_COUNT).contains(&head.count));
+    debug_assert!(head.frag > 0 && (1..=MAX_PARITY_COUNT).contains(&head.count) && head.row < MAX_PARITY_ROWS);
     let (bit, key) = match head.key {
         DataKey::Message(mseq) => (PARITY_MESSAGE, mseq),
         DataKey::Rndv(handle) => (0, handle),
@@ -141,6 +141,7 @@ pub fn write_parity_head(head: &ParityHead, out: &mut Vec<u8>) {
     f[0] = types::PARITY;
     f[1] = head.count | bit;
     f[2..4].copy_from_slice(&head.frag.to_le_bytes());
+    f[4] = head.row;
     f[8..16].copy_from_slice(&key.to_le_bytes());
     f[16..24].copy_from_slice(&head.base.to_le_bytes());
     out.extend_from_slice(&f);

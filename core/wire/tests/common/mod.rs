@@ -48,6 +48,7 @@ pub fn params() -> Params {
         bulk_connections: 0,
         ecn: false,
         sctp: 0,
+        parity_rows: 0,
         addresses,
     }
 }
