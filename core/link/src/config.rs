@@ -148,7 +148,7 @@ pub struct Config {
     pub flow_batch_packets: u32,
     /// Send parity fragments on lossy long paths.
     pub parity: bool,
-    /// Fragments one parity fragment covers at most.
+    /// Fragments for each row of their group's parity (spec 6.6).
     pub parity_group: u8,
     /// Parity needs a measured loss above this (parts per million) ...
     pub parity_min_loss_ppm: u32,
