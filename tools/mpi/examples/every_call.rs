@@ -330,9 +330,8 @@ fn standing(group: &Communicator, requests: &mut Requests) -> Checked {
         drop(inbox);
         group.barrier()?;
         group.send(&[7], next, 1)?;
-        let mut word = [0];
-        group.receive(&mut word, before, 1)?;
-        check!(word == [7]);
+        let mut inbox = group.inbox(1, 8)?;
+        check!(inbox.receive(0, Source::Any, tag(1))?.bytes()? == 1 && inbox.memory(0)[0] == 7);
     }
     Ok(())
 }

@@ -91,8 +91,6 @@ pub struct Cell {
     pub busy: usize,
     /// The program in `tests/mpi`, or [`WEIR_BENCH`].
     pub program: &'static str,
-    /// The same by a C program.
-    pub by_c: Option<String>,
     /// Its arguments.
     pub args: Vec<String>,
     /// What is reported; the first is the main one.
@@ -157,7 +155,6 @@ impl Cell {
             one_host: false,
             busy: 0,
             program,
-            by_c: None,
             args: words(args),
             metrics: metrics.to_vec(),
             goals: Vec::new(),
@@ -379,14 +376,6 @@ fn one_farm(e: Extent, tasks: usize, size: usize, fanout: u32, named: bool) -> S
     )
 }
 
-fn farm_by_c(e: Extent, tasks: usize, size: usize, fanout: u32, named: bool) -> String {
-    format!(
-        "farm --tasks {tasks} --size {size} --fanout {fanout} --named {} --seconds {}",
-        u8::from(named),
-        f64::max(e.seconds * 10.0, 10.0)
-    )
-}
-
 fn receive(named: bool) -> &'static str {
     if named { "named" } else { "any" }
 }
@@ -407,7 +396,6 @@ fn farm(e: Extent) -> Vec<Cell> {
                     let (id, command) = (format!("{base}/{}", percent(loss)), one_farm(e, tasks, size, fanout, named));
                     let wire = Wire::shaped(1000, 50, loss);
                     let mut cell = Cell::new("farm", id, wire, workers + 1, &command, &[SECONDS, BANDWIDTH]);
-                    cell.by_c = Some(farm_by_c(e, tasks, size, fanout, named));
                     cell.ablate_streams = fanout > 1;
                     cell.rivals = !named;
                     if cell.rivals {
@@ -429,22 +417,20 @@ fn farm(e: Extent) -> Vec<Cell> {
 fn streams(e: Extent) -> Vec<Cell> {
     let tasks = ((e.seconds * 3000.0) as usize).clamp(1000, 10_000);
     let mut cells = Vec::new();
-    let mut add = |id: String, loss: f64, ranks: usize, command: &str, c: &str, metrics: &[Metric]| {
+    let mut add = |id: String, loss: f64, ranks: usize, command: &str, metrics: &[Metric]| {
         let id = format!("streams/{id}/{}", percent(loss));
         let cell = Cell::new("streams", id, Wire::shaped(1000, 5000, loss), ranks, command, metrics);
-        cells.push(Cell { ablate_streams: true, rivals: false, by_c: Some(c.into()), ..cell });
+        cells.push(Cell { ablate_streams: true, rivals: false, ..cell });
     };
     for named in [true, false] {
-        let (kind, time) = (receive(named), e.seconds * 5.0);
+        // A loop each way, each as long as half of it.
+        let (kind, time) = (receive(named), e.seconds * 10.0);
         let pace =
             format!("{WEIR_BENCH} -t open-loop -s 1000 --interval 1000 --receive {kind} --warm-up 2 --time {time}");
         let farm = format!("{} --compute 200", one_farm(e, tasks, 1000, 10, named));
-        let c =
-            format!("streams --named {} --interval-us 1000 --messages {}", u8::from(named), (e.seconds * 5e3) as u64);
-        let farm_c = format!("{} --compute-us 200", farm_by_c(e, tasks, 1000, 10, named));
         for loss in [0.0, 0.02] {
-            add(kind.into(), loss, 2, &pace, &c, &[MEDIAN, MEAN, P99]);
-            add(format!("farm-{kind}"), loss, 4, &farm, &farm_c, &[SECONDS]);
+            add(kind.into(), loss, 2, &pace, &[MEDIAN, MEAN, P99]);
+            add(format!("farm-{kind}"), loss, 4, &farm, &[SECONDS]);
         }
     }
     cells

@@ -44,9 +44,6 @@ pub struct Results {
     pub congestion: BTreeMap<String, String>,
 }
 
-/// How rows of the C programs beside `weir bench` end.
-pub const BY_C: &str = " by C";
-
 /// A stack that did not end by itself so often in a cell is not launched there again.
 const GIVE_UP_AFTER: usize = 2;
 
@@ -153,9 +150,6 @@ pub fn stacks_of(cell: &Cell, stacks: &[Stack]) -> Vec<Stack> {
     let mut all: Vec<Stack> = stacks.iter().filter(runs).cloned().collect();
     if cell.ablate_streams && stacks.iter().any(|stack| stack.name == "weir-mpich") {
         all.push(Stack::one_stream());
-        if stacks.iter().any(|stack| stack.name.ends_with(BY_C)) {
-            all.push(Stack { name: format!("{}{BY_C}", Stack::one_stream().name), ..Stack::one_stream() });
-        }
     }
     all
 }
@@ -284,13 +278,7 @@ fn launch(
             seen.insert(name.clone(), effective);
         }
     }
-    let by_c = cell.by_c.as_deref().filter(|_| stack.name.ends_with(BY_C));
-    let (program, args) = match by_c.and_then(|command| command.split_once(' ')) {
-        Some((program, args)) => {
-            (mpi::program(paths, stack.mpi, program), args.split(' ').map(str::to_owned).collect::<Vec<_>>())
-        }
-        None => program(paths, cell, stack),
-    };
+    let (program, args) = program(paths, cell, stack);
     let job = Job { stack, ranks: cell.ranks, program: &program, args: &args, limit, env: &[] };
     let counted = || lab.map_or_else(|| Ok(Counts::default()), Lab::counts);
     let before = counted()?;
@@ -303,7 +291,7 @@ fn launch(
         Ok(outcome) => {
             ended_by_limit = outcome.status.is_none().then_some(limit);
             match result_of(&outcome).filter(|_| outcome.ok()) {
-                Some(run) if cell.program == WEIR_BENCH && by_c.is_none() => {
+                Some(run) if cell.program == WEIR_BENCH => {
                     told::numbers(&run, cell, stack.carrier).map_err(|error| format!("{error:#}"))
                 }
                 Some(value) => Ok(value),

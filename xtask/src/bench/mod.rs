@@ -85,9 +85,6 @@ pub struct Options {
     /// Write no report
     #[arg(long)]
     pub no_report: bool,
-    /// Measure cells of farms and streams by their C programs too, in turns: rows that end in ` by C`
-    #[arg(long)]
-    pub beside_c: bool,
     /// Measure the provider and the command that are there, without building
     #[arg(long)]
     pub no_build: bool,
@@ -179,15 +176,8 @@ fn plan(options: &Options) -> Result<measure::Plan> {
     if stacks.is_empty() {
         bail!("no stack has such a name");
     }
-    let mut cells = cells::cells(&options.only, extent(options));
-    if options.beside_c {
-        let by_c =
-            stacks.iter().map(|stack| Stack { name: format!("{}{}", stack.name, measure::BY_C), ..stack.clone() });
-        stacks.extend(by_c.collect::<Vec<_>>());
-        cells.iter_mut().for_each(|cell| cell.rivals = true);
-    }
     Ok(measure::Plan {
-        cells,
+        cells: cells::cells(&options.only, extent(options)),
         stacks,
         launches: options.launches.unwrap_or(if options.quick { 3 } else { 5 }) as usize,
         limit: options.limit.map(Duration::from_secs),

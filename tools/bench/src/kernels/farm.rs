@@ -179,8 +179,7 @@ fn hand_out<'p, M: Machine>(
     let (mut issued, mut done, mut finals, mut asked, mut promised) = (0, 0, 0, 0, 0);
     let mut end = None;
     while finals < workers || asked < promised {
-        mail.post(0, None, None)?;
-        let Landed { tag, from, .. } = mail.next()?;
+        let Landed { tag, from, .. } = mail.receive(0, None, None)?;
         let value = number(mail.memory(0));
         match tag {
             TAG_RESULT if value < u64::from(of.tags) => done += 1,

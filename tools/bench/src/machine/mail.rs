@@ -55,6 +55,16 @@ pub trait Mail<'a> {
     /// The machine's.
     fn next(&mut self) -> Result<Landed>;
 
+    /// Receives a message at a place that is free, and waits for this one: by the machine's own call
+    /// for that, if it has one. No receive may be posted meanwhile.
+    ///
+    /// # Errors
+    /// The machine's.
+    fn receive(&mut self, place: usize, from: Option<usize>, tag: Option<Tag>) -> Result<Landed> {
+        self.post(place, from, tag)?;
+        self.next()
+    }
+
     /// The memory of a free place, which begins with the message that came there last.
     fn memory(&self, place: usize) -> &[u8];
 

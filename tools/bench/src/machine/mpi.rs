@@ -5,7 +5,7 @@ use std::path::Path;
 
 use weir_clock::TickPair;
 use weir_mpi::{
-    Blocks, Communicator, Inbox, Level, Mpi, Persistent, Reduction, Requests, Scope, Source, ThreadWork, Window,
+    Blocks, Communicator, Inbox, Level, Mpi, Persistent, Reduction, Requests, Scope, Source, Status, ThreadWork, Window,
 };
 
 use super::{Apart, Landed, Look, Machine, Mail, Messages, Room, Tag, Work};
@@ -128,6 +128,16 @@ struct ByGroup<'m, 'table, 'a> {
     looked_at: usize,
 }
 
+/// What a receive of mail takes.
+fn selected(from: Option<usize>, tag: Option<Tag>) -> (Source, weir_mpi::Tag) {
+    let tag = tag.map_or(weir_mpi::Tag::Any, |tag| weir_mpi::Tag::Is(tag.into()));
+    (from.map_or(Source::Any, Source::Rank), tag)
+}
+
+fn landed(place: usize, status: &Status) -> Result<Landed> {
+    Ok(Landed { place, tag: status.tag() as Tag, from: status.source(), bytes: status.bytes()? })
+}
+
 impl ByGroup<'_, '_, '_> {
     /// Gives up the places of sends that are over; waits while there is none for another.
     fn make_room(&mut self) -> Result<()> {
@@ -152,14 +162,18 @@ impl<'a> Mail<'a> for ByGroup<'_, '_, 'a> {
     }
 
     fn post(&mut self, place: usize, from: Option<usize>, tag: Option<Tag>) -> Result<()> {
-        let source = from.map_or(Source::Any, Source::Rank);
-        let tag = tag.map_or(weir_mpi::Tag::Any, |tag| weir_mpi::Tag::Is(tag.into()));
+        let (source, tag) = selected(from, tag);
         Ok(self.inbox.post(place, source, tag)?)
     }
 
     fn next(&mut self) -> Result<Landed> {
         let (place, status) = self.inbox.wait_any()?;
-        Ok(Landed { place, tag: status.tag() as Tag, from: status.source(), bytes: status.bytes()? })
+        landed(place, &status)
+    }
+
+    fn receive(&mut self, place: usize, from: Option<usize>, tag: Option<Tag>) -> Result<Landed> {
+        let (source, tag) = selected(from, tag);
+        landed(place, &self.inbox.receive(place, source, tag)?)
     }
 
     fn memory(&self, place: usize) -> &[u8] {

@@ -103,6 +103,21 @@ impl Inbox<'_> {
         Ok((place, Status::new(table.library, status)))
     }
 
+    /// Receives a message at a place that is not pending, and waits for this one (`MPI_Recv`).
+    ///
+    /// # Errors
+    /// As [`Inbox::post`].
+    pub fn receive(&mut self, place: usize, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Status, Error> {
+        if self.pending.get(place) != Some(&false) {
+            return Err(Error::TooManyRequests(self.pending.len()));
+        }
+        let data = self.start_of(place).cast_mut();
+        // SAFETY: the place's memory is in cells, which nobody reads meanwhile; the call is over when
+        // this is.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(data, self.room) };
+        self.from.receive(buffer, source, tag)
+    }
+
     /// The memory of a place; nothing while its receive is pending.
     #[inline]
     #[must_use]
