@@ -24,13 +24,15 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// kernels.
 const WORK: &str = "--quiet --reps 20 --start barrier -s 8,5k -t ping-pong,send,duplex-isend,message-rate,barrier,bcast,alltoall,allreduce,jacobi --iterations 3";
 /// All other operations once, by each way in which a library is called.
-const MORE: &str = "--quiet --reps 5 --start barrier -s 4k -t one-sided,ping-pong-filled,overlap,isend-irecv,persistent,stream,gatherv,scatterv,allgatherv,alltoallv,reduce-scatter,scan,exscan,ibarrier,iallreduce,incast,farm --iterations 20 --window 4";
-/// Cells of that: twelve on others' memory, five between pairs, four by lengths, three sums, two
+const MORE: &str = "--quiet --reps 5 --start barrier -s 4k -t one-sided,ping-pong-filled,overlap,isend-irecv,persistent,stream,open-loop,gatherv,scatterv,allgatherv,alltoallv,reduce-scatter,scan,exscan,ibarrier,iallreduce,incast,farm --iterations 20 --window 4 --interval 200";
+/// Cells of that: twelve on others' memory, six between pairs, four by lengths, three sums, two
 /// begun and waited for, two of many to one.
-const MORE_CELLS: usize = 12 + 5 + 4 + 3 + 2 + 2;
+const MORE_CELLS: usize = 12 + 6 + 4 + 3 + 2 + 2;
 /// Of these Weir's own endpoints have no persistent requests, nothing that is begun and waited
 /// for later, and no locks.
 const LACKING: usize = 4 + 4;
+/// Messages by their tags that receives take whatever they are, many tasks for each request.
+const ANY_TAG: &str = "--quiet --reps 5 --start barrier -s 8,40k -t farm,open-loop --iterations 200 --interval 100 --receive any --fanout 10 --tags 7 --compute 20";
 /// Pairs of threads: what tells them apart comes behind.
 const THREADS: &str = "--quiet --reps 5 -s 8,20k -t ping-pong,ping-pong-filled,sendrecv,message-rate,stream --threads 1,2 --window 4 --threads-by";
 /// Cells of that: five operations at two sizes, by two numbers of threads.
@@ -89,6 +91,9 @@ pub fn run(paths: &Paths, weir: &Path, only: &str, mut report: impl FnMut(&str, 
                 Ok(more(&outcome, &dir.join("run"), ranks, MORE_CELLS))
             });
         }
+        bench.test(&name("of messages by any tag on 4 ranks"), |weir, dir| {
+            Ok(more(&launched(&under, 4, weir, ANY_TAG, Some(dir))?, &dir.join("run"), 4, 4))
+        });
         bench.test(&name("of a pattern on 3 ranks"), |weir, dir| {
             let words = pattern(dir)?;
             Ok(more(&launched(&under, 3, weir, &words, Some(dir))?, &dir.join("run"), 3, 2))
@@ -127,6 +132,9 @@ pub fn run(paths: &Paths, weir: &Path, only: &str, mut report: impl FnMut(&str, 
             return Ok(Ended::Failed(format!("no word about what there is not:\n{}", outcome.stderr)));
         }
         Ok(more(&outcome, &dir.join("run"), 2, MORE_CELLS - LACKING))
+    });
+    bench.test("weir bench of messages by any tag on 2 ranks without MPI", |weir, dir| {
+        Ok(more(&run_limited(&mut alone(weir, ANY_TAG, dir), LIMIT)?, &dir.join("run"), 2, 4))
     });
     bench.test("weir bench of a pattern on 2 ranks without MPI", |weir, dir| {
         let words = pattern(dir)?;
@@ -204,7 +212,8 @@ fn more(outcome: &Outcome, dir: &Path, ranks: usize, wanted: usize) -> Ended {
         for cell in &cells {
             counted(cell, ranks, 5)?;
             let name = cell["configuration"]["operation"].as_str().unwrap_or_default();
-            if ["stream", "message-rate", "incast"].contains(&name) != cell["bandwidth"]["p50_bytes_per_s"].is_number()
+            if ["stream", "message-rate", "incast", "farm"].contains(&name)
+                != cell["bandwidth"]["p50_bytes_per_s"].is_number()
             {
                 return Err(format!("{name}: bandwidth {}", cell["bandwidth"]));
             }

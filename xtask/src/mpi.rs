@@ -56,12 +56,11 @@ impl Mpi {
 }
 
 /// The C programs, by file name without `.c`.
-pub const PROGRAMS: [&str; 19] = [
+pub const PROGRAMS: [&str; 18] = [
     "counts",
     "crowd",
     "pingpong",
     "stream",
-    "streams",
     "farm",
     "onesided",
     "incast",

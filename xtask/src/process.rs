@@ -78,13 +78,14 @@ impl Shared {
     }
 }
 
-/// Launchers frame the one useful line with banners.
+/// Launchers frame the one useful line with banners, and warnings come before it.
 fn is_telling(line: &str) -> bool {
     let line = line.trim();
     line.len() > 3
         && line.chars().any(char::is_alphanumeric)
         && !line.contains("BAD TERMINATION")
         && !line.contains("Warning")
+        && !line.starts_with("warning: ")
 }
 
 /// Bytes of output kept of each stream; a runaway program must not fill our memory.

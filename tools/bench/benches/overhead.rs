@@ -10,7 +10,7 @@ use weir_bench::Result;
 use weir_bench::cell::{Measured, Noted};
 use weir_bench::collect::{self, Relations, Rules};
 use weir_bench::exchange::{Access, Leg};
-use weir_bench::machine::{Apart, Look, Machine, Messages, Tag, Work};
+use weir_bench::machine::{Apart, Look, Machine, Mail, Messages, Room, Tag, Work};
 use weir_bench::measure::{self, Slots, Starts};
 use weir_bench::operation::Operation;
 use weir_bench::pairing::{Layout, Pairing};
@@ -118,6 +118,9 @@ impl Machine for Nothing {
     }
     fn exchange_meanwhile(&self, _: &[u8], _: &[Leg], _: &mut [u8], _: &[Leg], _: Tag, _: impl FnOnce()) -> Result<()> {
         Ok(())
+    }
+    fn mail<'a, T>(&self, (): &(), _: Room, _: impl FnOnce(&mut dyn Mail<'a>) -> Result<T>) -> Result<T> {
+        Err(weir_bench::BenchError::Told("nothing has no mail".into()))
     }
     fn persistent<'b>(&self, _: &'b [u8], _: &'b mut [u8], _: usize, _: Tag) -> Result<()> {
         Ok(())
@@ -237,6 +240,7 @@ fn ten_million(c: &mut Criterion) {
         count: 0,
         pattern: None,
         threads: None,
+        tagged: None,
     };
     let noted = || {
         let begin: Vec<i64> = (0..COUNT as i64).map(|i| i * 1000).collect();
@@ -252,6 +256,7 @@ fn ten_million(c: &mut Criterion) {
             carried: None,
             cpu_ns: None,
             alone_ns: None,
+            waits: Vec::new(),
         }
     };
     let measured = Measured {

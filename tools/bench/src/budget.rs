@@ -20,6 +20,9 @@ pub struct Budget {
     pub relative_width: Option<f64>,
     /// Never more repetitions than memory is meant for.
     pub most: u64,
+    /// What a repetition takes, ns, of an operation that is to go on without a pause: whatever comes
+    /// behind the first batch is one batch.
+    pub unbroken_ns: Option<f64>,
 }
 
 /// How a cell stands.
@@ -79,6 +82,9 @@ impl Budget {
         if p.done == 0 {
             return Next::Batch(PILOT.min(wanted));
         }
+        if let Some(each_ns) = self.unbroken_ns {
+            return self.rest(p, wanted, each_ns);
+        }
         let each_ns = (p.usual_ns / p.last_count.max(1) as f64).max(1.0);
         // Whether what stalled the last batch has gone, the next one shows, which must not last
         // much longer than it may if not.
@@ -99,6 +105,18 @@ impl Budget {
         }
         let slice_ns = (self.time_ns / BATCHES).min(left_ns);
         Next::Batch(fitted(longest.min(slice_ns / each_ns), p, wanted))
+    }
+}
+
+impl Budget {
+    /// All that is left to do, at once.
+    fn rest(&self, p: &Progress, wanted: u64, each_ns: f64) -> Next {
+        if self.repetitions.is_none() && p.done > PILOT {
+            return Next::Enough("time");
+        }
+        let left = (self.time_ns - (p.elapsed_ns - p.lost_ns)) / each_ns;
+        let count = if self.repetitions.is_some() { u64::MAX } else { (left as u64).max(LEAST) };
+        Next::Batch(count.min(wanted - p.done))
     }
 }
 
@@ -287,7 +305,8 @@ impl Shares {
 mod tests {
     use super::*;
 
-    const BUDGET: Budget = Budget { repetitions: None, time_ns: 1e9, relative_width: None, most: 1_000_000 };
+    const BUDGET: Budget =
+        Budget { repetitions: None, time_ns: 1e9, relative_width: None, most: 1_000_000, unbroken_ns: None };
 
     /// Measures with repetitions of so many ns; returns repetitions, time, the longest batch, and
     /// why it ended.
@@ -320,6 +339,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_to_go_on_without_a_pause_is_one_batch() {
+        let time = Budget { unbroken_ns: Some(1e6), ..BUDGET };
+        // The first two, then all others.
+        assert_eq!(play(&time, |_| 1e6, |_| 0.0), (1000, 1e9, 998e6, "time"));
+        let counted = Budget { repetitions: Some(5000), ..time };
+        assert_eq!(play(&counted, |_| 1e6, |_| 0.0), (5000, 5e9, 4998e6, "repetitions"));
+        let short = Budget { time_ns: 1.0, ..time };
+        assert_eq!(play(&short, |_| 1e6, |_| 0.0).0, 12);
+        let few = Budget { most: 100, ..time };
+        assert_eq!(play(&few, |_| 1e6, |_| 0.0).0, 100);
     }
 
     #[test]

@@ -13,13 +13,14 @@ use crate::clock::Clock;
 use crate::collect::{self, Rules};
 use crate::error::{BenchError, Result};
 use crate::exchange::Turn;
-use crate::kernels::Kernel;
+use crate::kernels::{Farm, Kernel, Wait};
 use crate::leader::{LONGEST_PLAN_NS, Leader, MOST_WINDOWS, Order, Word};
 use crate::machine::{Control, Machine};
 use crate::measure::{self, Buffer, Pair, Part, Slots, Starts, Together};
+use crate::open_loop;
 use crate::operation::{Class, Kind};
 use crate::overlap;
-use crate::plan::Spec;
+use crate::plan::{MOST_SAMPLES, Spec};
 use crate::talk::Talk;
 use crate::threads;
 
@@ -61,6 +62,8 @@ pub struct Noted {
     pub cpu_ns: Option<u64>,
     /// What the exchange takes alone, and how long it computed in each, ns, of `overlap`.
     pub alone_ns: Option<f64>,
+    /// How long answers were waited for here, of what has some.
+    pub waits: Vec<Wait>,
 }
 
 /// What was wrong with starts that were agreed.
@@ -161,6 +164,8 @@ struct Work<M: Machine> {
     sums: Vec<f64>,
     /// Of `overlap`, once it is known.
     alone_ns: Option<f64>,
+    /// Messages by their tags, of an open loop.
+    payloads: Vec<Vec<u8>>,
 }
 
 impl<M: Machine> Bench<'_, M> {
@@ -226,7 +231,16 @@ impl<M: Machine> Bench<'_, M> {
                 }
                 Order::Enough { why } => {
                     self.clock.again(self.m)?;
-                    let ranks = self.collect(spec, &slots, (&missed, &moved), (tally.sum(), cpu_ns, work.alone_ns))?;
+                    let own = Noted {
+                        missed: missed.clone(),
+                        moved: moved.clone(),
+                        carried: tally.sum(),
+                        cpu_ns,
+                        alone_ns: work.alone_ns,
+                        waits: work.kernel.as_ref().map_or_else(Vec::new, |kernel| kernel.waits().to_vec()),
+                        ..Noted::default()
+                    };
+                    let ranks = self.collect(spec, &slots, own)?;
                     let measured = lead.as_ref().map(|lead| lead.measured(ranks, why, self.clock.now_ns(self.m)));
                     let again = match (&measured, &mut lead) {
                         (Some(measured), Some(lead)) => lead.again(collect::counted(spec, measured, self.rules)),
@@ -292,9 +306,7 @@ impl<M: Machine> Bench<'_, M> {
             false => (0, 0),
         };
         let kernel = match (members.iter().position(|&r| r == rank), spec.operation.kind.class()) {
-            (Some(place), Class::Kernel) => {
-                Some(Kernel::new(spec.operation.kind, spec.count, spec.size, members, place, self.clock.ticks_per_us()))
-            }
+            (Some(place), Class::Kernel) => Some(self.kernel(spec, place)),
             _ => None,
         };
         let summed = if active && spec.operation.kind.sums() { spec.size as usize / 8 } else { 0 };
@@ -322,7 +334,20 @@ impl<M: Machine> Bench<'_, M> {
             numbers: vec![1.0; summed],
             sums: vec![1.0; own_sums.unwrap_or(summed)],
             alone_ns: None,
+            payloads: match spec.tagged {
+                Some(of) if active && spec.operation.kind == Kind::OpenLoop => of.payloads(spec.size as usize),
+                _ => Vec::new(),
+            },
         })
+    }
+
+    /// The kernel of the member at this place.
+    fn kernel(&self, spec: &Spec, place: usize) -> Result<Kernel> {
+        let (kind, members, ticks_per_us) = (spec.operation.kind, &spec.placement.members, self.clock.ticks_per_us());
+        let Some(of) = spec.tagged else { return Kernel::new(kind, spec.count, members, place, ticks_per_us) };
+        let most_waits = MOST_SAMPLES as usize / members.len().max(1);
+        let place = (members.len(), place);
+        Ok(Kernel::Farm(Farm::new(spec.count, of, place, spec.size as usize, ticks_per_us, most_waits)))
     }
 
     /// This rank's memory that others reach, the lengths of all blocks, and how many sums it keeps,
@@ -371,6 +396,14 @@ impl<M: Machine> Bench<'_, M> {
             let (buffers, window) = (work.buffers.as_mut_slice(), spec.count as usize);
             let mut batch = threads::Batch { part, pairs, buffers, apart: of.apart, window };
             return threads::pair(self.m, kind, &mut batch, slots, first, || self.m.barrier(group));
+        }
+        if let (Kind::OpenLoop, Some(of), Some(part)) = (kind, spec.tagged, work.part) {
+            let peer = spec.active().iter().position(|&rank| rank == part.peer).unwrap_or_default();
+            let ticks_per_us = self.clock.ticks_per_us();
+            let pair = open_loop::Pair { m: self.m, group, peer, of, payloads: &work.payloads, ticks_per_us };
+            let (due, came) = (&mut slots.begin[first..], &mut slots.end[first..]);
+            pair.loops(part.first, due, came, || self.m.barrier(group))?;
+            return Ok(false);
         }
         let Some((out, into)) = work.buffers.first_mut().map(|(out, into)| (out.get_mut(), into.get_mut())) else {
             return Ok(false);
@@ -453,43 +486,23 @@ impl<M: Machine> Bench<'_, M> {
         stopping::relative_width_in_order(&lengths, weir_stats::CONFIDENCE).ok().filter(|width| width.is_finite())
     }
 
-    /// Everybody's notes, at rank 0.
-    fn collect(
-        &mut self,
-        spec: &Spec,
-        slots: &Slots,
-        (missed, moved): (&[u32], &[(u32, u32)]),
-        (carried, cpu_ns, alone_ns): (Option<Carried>, Option<u64>, Option<f64>),
-    ) -> Result<Vec<Noted>> {
+    /// Everybody's notes, at rank 0: what is this rank's `own`, and the times.
+    fn collect(&mut self, spec: &Spec, slots: &Slots, own: Noted) -> Result<Vec<Noted>> {
         let active = spec.active().contains(&self.m.rank());
-        let noted = match active {
-            true => Noted { carried, cpu_ns, alone_ns, moved: moved.to_vec(), ..self.noted(slots, missed.to_vec()) },
-            false => Noted::default(),
-        };
+        let noted = if active { self.noted(slots, own) } else { Noted::default() };
         let bytes = noted.to_bytes();
         drop(noted);
         self.m.gather_read(bytes, Noted::from_bytes)
     }
 
-    fn noted(&mut self, slots: &Slots, missed: Vec<u32>) -> Noted {
+    fn noted(&mut self, slots: &Slots, own: Noted) -> Noted {
         let (begin_ns, begin_error_ns) = self.clock.convert(&slots.begin);
         let (end_ns, end_error_ns) = self.clock.convert(&slots.end);
         let error_ns = begin_error_ns.max(end_error_ns);
         self.clock.saw(error_ns);
         let lengths = slots.begin.iter().zip(&slots.end).map(|(&b, &e)| self.clock.length_ns(b, e));
         let (length_ns, least_ns) = (lengths.collect(), self.clock.least_ns() as f32);
-        Noted {
-            begin_ns,
-            end_ns,
-            length_ns,
-            error_ns: error_ns as f32,
-            least_ns,
-            missed,
-            moved: Vec::new(),
-            carried: None,
-            cpu_ns: None,
-            alone_ns: None,
-        }
+        Noted { begin_ns, end_ns, length_ns, error_ns: error_ns as f32, least_ns, ..own }
     }
 }
 
@@ -530,11 +543,14 @@ const BOUNDS_END: usize = 32;
 /// an exchange takes alone, likewise.
 const CPU_AT: usize = BOUNDS_END + 8 * carried::NUMBERS;
 const ALONE_AT: usize = CPU_AT + 16;
-const HEAD_BYTES: usize = ALONE_AT + 16;
+/// And the number of waits.
+const WAITS_AT: usize = ALONE_AT + 16;
+const HEAD_BYTES: usize = WAITS_AT + 8;
 impl Noted {
     fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes =
-            Vec::with_capacity(24 * self.begin_ns.len() + 4 * self.missed.len() + 8 * self.moved.len() + HEAD_BYTES);
+        let mut bytes = Vec::with_capacity(
+            24 * self.begin_ns.len() + 4 * self.missed.len() + 8 * (self.moved.len() + self.waits.len()) + HEAD_BYTES,
+        );
         bytes.extend((self.begin_ns.len() as u64).to_le_bytes());
         bytes.extend((self.missed.len() as u64).to_le_bytes());
         bytes.extend((self.moved.len() as u64).to_le_bytes());
@@ -543,12 +559,13 @@ impl Noted {
         bytes.extend(carried::to_numbers(self.carried).iter().flat_map(|v| v.to_le_bytes()));
         let cpu = [u64::from(self.cpu_ns.is_some()), self.cpu_ns.unwrap_or(0)];
         let alone = [u64::from(self.alone_ns.is_some()), self.alone_ns.unwrap_or(0.0).to_bits()];
-        bytes.extend(cpu.iter().chain(&alone).flat_map(|v| v.to_le_bytes()));
+        bytes.extend(cpu.iter().chain(&alone).chain(&[self.waits.len() as u64]).flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.begin_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.end_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.length_ns.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.missed.iter().flat_map(|v| v.to_le_bytes()));
         bytes.extend(self.moved.iter().flat_map(|(first, count)| [first.to_le_bytes(), count.to_le_bytes()]).flatten());
+        bytes.extend(self.waits.iter().flat_map(|(of, ns)| [of.to_le_bytes(), ns.to_le_bytes()]).flatten());
         bytes
     }
 
@@ -556,16 +573,17 @@ impl Noted {
         let broken = || BenchError::machine("exchange among ranks", "a rank's samples came in pieces");
         let (head, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or_else(broken)?;
         let count = |at: usize| head[at..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
-        let (samples, missed, moved) = (count(0), count(8), count(16));
+        let (samples, missed, moved, waits) = (count(0), count(8), count(16), count(WAITS_AT));
         let expected = samples.checked_mul(24).and_then(|n| n.checked_add(missed.checked_mul(4)?));
-        let expected = expected.and_then(|n| n.checked_add(moved.checked_mul(8)?));
+        let expected = expected.and_then(|n| n.checked_add(moved.checked_add(waits)?.checked_mul(8)?));
         if expected != Some(rest.len() as u64) {
             return Err(broken());
         }
         let (begin, rest) = rest.split_at(8 * samples as usize);
         let (end, rest) = rest.split_at(8 * samples as usize);
         let (length, rest) = rest.split_at(8 * samples as usize);
-        let (missed, moved) = rest.split_at(4 * missed as usize);
+        let (missed, rest) = rest.split_at(4 * missed as usize);
+        let (moved, waits) = rest.split_at(8 * moved as usize);
         let half = |b: &[u8]| b.first_chunk().map_or(0, |b| u32::from_le_bytes(*b));
         let word = |b: &[u8]| b.first_chunk().map_or([0; 8], |b| *b);
         let counted: [u64; carried::NUMBERS] =
@@ -581,6 +599,7 @@ impl Noted {
             carried: carried::of_numbers(&counted),
             cpu_ns: (count(CPU_AT) != 0).then(|| count(CPU_AT + 8)),
             alone_ns: (count(ALONE_AT) != 0).then(|| f64::from_bits(count(ALONE_AT + 8))),
+            waits: waits.chunks_exact(8).map(|b| (half(b), f32::from_bits(half(&b[4..])))).collect(),
         })
     }
 }
@@ -635,6 +654,7 @@ mod tests {
             carried: Some(Carried { weir_bytes: 17, ..Carried::default() }),
             cpu_ns: Some(u64::MAX),
             alone_ns: Some(12.25),
+            waits: vec![(0, 1.5), (7, 2e9)],
         };
         let bytes = noted.to_bytes();
         assert_eq!(Noted::from_bytes(&bytes).unwrap(), noted);

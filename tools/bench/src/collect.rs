@@ -288,6 +288,7 @@ pub fn cell(
     cell.skew = between(spec, &samples, rules, &|k| (ends_of(&samples, k).0, ends_of(&samples, k).1))?;
     cell.span = between(spec, &samples, rules, &|k| (ends_of(&samples, k).0, ends_of(&samples, k).2))?;
     cell.bandwidth = bandwidth(spec, &samples, cell.summary.as_ref());
+    cell.waits = waits(&samples, rules)?;
     // All of a cell compute as long.
     let alone_ns = samples.active.iter().find_map(|&rank| measured.ranks[rank].alone_ns);
     cell.overlap = alone_ns.zip(cell.summary.as_ref()).map(|(ns, summary)| Overlap::of(ns, ns, summary.p50_ns));
@@ -442,8 +443,22 @@ fn between<R: Relations>(
     Ok(Some(Skew { summary, histogram: Some(histogram_of(&recorder)) }))
 }
 
+/// How long answers were waited for in the repetitions that count, at all ranks that wait for some.
+fn waits<R: Relations>(samples: &Samples<'_, R>, rules: &Rules) -> Result<Option<Skew>> {
+    let config = RecorderConfig { reservoir: rules.keep, digits: DIGITS, seed: rules.seed };
+    let mut recorder = Recorder::new(config).map_err(|error| BenchError::Usage(error.to_string()))?;
+    let fair = |of: u32| samples.flags.get(of as usize).is_some_and(|flag| flag & flags::EXCLUDED == 0);
+    let all = samples.active.iter().flat_map(|&rank| &samples.measured.ranks[rank].waits);
+    for &(_, ns) in all.filter(|(of, _)| fair(*of)) {
+        // Nothing takes less time than none, which is all that could be refused.
+        let _ = recorder.record(f64::from(ns.max(0.0)));
+    }
+    let summary = recorder.summary().ok().map(|summary| record_of(&summary));
+    Ok(summary.map(|summary| Skew { summary, histogram: Some(histogram_of(&recorder)) }))
+}
+
 /// Bytes a second, of operations that are measured for it: of each pair, or of what comes to the
-/// first rank.
+/// first rank or is handed out by it.
 fn bandwidth<R: Relations>(
     spec: &Spec,
     samples: &Samples<'_, R>,
@@ -468,14 +483,17 @@ fn bandwidth<R: Relations>(
     if kind.has_window() {
         return record(spec.size as f64, summary?);
     }
-    if kind != Kind::Incast {
-        return None;
-    }
+    // What comes to the first rank, or what it hands out.
+    let messages = match kind {
+        Kind::Incast => samples.active.len() as u64 - 1,
+        Kind::Farm => spec.count.into(),
+        _ => return None,
+    };
     let first = *samples.active.first()?;
     let fair = (0..samples.repetitions()).filter(|&k| samples.flags[k] & flags::EXCLUDED == 0);
     let times: Vec<f64> = fair.map(|k| samples.get(first, k).duration_ns.max(0.0)).collect();
     let times = weir_stats::Sample::durations(times).ok()?;
-    record((spec.size * (samples.active.len() as u64 - 1)) as f64, &record_of(&Summary::of(&times)))
+    record((spec.size * messages) as f64, &record_of(&Summary::of(&times)))
 }
 
 /// The summary as the format has it.

@@ -433,7 +433,8 @@ mod tests {
         let settings = args(&["-t", "bcast", "-s", "8"]).settings().unwrap();
         let layout = crate::pairing::Layout { nodes: vec![0, 1] };
         let spec = crate::plan::cells(&settings, &layout, StartSync::Window).unwrap().remove(0);
-        let budget = Budget { repetitions: Some(1000), time_ns: 1e9, relative_width: None, most: 1_000_000 };
+        let budget =
+            Budget { repetitions: Some(1000), time_ns: 1e9, relative_width: None, most: 1_000_000, unbroken_ns: None };
         let rules = Rules { keep: 100, warm_up: Some(0), percentile: 0.99, multiplier: 5.0, seed: 1, counted: None };
         Leader::new(&spec, budget, &rules, true, 0)
     }
@@ -450,7 +451,8 @@ mod tests {
 
     #[test]
     fn windows_of_a_counted_cell_end_in_a_time_that_somebody_waits_for() {
-        let budget = |repetitions| Budget { repetitions, time_ns: 1e9, relative_width: None, most: u64::MAX };
+        let budget =
+            |repetitions| Budget { repetitions, time_ns: 1e9, relative_width: None, most: u64::MAX, unbroken_ns: None };
         for n in [1, 10, 200, 20_000] {
             let widest_ns = widest_ns(&budget(Some(n)), 100.0);
             assert!(n * widest_ns as u64 <= 20_000_000_000 && widest_ns >= 1_000_000, "{n}: {widest_ns}");

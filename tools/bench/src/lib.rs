@@ -7,6 +7,7 @@
 //!   whom, in which order.
 //! * [`exchange`], [`pattern`]: several messages at once, and a user's own.
 //! * [`talk`]: exchanges of messages alone; [`threads`]: the same between single threads of ranks.
+//! * [`tagged`], `open_loop`: messages by tags that the user chooses, also at a steady pace.
 //! * [`measure`]: the loops that are timed. [`cell`]: one cell, in batches. [`budget`]: when it is
 //!   enough.
 //! * [`clock`]: this rank's place on the global clock.
@@ -36,6 +37,7 @@ pub mod like;
 pub mod machine;
 pub mod measure;
 pub mod memory;
+mod open_loop;
 pub mod operation;
 pub mod options;
 pub mod overlap;
@@ -51,6 +53,7 @@ pub mod speaker;
 pub mod stop;
 #[allow(unsafe_code)]
 pub mod sys;
+pub mod tagged;
 pub mod talk;
 pub mod threads;
 pub mod typed;

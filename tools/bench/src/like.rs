@@ -15,6 +15,7 @@ use crate::options::Settings;
 use crate::pairing::{Layout, Pairing, Placement};
 use crate::pattern::Plan;
 use crate::plan::{self, Spec, room_for_samples};
+use crate::tagged::Tagged;
 use crate::threads::Threads;
 
 /// The configurations of the run that is to be measured again, each once; nothing if none is named.
@@ -84,8 +85,9 @@ fn cell(settings: &Settings, c: &Configuration, layout: &Layout) -> Result<Spec>
         Kind::Pattern => Some(pattern(settings, c, &refused)?),
         _ => None,
     };
-    let spec =
-        Spec { operation, size: c.size_bytes, placement, pairing, locality, start: c.start, count, pattern, threads };
+    let tagged = Tagged::asked(operation.kind, &settings.args.tagged)?.map(|asked| asked.had(&c.parameters));
+    let (size, start) = (c.size_bytes, c.start);
+    let spec = Spec { operation, size, placement, pairing, locality, start, count, pattern, threads, tagged };
     // Whatever else a run says of itself: a cell that is not its like would have no partner.
     match spec.configuration() == *c {
         true => Ok(spec),
@@ -146,12 +148,16 @@ mod tests {
 
     #[test]
     fn whatever_can_be_planned_has_its_like() {
-        let lines: [(&str, &[usize]); 8] = [
+        let lines: [(&str, &[usize]); 9] = [
             ("-t all -s 8,64 --iterations 3", &[0, 0, 1, 1]),
             ("-t message-rate -s 8 --window 7 --pairs 1,2", &[0, 1, 0, 1]),
             ("-t send,alltoall-total -s 64 --placement 2x1,2x2,1x2", &[0, 0, 1, 1]),
             ("-t send,bcast -s 8", &[0, 0, 0, 1]),
             ("-t send -s 8 --locality inter", &[0, 0, 0, 1]),
+            (
+                "-t farm,open-loop -s 8 --tags 3 --receive any --outstanding 2 --fanout 4 --compute 5 --interval 90",
+                &[0, 1],
+            ),
             ("-t default", &[0, 0]),
             ("-t stream,send -s 8 --threads 1,3", &[0, 1]),
             ("-t ping-pong -s 8 --threads 2 --threads-by tag", &[0, 1]),

@@ -589,7 +589,11 @@ pub fn kernel<M: Machine>(
     slots: &mut Slots,
     first: usize,
 ) -> Result<()> {
-    together(m, group, starts, slots, first, || kernel.run(m, group))
+    match kernel {
+        // It begins by barriers, and says itself when it was over.
+        Kernel::Farm(farm) => farm.run(m, group, slots.places(first)),
+        _ => together(m, group, starts, slots, first, || kernel.run(m, group)),
+    }
 }
 
 /// Ticks between two readings with nothing between them, by the same loop: what the harness adds to

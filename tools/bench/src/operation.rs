@@ -34,6 +34,8 @@ pub enum Kind {
     Persistent,
     /// Windows of messages without a pause, seen by their receiver.
     Stream,
+    /// Messages that leave at a steady pace, from the instant at which each was due.
+    OpenLoop,
     /// One-sided: write, flushed.
     Put,
     /// One-sided: read, flushed.
@@ -140,7 +142,7 @@ pub enum Timing {
     OneWay,
 }
 
-const KINDS: [(Kind, &str); 47] = [
+const KINDS: [(Kind, &str); 48] = [
     (Kind::PingPong, Name::PING_PONG),
     (Kind::PingPongFilled, Name::PING_PONG_FILLED),
     (Kind::Send, Name::SEND),
@@ -153,6 +155,7 @@ const KINDS: [(Kind, &str); 47] = [
     (Kind::Overlap, Name::OVERLAP),
     (Kind::Persistent, Name::PERSISTENT),
     (Kind::Stream, Name::STREAM),
+    (Kind::OpenLoop, Name::OPEN_LOOP),
     (Kind::Put, Name::PUT),
     (Kind::Get, Name::GET),
     (Kind::Accumulate, Name::ACCUMULATE),
@@ -224,6 +227,9 @@ impl Kind {
             Kind::Overlap => "isend-irecv with as much computing between begin and wait as it takes alone, see below",
             Kind::Persistent => "isend-irecv by persistent requests, from their start until both are complete",
             Kind::Stream => "windows of non-blocking sends without a pause, per message, at the receiver",
+            Kind::OpenLoop => {
+                "messages at a steady pace whatever became of those before, from the instant at which each was due to the end of its receive"
+            }
             Kind::Put => "one-sided write into the partner's memory, and a flush",
             Kind::Get => "one-sided read from the partner's memory, and a flush",
             Kind::Accumulate => "one-sided addition of 64-bit floats to the partner's memory, and a flush",
@@ -262,7 +268,7 @@ impl Kind {
             Kind::Incast => "the first rank asks all others at once, each answers with a message",
             Kind::Pattern => "the messages of a file (--pattern), all its steps",
             Kind::Serverload => "a server answers many clients at once; times are the clients'",
-            Kind::Farm => "kernel: a task farm of small results, ten tasks at each worker",
+            Kind::Farm => "kernel: a task farm, whose workers ask for tasks and send small results",
             Kind::Bots => "kernel: a bag of tasks",
             Kind::Fft => "kernel: a two-dimensional Fourier transform",
             Kind::Jacobi => "kernel: Jacobi iteration",
@@ -284,7 +290,8 @@ impl Kind {
             | Kind::Exchange
             | Kind::Overlap
             | Kind::Persistent
-            | Kind::Stream => Class::PointToPoint,
+            | Kind::Stream
+            | Kind::OpenLoop => Class::PointToPoint,
             Kind::Put
             | Kind::Get
             | Kind::Accumulate
@@ -306,7 +313,7 @@ impl Kind {
     #[must_use]
     pub fn timing(self) -> Timing {
         match self {
-            Kind::Send | Kind::Isend | Kind::DuplexIsend => Timing::OneWay,
+            Kind::Send | Kind::Isend | Kind::DuplexIsend | Kind::OpenLoop => Timing::OneWay,
             _ => Timing::Local,
         }
     }
@@ -351,6 +358,18 @@ impl Kind {
     #[must_use]
     pub fn has_window(self) -> bool {
         matches!(self, Kind::MessageRate | Kind::Stream)
+    }
+
+    /// Whether it is made of messages by their tags, which the user chooses.
+    #[must_use]
+    pub fn is_tagged(self) -> bool {
+        matches!(self, Kind::Farm | Kind::OpenLoop)
+    }
+
+    /// Whether its repetitions go on without a pause, so that all of them are one batch.
+    #[must_use]
+    pub fn is_unbroken(self) -> bool {
+        self == Kind::OpenLoop
     }
 
     /// Whether it is measured between threads of ranks, too.
@@ -433,7 +452,8 @@ pub fn list() -> String {
 ///   `operation` and `size_mode`, as the distribution format names it; `class`: `point-to-point`,
 ///   `one-sided`, `collective` or `kernel`; `description`; `ends_at`: `same-rank` if both ends of a
 ///   sample are read by one rank, else `other-rank`; and what of the command line it heeds: `sizes`
-///   (with `size_multiple_bytes`), `pairs`, `start`, `window`, `threads`, `pattern`, `iterations`
+///   (with `size_multiple_bytes`), `pairs`, `start`, `window`, `tags` (and what belongs to them),
+///   `threads`, `pattern`, `iterations`
 /// * `sets`: the names in each set that -t takes as well
 #[must_use]
 pub fn list_json() -> serde_json::Value {
@@ -445,7 +465,7 @@ pub fn list_json() -> serde_json::Value {
             "ends_at": if kind.timing() == Timing::Local { "same-rank" } else { "other-rank" },
             "sizes": kind.has_size(), "size_multiple_bytes": if kind.sums() { 8 } else { 1 },
             "pairs": class.is_paired(), "start": class == Class::Collective,
-            "window": kind.has_window(), "threads": kind.has_threads(), "pattern": kind == Kind::Pattern, "iterations": class == Class::Kernel,
+            "window": kind.has_window(), "tags": kind.is_tagged(), "threads": kind.has_threads(), "pattern": kind == Kind::Pattern, "iterations": class == Class::Kernel,
         })
     };
     let names =
@@ -492,9 +512,9 @@ impl Operation {
         match self.kind {
             // These have arrays of numbers instead.
             _ if self.kind.sums() => (0, 0),
-            Kind::Barrier | Kind::Ibarrier | Kind::Bots | Kind::Fft | Kind::Jacobi | Kind::Farm | Kind::Pattern => {
-                (0, 0)
-            }
+            Kind::Barrier | Kind::Ibarrier | Kind::Bots | Kind::Fft | Kind::Jacobi | Kind::Pattern => (0, 0),
+            // Messages by their tags lie elsewhere.
+            _ if self.kind.is_tagged() => (0, 0),
             // Messages that are under way at once lie in different places, as a program's do: one
             // in the place of all would stay in a cache.
             Kind::MessageRate | Kind::Stream => {
@@ -565,13 +585,13 @@ mod tests {
         for name in Name::KNOWN.iter().filter(|name| **name != Kind::Serverload.name()) {
             assert!(Operation::named(name).is_ok(), "{name}");
         }
-        assert_eq!(Operation::all().len(), 55);
+        assert_eq!(Operation::all().len(), 56);
     }
 
     #[test]
     fn the_list_holds_every_operation_for_people_and_for_programs() {
         let (text, json) = (list(), list_json());
-        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (55, 55));
+        assert_eq!((text.lines().count(), json["operations"].as_array().unwrap().len()), (56, 56));
         for (line, one) in text.lines().zip(json["operations"].as_array().unwrap()) {
             let name = one["name"].as_str().unwrap();
             assert_eq!(line.split_whitespace().next(), Some(name));

@@ -11,6 +11,7 @@ use crate::operation::{Kind, Operation};
 use crate::pattern::Pattern;
 use crate::serverload::ServerloadArgs;
 use crate::sizes;
+use crate::tagged::TaggedArgs;
 
 /// Sizes of the one-minute run.
 const DEFAULT_SIZES: &str = "8,64,1k,8k,64k,512k";
@@ -19,7 +20,7 @@ const DEFAULT_SIZES: &str = "8,64,1k,8k,64k,512k";
 pub(crate) const COLUMNS: &str = "samples: those that count, without warm-up and missed starts. +-: half the width of the 95 % interval of the median, no\n\
 less than half a step of the clock. p99: 99 % of the samples are shorter; - where there are fewer than 100. outliers: beyond --outlier-multiplier times --outlier-percentile; they count.\n\
 span: of a collective, median of last end minus first start. MB/s: median of the bandwidth, 10^6 bytes a second. \
-overlap %: how much of an exchange went on while its ranks computed.";
+overlap %: how much of an exchange went on while its ranks computed. wait: how long an answer was waited for, median of all requests.";
 
 // A paragraph is one line: clap breaks it where the terminal ends.
 const EXAMPLES: &str = "Examples:
@@ -62,6 +63,15 @@ that end in -fence, by a fence of all ranks of the cell; those that end in -lock
 Of overlap each pair first finds how long the exchange of isend-irecv takes alone (in a fifth of the cell's time at most); then each rank begins it, computes for \
 so long without calling the library, and waits. Overlap is what that saves of the exchange: 100 % where computing costs nothing extra, 0 where both add up, less \
 where they disturb each other. A library that carries messages only within its calls has little of it for long messages.
+
+Of open-loop messages leave every --interval microseconds whatever became of those before, and each counts from the instant at which it was due: a time in which nothing \
+gets through makes the times of all that fell due meanwhile longer. They have --tags in turn. Receives name their tags, or with --receive any take whatever comes: by MPI's order such \
+a receive waits for any message that is missing, where one that names its tag waits for those of its own. A cell is one such loop each way, of all its repetitions, after a short one.
+
+Of farm the first rank hands out --iterations tasks of the size asked for, by --tags in turn. A worker has --outstanding receives posted, which name tags or take any, and asks as often; each \
+request is answered by --fanout tasks. A worker computes for --compute microseconds, sends a result of 64 bytes for each task, and asks again for each answer that it has done. Nobody \
+waits for a send, and each task is compared whole. A time ends at the first rank with the last result. The record has the bandwidth of tasks, and how long each answer was waited for. \
+One farm of many tasks: --reps 1 --warm-up 0.
 
 Of stream, message-rate and incast the record has the bandwidth as well, of each pair or of the first rank. A rank that changed its processor while a batch was \
 measured is named in a warning, and its samples are flagged.
@@ -184,7 +194,7 @@ pub struct Args {
     pub like: Option<PathBuf>,
     /// Exactly so many repetitions of each cell count, however long they take (--time bounds nothing
     /// then): warm-up and missed starts come on top; else as many as the time allows
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100_000_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000), allow_negative_numbers = true)]
     pub reps: Option<u32>,
     /// Time for all cells of a launch together, seconds; shared equally, see below
     #[arg(long, value_name = "SECONDS", default_value_t = 55.0, allow_negative_numbers = true)]
@@ -214,6 +224,9 @@ pub struct Args {
     /// Iterations, transforms or tasks in a repetition of a kernel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub iterations: Option<u32>,
+    /// How farm and open-loop use tags.
+    #[command(flatten)]
+    pub tagged: TaggedArgs,
     /// Outliers are beyond MULTIPLIER times this quantile
     #[arg(long, value_name = "QUANTILE", default_value_t = 0.99, allow_negative_numbers = true)]
     pub outlier_percentile: f64,
@@ -365,6 +378,7 @@ impl Args {
                 return Err(BenchError::Usage(format!("{name} is {value}, it may be from {low} to {high}")));
             }
         }
+        self.tagged.make_sense()?;
         self.of_one_transport()?;
         let placements = self.placement.iter().map(|word| placement(word)).collect::<Result<_>>()?;
         Ok(Settings { operations, sizes: sizes::parse(&self.sizes)?, placements, pattern: None, args: self.clone() })
@@ -438,6 +452,9 @@ pub(crate) mod tests {
             "--window",
             "--threads",
             "--iterations",
+            "--tags",
+            "--outstanding",
+            "--fanout",
             "--seed",
             "--ranks",
             "--launches",
@@ -487,7 +504,7 @@ pub(crate) mod tests {
     #[test]
     fn operations_are_measured_once_however_often_named() {
         let settings = args(&["-t", "send,point-to-point, send"]).settings().unwrap();
-        assert_eq!(settings.operations.len(), 12);
+        assert_eq!(settings.operations.len(), 13);
     }
 
     #[test]
@@ -499,6 +516,8 @@ pub(crate) mod tests {
             (["--placement", "2x0"], "\"2x0\" is not nodes x ranks"),
             (["--ci", "NaN"], "--ci is NaN"),
             (["--time", "-1"], "--time is -1, it may be from 0.01"),
+            (["--interval", "0"], "--interval is 0, it may be from 0.1"),
+            (["--timeout", "NaN"], "--timeout is NaN"),
             (["-n", "4"], "-n needs --transport weir: over MPI the launcher says how many ranks"),
             (["--agent", "foo"], "--agent needs --transport weir"),
             (["--hosts", "host1"], "--hosts needs --transport weir: over MPI the launcher is told"),

@@ -15,6 +15,7 @@ use crate::operation::{Class, Kind, Operation};
 use crate::options::{Settings, Transport, Where};
 use crate::pairing::{Layout, Pairing, Placement};
 use crate::pattern::Plan;
+use crate::tagged::Tagged;
 use crate::threads::Threads;
 
 /// A cell to be measured.
@@ -38,6 +39,8 @@ pub struct Spec {
     pub pattern: Option<Arc<Plan>>,
     /// Threads of each rank, if it is measured between them.
     pub threads: Option<Threads>,
+    /// How it uses messages by their tags, if it is made of them.
+    pub tagged: Option<Tagged>,
 }
 
 impl Spec {
@@ -54,7 +57,8 @@ impl Spec {
         // What is as it is by itself is not said.
         let by = self.threads.filter(|threads| threads.apart == Apart::Tag).map(|_| ("threads_by", "tag".to_owned()));
         let all = [parameter, threads, by].into_iter().flatten();
-        let parameters: BTreeMap<String, String> = all.map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut parameters: BTreeMap<String, String> = all.map(|(name, value)| (name.to_owned(), value)).collect();
+        parameters.extend(self.tagged.iter().flat_map(|of| of.parameters(kind)));
         Configuration {
             operation: Name::from(kind.name()),
             size_bytes: self.size,
@@ -82,6 +86,14 @@ impl Spec {
             r if r == b => Some((a, false)),
             _ => None,
         })
+    }
+
+    /// Bytes of messages by their tags, and of the room that receives have for them, at one rank at
+    /// most.
+    fn tagged_bytes(&self) -> Option<(u64, u64)> {
+        let of = self.tagged?;
+        let all = |count: u64| self.size.saturating_mul(count);
+        Some((all(of.tags.into()), all(of.places(self.operation.kind) as u64)))
     }
 
     /// Bytes of the buffers (sent from, received into) that one rank needs at most.
@@ -277,6 +289,7 @@ fn paired(
         return Err(BenchError::Usage(text));
     }
     let sizes = sizes(settings, operation, ranks as u64)?;
+    let tagged = Tagged::asked(operation.kind, &settings.args.tagged)?;
     let threads: Vec<Option<Threads>> = match settings.args.threads.as_slice() {
         asked if operation.kind.has_threads() && !asked.is_empty() => {
             asked.iter().map(|&count| Some(Threads { count, apart: settings.args.threads_by })).collect()
@@ -309,6 +322,7 @@ fn paired(
                     count: settings.args.window,
                     pattern: None,
                     threads,
+                    tagged,
                 }));
             }
         }
@@ -387,6 +401,7 @@ fn collectives(
         count: 0,
         pattern: None,
         threads: None,
+        tagged: None,
     }));
     Ok(())
 }
@@ -410,6 +425,7 @@ fn kernel(
         count: settings.args.iterations.unwrap_or(kernels::default_iterations(operation.kind)),
         pattern: None,
         threads: None,
+        tagged: Tagged::asked(operation.kind, &settings.args.tagged)?,
     })
 }
 
@@ -438,6 +454,7 @@ fn pattern(
             count: 0,
             pattern: Some(Arc::new(plan)),
             threads: None,
+            tagged: None,
         });
     }
     Ok(())
@@ -486,7 +503,7 @@ pub fn check_memory(cells: &[Spec], layout: &Layout, rooms: &[Room], most_bytes:
         let (out, into) = if cell.operation.kind.sums() { (cell.size, cell.size) } else { (out, into) };
         // What a kernel works on, and what others reach, which is as long as a message.
         let besides = if cell.operation.kind.class() == Class::OneSided { cell.size } else { 0 };
-        let out = if cell.operation.kind == Kind::Farm { cell.size } else { out };
+        let (out, into) = cell.tagged_bytes().unwrap_or((out, into));
         // Unexpected messages are copied once more.
         let need = out.saturating_add(into.saturating_mul(2)).saturating_add(besides);
         let need = need.saturating_mul(cell.threads.map_or(1, |threads| threads.count.into()));

@@ -493,6 +493,11 @@ impl<M: Machine> Round<'_, M> {
             time_ns,
             relative_width: args.ci.map(|percent| percent / 100.0),
             most: plan::MOST_SAMPLES / spec.active().len() as u64 + uncounted(args),
+            // A loop each way.
+            unbroken_ns: spec
+                .tagged
+                .filter(|_| spec.operation.kind.is_unbroken())
+                .map(|of| 2.0 * of.interval_ns as f64),
         };
         let rules = Rules {
             keep: args.keep as usize,

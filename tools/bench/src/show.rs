@@ -226,10 +226,11 @@ pub fn tables(run: &Run, launch: u32) -> String {
             span: cells.iter().any(|c| c.span.is_some()),
             rate: cells.iter().any(|c| c.bandwidth.is_some()),
             overlap: cells.iter().any(|c| c.overlap.is_some()),
+            waits: cells.iter().any(|c| c.waits.is_some()),
         };
         let _ = writeln!(
             text,
-            "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}{}",
+            "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}{}{}",
             "bytes",
             "pairs",
             if more.threads { " threads" } else { "" },
@@ -243,7 +244,8 @@ pub fn tables(run: &Run, launch: u32) -> String {
             "outliers",
             if more.span { format!(" {:>11}", "span") } else { String::new() },
             if more.rate { format!(" {:>11}", "MB/s") } else { String::new() },
-            if more.overlap { format!(" {:>11}", "overlap %") } else { String::new() }
+            if more.overlap { format!(" {:>11}", "overlap %") } else { String::new() },
+            if more.waits { format!(" {:>11} {:>11}", "wait", "wait p99") } else { String::new() }
         );
         cells.iter().for_each(|cell| row(cell, step_ns, more, &mut text));
     }
@@ -331,6 +333,8 @@ struct More {
     rate: bool,
     /// How much of an exchange went on while its ranks computed.
     overlap: bool,
+    /// How long answers were waited for.
+    waits: bool,
 }
 
 fn row(cell: &Cell, step_ns: f64, more: More, text: &mut String) {
@@ -345,9 +349,10 @@ fn row(cell: &Cell, step_ns: f64, more: More, text: &mut String) {
     let span = cell.span.as_ref().map_or_else(|| "-".into(), |span| us(span.summary.p50_ns));
     let rate = cell.bandwidth.map_or_else(|| "-".into(), |b| format!("{:.1}", b.p50_bytes_per_s / 1e6));
     let overlap = cell.overlap.map_or_else(|| "-".into(), |o| format!("{:.1}", o.percent));
+    let wait = |get: fn(&SummaryRecord) -> f64| cell.waits.as_ref().map_or_else(|| "-".into(), |w| us(get(&w.summary)));
     let _ = writeln!(
         text,
-        "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}{}",
+        "{:>10} {:>6}{} {:>9} {:>11} {:>11} {:>15} {:>11} {:>11} {:>11} {:>8}{}{}{}{}",
         c.size_bytes,
         if c.pairs > 0 { c.pairs.to_string() } else { "-".into() },
         if more.threads { format!(" {:>7}", threads(c)) } else { String::new() },
@@ -361,7 +366,8 @@ fn row(cell: &Cell, step_ns: f64, more: More, text: &mut String) {
         outliers.map_or_else(|| "-".into(), |count| count.to_string()),
         if more.span { format!(" {span:>11}") } else { String::new() },
         if more.rate { format!(" {rate:>11}") } else { String::new() },
-        if more.overlap { format!(" {overlap:>11}") } else { String::new() }
+        if more.overlap { format!(" {overlap:>11}") } else { String::new() },
+        if more.waits { format!(" {:>11} {:>11}", wait(|s| s.p50_ns), wait(|s| s.p99_ns)) } else { String::new() }
     );
 }
 
@@ -578,7 +584,10 @@ mod tests {
         cell.span = None;
         assert_eq!(row_of(cell.clone(), None)[10..], ["98.8"]);
         cell.overlap = Some(weir_distribution::Overlap::of(400.0, 400.0, 500.0));
-        assert_eq!(row_of(cell, None)[10..], ["98.8", "75.0"]);
+        assert_eq!(row_of(cell.clone(), None)[10..], ["98.8", "75.0"]);
+        let summary = SummaryRecord { p50_ns: 2500.0, p99_ns: 9000.0, ..Default::default() };
+        cell.waits = Some(weir_distribution::Skew { summary, histogram: None });
+        assert_eq!(row_of(cell, None)[10..], ["98.8", "75.0", "2.500", "9.000"]);
     }
 
     #[test]

@@ -721,9 +721,9 @@ fn the_kernels_run_under_the_harness() {
 fn every_operation_gives_samples_at_every_process() {
     let model = Model { nodes: vec![0, 0, 1, 1], ..Model::plain(4) };
     let (run, samples) = bench_and_read(&model, "-t all -s 64 --reps 4 --iterations 2 --warm-up 0 --window 3");
-    // Twelve between pairs and twelve on the partner's memory, between and within nodes; 26
+    // Thirteen between pairs and twelve on the partner's memory, between and within nodes; 26
     // collectives; four kernels.
-    assert_eq!(run.cells.len(), 2 * (12 + 12) + 26 + 4);
+    assert_eq!(run.cells.len(), 2 * (13 + 12) + 26 + 4);
     for (cell, samples) in run.cells.iter().zip(&samples) {
         for rank in 0..4 {
             let own = samples.iter().filter(|s| s.rank == rank && s.counts()).count();
@@ -801,6 +801,130 @@ fn overlap_is_what_computing_hides_of_an_exchange() {
         let as_planted = samples[0].iter().filter(|s| (s.duration_ns - together).abs() < 50.0).count();
         assert!(as_planted > 350, "{as_planted} of 400 with {local_ns} ns");
     }
+}
+
+/// One message in so many is this much later than the others, ns, and holds up none of another tag.
+fn lossy(every: u32) -> Model {
+    Model {
+        shape: Shape::Constant,
+        streams: true,
+        outlier_every: every,
+        outlier_ns: 1e6,
+        reading_ns: 10.0,
+        floor_ns: 20_000.0,
+        byte_ns: 0.0,
+        ..Model::plain(2)
+    }
+}
+
+#[test]
+fn an_open_loop_times_each_message_from_when_it_was_due() {
+    let line = "-t open-loop -s 100 --interval 100 --reps 1000 --warm-up 0 --tags 4 --outstanding 3";
+    let usual = |ns: f64| (19_990.0..20_100.0).contains(&ns);
+    // Nothing is late: the message takes what is planted, and leaves each 100 us of its loop.
+    let (run, samples) = bench_and_read(&lossy(0), line);
+    let parameters = &run.cells[0].configuration.parameters;
+    let expected = [("interval_us", "100"), ("outstanding", "3"), ("receive", "named"), ("tags", "4")];
+    assert_eq!(parameters.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(), expected);
+    assert_eq!(samples[0].len(), 2000);
+    assert!(fair(&samples[0]).into_iter().all(usual), "{:?}", run.cells[0].summary);
+    let of_one: Vec<i64> = samples[0].iter().filter(|s| s.rank == 1).map(|s| s.start_ns).collect();
+    // Two messages come before the loop.
+    assert!(of_one[2..].windows(2).all(|pair| (pair[1] - pair[0] - 100_000).abs() < 50), "{of_one:?}");
+    assert!(samples[0].iter().all(|s| s.peer == 1 - s.rank as i32));
+
+    // One in fifty is 1 ms late, in which nine others are due that would come before it does. By
+    // named tags it holds up those of its own tag among them, two, which come when it does; by any
+    // tag all nine.
+    let late = |receive: &str| {
+        let (_, samples) = bench_and_read(&lossy(50), &format!("{line} --receive {receive}"));
+        let values = fair(&samples[0]);
+        let held = values.iter().filter(|ns| !usual(**ns)).count() as f64 / values.len() as f64;
+        // Those that are held up are late by what is left of the millisecond.
+        let ns = |step: f64| 1_020_000.0 - 1e5 * step;
+        let step = if receive == "named" { 4.0 } else { 1.0 };
+        let second = values.iter().filter(|value| (*value - ns(step)).abs() < 200.0).count();
+        let first = values.iter().filter(|value| (*value - ns(0.0)).abs() < 200.0).count();
+        (held, first, second)
+    };
+    let (named, any) = (late("named"), late("any"));
+    // 3 and 10 of fifty, but where they meet.
+    assert!((0.045..0.065).contains(&named.0) && (0.15..0.25).contains(&any.0), "{named:?} {any:?}");
+    for (_, first, second) in [named, any] {
+        assert!((20..60).contains(&first) && second * 10 > first * 8 && second <= first, "{named:?} {any:?}");
+    }
+}
+
+#[test]
+fn an_open_loop_goes_on_without_a_pause() {
+    let (run, samples) = bench_and_read(&lossy(0), "-t open-loop -s 8 --interval 250 --time 2");
+    // Two seconds, each way one.
+    let count = run.cells[0].repetitions;
+    assert!((3900..4010).contains(&count), "{count}");
+    let of_one: Vec<i64> = samples[0].iter().filter(|s| s.rank == 0).map(|s| s.start_ns).collect();
+    assert!(of_one[2..].windows(2).all(|pair| (pair[1] - pair[0] - 250_000).abs() < 50));
+    assert_eq!(run.cells[0].stopped_by.as_deref(), Some("time"));
+}
+
+#[test]
+fn a_farm_takes_what_its_messages_do_and_tells_how_long_answers_were_waited_for() {
+    // Workers ask one at a time: there, the task back, 50 us of computing, and there again with the
+    // result and the next request together.
+    let model = Model { shape: Shape::Constant, local_ns: 0.0, reading_ns: 0.0, byte_ns: 0.0, ..Model::plain(4) };
+    let line = "-t farm -s 1000 --iterations 300 --tags 1 --outstanding 1 --compute 50 --reps 3 --warm-up 0";
+    let (run, samples) = bench_and_read(&model, line);
+    let cell = &run.cells[0];
+    let master: Vec<f64> = samples[0].iter().filter(|s| s.rank == 0).map(|s| s.duration_ns).collect();
+    // A hundred turns of each worker: 20 us there and back and 50 us. A barrier lets go of some
+    // ranks later than of others.
+    assert!(master.iter().all(|ns| (7e6..7.06e6).contains(ns)), "{master:?}");
+    let bandwidth = cell.bandwidth.unwrap();
+    assert_eq!(bandwidth.bytes, 300_000.0);
+    let mean_bytes_per_s = 300_000.0 * 3.0 / master.iter().sum::<f64>() * 1e9;
+    assert!((bandwidth.mean_bytes_per_s / mean_bytes_per_s - 1.0).abs() < 1e-9);
+    let waits = &cell.waits.as_ref().unwrap().summary;
+    assert_eq!(waits.count, 900);
+    assert!((20_000.0..20_010.0).contains(&waits.p50_ns), "{waits:?}");
+    let said: Vec<(&str, &str)> = cell.configuration.parameters.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let expected = [
+        ("compute_us", "50"),
+        ("fanout", "1"),
+        ("iterations", "300"),
+        ("outstanding", "1"),
+        ("receive", "named"),
+        ("tags", "1"),
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_late_task_holds_up_its_own_tag_or_all() {
+    let late = |receive: &str| {
+        let model = Model { local_ns: 0.0, ..lossy(40) };
+        let line = format!(
+            "-t farm -s 1000 --iterations 2000 --fanout 10 --compute 20 --reps 2 --warm-up 0 --receive {receive}"
+        );
+        let (run, samples) = bench_and_read(&model, &line);
+        assert_eq!(run.cells[0].waits.as_ref().unwrap().summary.count, 2 * 200);
+        samples[0].iter().filter(|s| s.rank == 0).map(|s| s.duration_ns).sum::<f64>()
+    };
+    let (named, any) = (late("named"), late("any"));
+    // Ten requests of ten tasks are under way: a millisecond is less than their computing takes.
+    assert!(named < any, "{named} {any}");
+}
+
+#[test]
+fn a_farm_that_is_not_done_in_the_time_it_is_given_ends_the_measurement_and_says_how_far_it_was() {
+    let line = "-t farm -s 8 --iterations 1000 --reps 1 --timeout 0.05 --compute 1000";
+    let all = bench_with(&Model::plain(2), line, || Box::new(Silent), &AtomicBool::new(false));
+    let said = all[0].as_ref().err().unwrap().to_string();
+    assert!(
+        said.starts_with("farm: ") && said.ends_with(" of 1000 tasks were done in 0.05 s, the time it was given"),
+        "{said}"
+    );
+    // One farm is a measurement.
+    let report = bench(&Model::plain(2), "-t farm -s 8 --iterations 10 --reps 1 --warm-up 0 --timeout 10");
+    assert_eq!(report.run.cells[0].summary.as_ref().unwrap().count, 2);
 }
 
 #[test]

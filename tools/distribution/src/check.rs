@@ -78,7 +78,7 @@ pub(crate) fn cell(run: &Run, at: &str, c: &Cell) -> Result<(), Wrong> {
     if let Some(o) = &c.outliers {
         outliers(&format!("{at}.outliers"), o)?;
     }
-    for (name, between) in [("skew", &c.skew), ("span", &c.span)] {
+    for (name, between) in [("skew", &c.skew), ("span", &c.span), ("waits", &c.waits)] {
         let Some(s) = between else { continue };
         summary(&format!("{at}.{name}.summary"), &s.summary)?;
         if let Some(h) = &s.histogram {

@@ -182,14 +182,14 @@ fn lines_of_the_journal_are_cells_and_what_is_wrong_with_one_is_named() {
 
 #[test]
 fn a_newer_major_version_is_refused_and_says_what_to_do() {
-    let text = error_after(|t| t.replace("\"1.7\"", "\"2.3\"").replace("\"cells\"", "\"zellen\""));
+    let text = error_after(|t| t.replace("\"1.8\"", "\"2.3\"").replace("\"cells\"", "\"zellen\""));
     assert!(text.contains("format 2.3") && text.contains("newer weir"), "{text}");
 }
 
 #[test]
 fn a_newer_minor_version_is_read_and_its_new_fields_are_told() {
     let (_dir, path) = run();
-    edit(&path, |t| t.replace("\"1.7\"", "\"1.8\"").replacen("\"launch\": 0", "\"launch\": 0, \"colour\": [1]", 1));
+    edit(&path, |t| t.replace("\"1.8\"", "\"1.9\"").replacen("\"launch\": 0", "\"launch\": 0, \"colour\": [1]", 1));
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.unknown_fields(), ["cells[0].colour"]);
     assert!(reader.verify().is_empty());
@@ -250,7 +250,7 @@ fn values_without_sense_are_named() {
         ),
         ("\"perseus\"", "\"\"", "machine: empty"),
         ("\"weir-distribution\"", "\"weird\"", "format: `weird` is not"),
-        ("\"1.7\"", "\"one\"", "version: "),
+        ("\"1.8\"", "\"one\"", "version: "),
         ("\"size_mode\": \"message\"", "\"size_mode\": \"huge\"", "cells[0].configuration.size_mode: unknown variant"),
     ] {
         let text = error_after(|t| t.replacen(from, to, 1));

@@ -137,6 +137,7 @@ fn every_call(mpi: &Mpi, world: &Communicator) -> Checked {
         blocking(group)?;
         probing(group)?;
         pending(group, &mut requests)?;
+        standing(group, &mut requests)?;
         collective(group)?;
         reductions(group)?;
         uneven(group)?;
@@ -295,6 +296,44 @@ fn pending(group: &Communicator, requests: &mut Requests) -> Checked {
     });
     check!(full == Err(Error::TooManyRequests(8)));
     Ok(group.barrier()?)
+}
+
+/// Receives that stand posted, which name their tags or take any, and sends of which more are made
+/// than the table holds at once.
+fn standing(group: &Communicator, requests: &mut Requests) -> Checked {
+    let (next, before) = ring(group);
+    let (mine, theirs) = (content(group.rank(), 2000), content(before, 2000));
+    for named in [true, false] {
+        let tag = |place: usize| if named { Tag::Is(place as i32) } else { Tag::Any };
+        let mut inbox = group.inbox(3, 3000)?;
+        check!(inbox.wait_any().err() == Some(Error::NotPending));
+        (0..3).try_for_each(|place| inbox.post(place, before, tag(place)))?;
+        check!(
+            inbox.memory(0).is_empty() && inbox.post(0, before, tag(0)).is_err() && inbox.post(3, before, 0).is_err()
+        );
+        requests.scope(|scope| -> Checked {
+            for turn in 0..30 {
+                while scope.pending() > 6 {
+                    scope.test_some()?;
+                }
+                let _ = scope.send(group, &mine[..1000 + turn], next, (turn % 3) as i32)?;
+                let (place, status) = inbox.wait_any()?;
+                check!((status.source(), status.tag(), status.bytes()?) == (before, (turn % 3) as i32, 1000 + turn));
+                check!(!named || place == turn % 3);
+                check!(inbox.memory(place)[..1000 + turn] == theirs[..1000 + turn]);
+                inbox.post(place, before, tag(place))?;
+            }
+            Ok(())
+        })?;
+        group.barrier()?;
+        // Those that are left are taken back: what comes now is for others.
+        drop(inbox);
+        group.barrier()?;
+        group.send(&[7], next, 1)?;
+        let mut inbox = group.inbox(1, 8)?;
+        check!(inbox.receive(0, Source::Any, tag(1))?.bytes()? == 1 && inbox.memory(0)[0] == 7);
+    }
+    Ok(())
 }
 
 fn collective(group: &Communicator) -> Checked {

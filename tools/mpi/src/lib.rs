@@ -22,7 +22,8 @@
 //! * [`Mpi`], [`Communicator`], [`Requests`]: the calls. A call costs what MPI's does and a few
 //!   nanoseconds: the functions are resolved once, nothing is allocated, and which ABI it is costs
 //!   a branch that always goes one way.
-//! * [`Window`], [`Persistent`]: memory of other ranks, and exchanges that are set up once.
+//! * [`Window`], [`Persistent`], [`Inbox`]: memory of other ranks, exchanges that are set up once, and
+//!   receives that stand posted.
 //! * [`Mpi::threads`]: several threads at once, where the library gives [`Level::Multiple`].
 //! * [`ended`]: a launcher and its processes, ended in time.
 //! * [`elf`]: what a program or library says it needs and is.
@@ -47,5 +48,6 @@ pub use level::Level;
 pub use message::{Reduction, Source, Tag};
 pub use sys::abi::Abi;
 pub use sys::{
-    Access, Blocks, Communicator, Mpi, Persistent, Request, Requests, Scope, Status, ThreadWork, Window, load_only,
+    Access, Blocks, Communicator, Inbox, Mpi, Persistent, Request, Requests, Scope, Status, ThreadWork, Window,
+    load_only,
 };

@@ -149,6 +149,7 @@ fn make(cells: &[&Cell], read: &Read<'_>) -> Made {
     made.point.lag1 = lags.reduce(f64::max);
     made.point.skew = between(cells.iter().filter_map(|c| c.skew.as_ref()));
     made.point.span = between(cells.iter().filter_map(|c| c.span.as_ref()));
+    made.point.waits = between(cells.iter().filter_map(|c| c.waits.as_ref()));
     made.point.recorded_bandwidth = bandwidth(cells.iter().filter_map(|c| c.bandwidth.as_ref()));
     made.point.overlap = overlap(cells.iter().filter_map(|c| c.overlap.as_ref()));
     made.point.moved = moved(cells.iter().flat_map(|c| &c.moved));

@@ -148,6 +148,8 @@ pub struct Point {
     /// How long a repetition took as a whole, of an operation of all ranks: last end minus first
     /// start.
     pub span: Between,
+    /// How long answers were waited for, where a repetition holds many.
+    pub waits: Between,
     /// Bytes a second as the run records them; of several launches the median of each number.
     pub recorded_bandwidth: Option<Bandwidth>,
     /// How much of an exchange went on while its ranks computed; of several launches the median of
@@ -286,6 +288,7 @@ impl Point {
             curve: Curve::default(),
             skew: Between::default(),
             span: Between::default(),
+            waits: Between::default(),
             recorded_bandwidth: None,
             overlap: None,
             moved: Vec::new(),

@@ -27,7 +27,7 @@ use crate::warnings;
 ///   * `overlap`: `alone_ns`, `compute_ns`, `percent` as in the format (of several launches the
 ///     medians); `null` where none was recorded
 ///   * `skew`: `summary` of last minus first start; `span`: of last end minus first start of a
-///     repetition; `null` where none was recorded
+///     repetition; `waits`: of how long answers were waited for; `null` where none was recorded
 ///   * `moved`: ranks that changed their processor during a batch of repetitions, each with `rank`
 ///     and `batches` (of all launches)
 ///   * `clock_tick_ns`; `enough_for_p99`: whether 99th percentiles mean something
@@ -73,7 +73,7 @@ fn profile_json(profile: &Profile) -> Value {
             "size_bytes": size, "level": profile.levels.get(*level).map(level_json), "launches": point.launches,
             "launch_medians_ns": point.launch_medians, "summary_of": if point.has_launches() { "launches" } else { "samples" },
             "summary": point.row, "bytes_per_s": profile.bandwidth_of(point).map(|b| b.p50_bytes_per_s), "bandwidth": bandwidth_json(profile, point),
-            "overlap": point.overlap, "skew": point.skew.row, "span": point.span.row, "moved": point.moved, "clock_tick_ns": (point.tick_ns > 0.0).then_some(point.tick_ns),
+            "overlap": point.overlap, "skew": point.skew.row, "span": point.span.row, "waits": point.waits.row, "moved": point.moved, "clock_tick_ns": (point.tick_ns > 0.0).then_some(point.tick_ns),
             "enough_for_p99": point.knows_p99(), "outliers": point.outliers.map(|o| o.1),
             "outlier_boundary_ns": point.outliers.map(|o| o.0), "clock_error_ns": point.clock_error_ns,
             "effective_count": point.effective, "lag1_autocorrelation": point.lag1, "fit": point.chosen_fit(),

@@ -180,7 +180,13 @@ pub fn damaged_histograms(run: &Run) -> Vec<(String, String)> {
     for (i, cell) in run.cells.iter().enumerate() {
         let of_skew = cell.skew.as_ref().and_then(|s| s.histogram.as_ref());
         let of_span = cell.span.as_ref().and_then(|s| s.histogram.as_ref());
-        let all = [("histogram", cell.histogram.as_ref()), ("skew.histogram", of_skew), ("span.histogram", of_span)];
+        let of_waits = cell.waits.as_ref().and_then(|s| s.histogram.as_ref());
+        let all = [
+            ("histogram", cell.histogram.as_ref()),
+            ("skew.histogram", of_skew),
+            ("span.histogram", of_span),
+            ("waits.histogram", of_waits),
+        ];
         for (at, histogram) in all {
             let Some(HistogramRecord::Hdr(hdr)) = histogram else { continue };
             if let Err(problem) = check(hdr) {

@@ -19,7 +19,7 @@ pub enum Family {
     Kernel,
 }
 
-const POINT_TO_POINT: [&str; 8] = [
+const POINT_TO_POINT: [&str; 9] = [
     Operation::PING_PONG,
     Operation::PING_PONG_FILLED,
     Operation::SEND,
@@ -28,6 +28,7 @@ const POINT_TO_POINT: [&str; 8] = [
     Operation::SENDRECV,
     Operation::DUPLEX_ISEND,
     Operation::MESSAGE_RATE,
+    Operation::OPEN_LOOP,
 ];
 const KERNELS: [&str; 4] = [Operation::FARM, Operation::BOTS, Operation::FFT, Operation::JACOBI];
 
@@ -50,11 +51,12 @@ impl Profile {
         family(&self.key.operation, self.levels.iter().any(|l| l.pairs > 0))
     }
 
-    /// The bandwidth at one of its points; none of an application, of whose time with its size
-    /// nothing is transferred at a rate, nor where ranks computed meanwhile.
+    /// The bandwidth at one of its points; of an application only what was recorded, as with its size
+    /// in its time nothing is transferred at a rate, and none where ranks computed meanwhile.
     #[must_use]
     pub fn bandwidth_of(&self, point: &Point) -> Option<Bandwidth> {
-        let is_moved = self.family() != Family::Kernel && point.overlap.is_none();
+        let is_application = self.family() == Family::Kernel && point.recorded_bandwidth.is_none();
+        let is_moved = !is_application && point.overlap.is_none();
         point.bandwidth().filter(|b| is_moved && b.p50_bytes_per_s.is_finite())
     }
 

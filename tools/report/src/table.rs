@@ -1,6 +1,6 @@
 //! Tables: of a run, and of a comparison; as text for a terminal, and as HTML.
 
-use weir_distribution::{Bandwidth, Service};
+use weir_distribution::{Bandwidth, Service, SummaryRecord};
 
 use crate::compare::Match;
 use crate::digest::{Level, Point, Profile};
@@ -41,6 +41,7 @@ impl Table {
             recorded: any(&|p| p.recorded_bandwidth.is_some()),
             overlap: any(&|p| p.overlap.is_some()),
             span: any(&|p| p.span.row.is_some()),
+            waits: any(&|p| p.waits.row.is_some()),
             worth: any(&Point::is_dependent),
             errors: any(&|p| p.clock_error_ns > 0.0),
             moved: any(&|p| !p.moved.is_empty()),
@@ -59,6 +60,7 @@ impl Table {
             (shown.recorded, "its p1 – p99"),
             (shown.overlap, "overlap"),
             (shown.span, "span"),
+            (shown.waits, "waits, p50 – p99"),
             (true, "samples"),
             (shown.worth, "worth"),
             (true, "outliers"),
@@ -367,6 +369,12 @@ fn notes_of(profile: &Profile) -> Vec<String> {
     if profile.points.values().any(|p| p.span.row.is_some()) {
         out.push("Span: how long a repetition took as a whole, from the first process' start to the last one's end; the median.".to_owned());
     }
+    if profile.points.values().any(|p| p.waits.row.is_some()) {
+        out.push(
+            "Waits: how long the answer to a request was waited for, median and 99th percentile of all requests."
+                .to_owned(),
+        );
+    }
     if profile.points.values().any(|p| p.recorded_bandwidth.is_some()) {
         out.push("Bandwidth: bytes a second as measured; the lowest percentile is of the longest times.".to_owned());
     }
@@ -394,6 +402,7 @@ struct Columns {
     recorded: bool,
     overlap: bool,
     span: bool,
+    waits: bool,
     worth: bool,
     errors: bool,
     moved: bool,
@@ -429,6 +438,10 @@ fn cells_of(profile: &Profile, point: &Point, shown: &Columns) -> Vec<String> {
     }
     if shown.span {
         cells.push(or_none(point.span.row.as_ref().map(|r| units::time_in_column(r.p50_ns))));
+    }
+    if shown.waits {
+        let range = |r: &SummaryRecord| format!("{} – {}", units::time(r.p50_ns), units::time(r.p99_ns));
+        cells.push(or_none(point.waits.row.as_ref().map(range)));
     }
     cells.push(units::count(row.count));
     if shown.worth {

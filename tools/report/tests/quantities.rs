@@ -121,6 +121,32 @@ fn overlap_is_in_the_table_and_for_programs() {
 }
 
 #[test]
+fn waits_of_a_farm_and_its_bandwidth_are_in_the_table_and_for_programs() {
+    let farm = |launch, p50_ns: f64| {
+        let summary = SummaryRecord { p50_ns, p99_ns: 9e6, ..cell(launch, "farm", 8, 1, 2000.0).summary.unwrap() };
+        let bandwidth = Bandwidth {
+            bytes: 8000.0,
+            min_bytes_per_s: Some(1e6),
+            p1_bytes_per_s: 1e6,
+            p50_bytes_per_s: 2e6,
+            p99_bytes_per_s: 3e6,
+            mean_bytes_per_s: 2e6,
+        };
+        let waits = Some(Skew { summary, histogram: None });
+        Cell { waits, bandwidth: Some(bandwidth), ..cell(launch, "farm", 8, 1, 2000.0) }
+    };
+    let digest = run(vec![farm(0, 3000.0)]);
+    let text = table(&digest, 0);
+    assert!(text.contains("waits, p50 – p99") && text.contains("Waits: how long the answer to a request"), "{text}");
+    assert!(row(&text, "8 B").contains("3.00 µs – 9.00 ms") && row(&text, "8 B").contains("MB/s"), "{text}");
+    let several = run((0..).zip([3000.0, 5000.0, 9000.0]).map(|(launch, p50)| farm(launch, p50)).collect());
+    assert_eq!(run_json(&several)["operations"][0]["points"][0]["waits"]["p50_ns"], 5000.0);
+    let none = run(vec![cell(0, "send", 8, 1, 2000.0)]);
+    assert!(!table(&none, 0).to_lowercase().contains("waits"));
+    assert!(run_json(&none)["operations"][0]["points"][0]["waits"].is_null());
+}
+
+#[test]
 fn a_span_of_few_repetitions_has_no_99th_percentile() {
     let mut few = spanning(0, 8, 5000.0);
     few.span.as_mut().unwrap().summary.count = 99;

@@ -30,7 +30,7 @@ pub struct Metric {
 }
 
 const MEDIAN: Metric = Metric { key: "median_us", label: "median us", better: Better::Less };
-const P90: Metric = Metric { key: "p90_us", label: "p90 us", better: Better::Less };
+const MEAN: Metric = Metric { key: "mean_us", label: "mean us", better: Better::Less };
 const P99: Metric = Metric { key: "p99_us", label: "p99 us", better: Better::Less };
 const BANDWIDTH: Metric = Metric { key: "mb_per_s", label: "MB/s", better: Better::More };
 const RATE: Metric = Metric { key: "messages_per_s", label: "messages/s", better: Better::More };
@@ -171,15 +171,12 @@ impl Cell {
 
     /// How long the program was asked to run at most, in seconds.
     pub fn asked_seconds(&self) -> f64 {
-        let of_messages = || Some(self.argument("--messages")? * self.argument("--interval-us")? * 1e-6);
-        let of_bench = || self.argument("--time").filter(|_| self.program == WEIR_BENCH);
-        self.argument("--seconds").or_else(of_bench).or_else(of_messages).unwrap_or(10.0)
+        ["--seconds", "--timeout", "--time"].into_iter().find_map(|name| self.argument(name)).unwrap_or(10.0)
     }
 
-    /// When a launch is ended: a program looks at the clock between messages, and a farm still
-    /// collects the results of what it has handed out, so half as long as asked is added, and time
-    /// to start and end all ranks on a busy machine; `weir bench` makes ten repetitions in any
-    /// case, which is longer than asked where each takes a second.
+    /// When a launch is ended: a program looks at the clock between messages, so half as long as
+    /// asked is added, and time to start and end all ranks on a busy machine; `weir bench` makes ten
+    /// repetitions in any case, which is longer than asked where each takes a second.
     pub fn limit(&self) -> Duration {
         let least = if self.program == WEIR_BENCH { 8.0 } else { 0.0 };
         Duration::from_secs((self.asked_seconds() * 1.5 + 6.0 + least + 0.4 * self.ranks as f64).ceil() as u64)
@@ -190,12 +187,12 @@ impl Cell {
         let (once, each) = if stack.mpi == Mpi::Mpich { (0.1, 0.03) } else { (0.4, 0.09) };
         let start = once + each * self.ranks as f64 + if stack.congestion.is_some() { 0.15 } else { 0.0 };
         let asked = self.asked_seconds();
-        let work = match (self.argument("--tasks"), self.argument("--size")) {
+        let work = match (self.argument("--iterations"), self.argument("-s")) {
             // A farm ends with its tasks; Weir and clean links carry about 80 MB/s, others with
             // loss perhaps 30.
             (Some(tasks), Some(size)) => {
                 let rate = if stack.is_ours() || self.wire.loss == 0.0 { 80e6 } else { 30e6 };
-                let compute = self.argument("--compute-us").unwrap_or(0.0) * 1e-6;
+                let compute = self.argument("--compute").unwrap_or(0.0) * 1e-6;
                 asked.min(tasks * (size / rate + compute))
             }
             _ => asked,
@@ -369,6 +366,20 @@ fn farm_tasks(e: Extent, size: usize) -> usize {
     ((most as f64 * e.seconds / 3.0) as usize).clamp(1000.min(most), most)
 }
 
+/// One farm, to its end or its time. (The order of messages that MPI obliges a library to keep is
+/// what it is there for: ten tags, which receives name or not.)
+fn one_farm(e: Extent, tasks: usize, size: usize, fanout: u32, named: bool) -> String {
+    format!(
+        "{WEIR_BENCH} -t farm -s {size} --iterations {tasks} --reps 1 --warm-up 0 --fanout {fanout} --receive {} --timeout {}",
+        receive(named),
+        f64::max(e.seconds * 10.0, 10.0)
+    )
+}
+
+fn receive(named: bool) -> &'static str {
+    if named { "named" } else { "any" }
+}
+
 fn farm(e: Extent) -> Vec<Cell> {
     let mut cells = Vec::new();
     let workers: &[usize] = if e.quick { &[3] } else { &[3, 7] };
@@ -382,20 +393,9 @@ fn farm(e: Extent) -> Vec<Cell> {
                 for loss in [0.0, 0.01, 0.02] {
                     let tasks = if e.quick { 1000 } else { farm_tasks(e, size) };
                     let base = format!("farm/{workers}w/{size}/f{fanout}{}", if named { "-named" } else { "" });
-                    let command = format!(
-                        "farm --tasks {tasks} --size {size} --fanout {fanout} --named {} --seconds {}",
-                        u8::from(named),
-                        f64::max(e.seconds * 10.0, 10.0)
-                    );
-                    let id = format!("{base}/{}", percent(loss));
-                    let mut cell = Cell::new(
-                        "farm",
-                        id,
-                        Wire::shaped(1000, 50, loss),
-                        workers + 1,
-                        &command,
-                        &[SECONDS, BANDWIDTH],
-                    );
+                    let (id, command) = (format!("{base}/{}", percent(loss)), one_farm(e, tasks, size, fanout, named));
+                    let wire = Wire::shaped(1000, 50, loss);
+                    let mut cell = Cell::new("farm", id, wire, workers + 1, &command, &[SECONDS, BANDWIDTH]);
                     cell.ablate_streams = fanout > 1;
                     cell.rivals = !named;
                     if cell.rivals {
@@ -413,33 +413,24 @@ fn farm(e: Extent) -> Vec<Cell> {
 }
 
 /// What streams are worth: messages of one packet, on a path so long that a lost one holds up many
-/// that are long there. One program sends at a steady pace; the other is the farm, with small
-/// tasks.
+/// that are long there. At a steady pace, and as a farm of small tasks.
 fn streams(e: Extent) -> Vec<Cell> {
-    let (interval_us, delay_us) = (1000, 5000);
-    let messages = (e.seconds * 5e6 / f64::from(interval_us)) as u64;
+    let tasks = ((e.seconds * 3000.0) as usize).clamp(1000, 10_000);
     let mut cells = Vec::new();
-    for (kind, named) in [("named", 1), ("any", 0)] {
+    let mut add = |id: String, loss: f64, ranks: usize, command: &str, metrics: &[Metric]| {
+        let id = format!("streams/{id}/{}", percent(loss));
+        let cell = Cell::new("streams", id, Wire::shaped(1000, 5000, loss), ranks, command, metrics);
+        cells.push(Cell { ablate_streams: true, rivals: false, ..cell });
+    };
+    for named in [true, false] {
+        // A loop each way, each as long as half of it.
+        let (kind, time) = (receive(named), e.seconds * 10.0);
+        let pace =
+            format!("{WEIR_BENCH} -t open-loop -s 1000 --interval 1000 --receive {kind} --warm-up 2 --time {time}");
+        let farm = format!("{} --compute 200", one_farm(e, tasks, 1000, 10, named));
         for loss in [0.0, 0.02] {
-            let command = format!("streams --named {named} --interval-us {interval_us} --messages {messages}");
-            let id = format!("streams/{kind}/{}", percent(loss));
-            let mut cell =
-                Cell::new("streams", id, Wire::shaped(1000, delay_us, loss), 2, &command, &[MEDIAN, P90, P99]);
-            cell.ablate_streams = true;
-            cell.rivals = false;
-            cells.push(cell);
-        }
-        for loss in [0.0, 0.02] {
-            let tasks = ((e.seconds * 3000.0) as u64).clamp(1000, 10_000);
-            let command = format!(
-                "farm --tasks {tasks} --size 1000 --fanout 10 --compute-us 200 --named {named} --seconds {}",
-                f64::max(e.seconds * 10.0, 10.0)
-            );
-            let id = format!("streams/farm-{kind}/{}", percent(loss));
-            let mut cell = Cell::new("streams", id, Wire::shaped(1000, delay_us, loss), 4, &command, &[SECONDS]);
-            cell.ablate_streams = true;
-            cell.rivals = false;
-            cells.push(cell);
+            add(kind.into(), loss, 2, &pace, &[MEDIAN, MEAN, P99]);
+            add(format!("farm-{kind}"), loss, 4, &farm, &[SECONDS]);
         }
     }
     cells

@@ -76,11 +76,7 @@ impl Results {
     pub fn spread(&self, cell: &str, stack: &str, metric: Metric) -> Option<Spread> {
         let launches = self.launches.get(&(cell.to_owned(), stack.to_owned()))?;
         let good = launches.iter().filter_map(|launch| launch.result.as_ref().ok());
-        Spread::of(
-            good.filter(|value| value.get("complete") != Some(&Value::Bool(false)))
-                .filter_map(|value| value.get(metric.key)?.as_f64())
-                .collect(),
-        )
+        Spread::of(good.filter_map(|value| value.get(metric.key)?.as_f64()).collect())
     }
 
     /// The launches of one cell on one stack.
@@ -117,7 +113,7 @@ impl Results {
             ));
         }
         let others = launches.iter().filter(|launch| launch.ended_by_limit.is_none());
-        let causes: Vec<String> = others.filter_map(|launch| failure(&launch.result)).collect();
+        let causes: Vec<&String> = others.filter_map(|launch| launch.result.as_ref().err()).collect();
         if let Some(first) = causes.first() {
             parts.push(format!("{} of {n}: {first}", causes.len()));
         }
@@ -156,22 +152,6 @@ pub fn stacks_of(cell: &Cell, stacks: &[Stack]) -> Vec<Stack> {
         all.push(Stack::one_stream());
     }
     all
-}
-
-/// Why a launch has no number, if it has none.
-fn failure(result: &Result<Value, String>) -> Option<String> {
-    match result {
-        Err(cause) => Some(cause.clone()),
-        Ok(value) if value.get("complete") == Some(&Value::Bool(false)) => {
-            let number = |key| value.get(key).and_then(Value::as_f64);
-            let how_far = match (number("done"), number("tasks"), number("seconds")) {
-                (Some(done), Some(tasks), Some(seconds)) => format!(" ({done} of {tasks} tasks in {seconds:.1} s)"),
-                _ => String::new(),
-            };
-            Some(format!("not complete in its time{how_far}"))
-        }
-        Ok(_) => None,
-    }
 }
 
 /// What is to be measured.
@@ -378,22 +358,6 @@ mod tests {
         assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0, n: 3 }));
         assert_eq!(Spread::of(vec![4.0, 1.0]).map(|s| s.median), Some(2.5));
         assert_eq!(Spread::of(vec![]), None);
-    }
-
-    #[test]
-    fn an_incomplete_farm_is_no_number() {
-        let metric = Metric { key: "seconds", label: "s", better: super::super::cells::Better::Less };
-        let mut results = Results::default();
-        let values = vec![
-            good(serde_json::json!({"seconds": 1.0, "done": 10, "tasks": 90, "complete": false})),
-            good(serde_json::json!({"seconds": 5.0, "complete": true})),
-        ];
-        results.launches.insert(("c".into(), "s".into()), values);
-        assert_eq!(results.spread("c", "s", metric).map(|s| s.median), Some(5.0));
-        assert_eq!(
-            results.trouble("c", "s").as_deref(),
-            Some("1 of 2: not complete in its time (10 of 90 tasks in 1.0 s)")
-        );
     }
 
     fn good(value: Value) -> Launch {

@@ -36,7 +36,14 @@ pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
     });
     match one.pointer("/configuration/operation").and_then(Value::as_str) {
         // Their times are all there is to tell.
-        Some("ping-pong-filled" | "put-lock" | "get-lock" | "accumulate-lock") => {}
+        Some("ping-pong-filled" | "put-lock" | "get-lock" | "accumulate-lock" | "open-loop") => {}
+        Some("farm") => {
+            // The first rank's: when it had the last result.
+            let (bytes, rate) = (number("/bandwidth/bytes")?, number("/bandwidth/mean_bytes_per_s")?);
+            numbers["seconds"] = (bytes / rate).into();
+            numbers["mb_per_s"] = (rate / 1e6).into();
+            numbers["longest_wait_ms"] = (number("/waits/summary/max_ns")? / 1e6).into();
+        }
         Some("ping-pong") => numbers["mb_per_s"] = (size / us("mean")?).into(),
         Some("message-rate") => {
             let bytes_per_s = number("/bandwidth/mean_bytes_per_s")?;
@@ -113,6 +120,18 @@ mod tests {
         assert!(numbers(&run, &cell("overlap"), Carrier::Weir).is_err());
         run["cells"][0]["overlap"] = json!({"alone_ns": 2e3, "compute_ns": 2e3, "percent": 25.0});
         assert_eq!(numbers(&run, &cell("overlap"), Carrier::Weir).unwrap()["overlap"], 0.25);
+    }
+
+    #[test]
+    fn a_farms_time_is_the_first_ranks() {
+        let mut run = run("farm", &json!({"bytes": 3e7, "mean_bytes_per_s": 6e7}));
+        assert!(numbers(&run, &cell("farm"), Carrier::Weir).is_err());
+        run["cells"][0]["waits"] = json!({"summary": {"max_ns": 5e6}});
+        let told = numbers(&run, &cell("farm"), Carrier::Weir).unwrap();
+        assert_eq!(
+            (&told["seconds"], &told["mb_per_s"], &told["longest_wait_ms"]),
+            (&json!(0.5), &json!(60.0), &json!(5.0))
+        );
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod farm;
 mod fft;
 mod jacobi;
 
+pub use farm::{Farm, Wait};
+
 use crate::error::{BenchError, Result};
 use crate::machine::Machine;
 use crate::operation::Kind;
@@ -19,7 +21,7 @@ pub enum Kernel {
     /// Bag of tasks.
     Bots(bots::Bots),
     /// Task farm.
-    Farm(farm::Farm),
+    Farm(Farm),
     /// Two-dimensional Fourier transform.
     Fft(fft::Fft),
     /// Jacobi iteration.
@@ -28,22 +30,14 @@ pub enum Kernel {
 
 impl Kernel {
     /// The kernel for member `place` of `members`; `ticks_per_us` tells how long a task computes.
-    /// `bytes` is the size of what has sizes.
+    /// The farm is made by [`Farm::new`].
     ///
     /// # Errors
     /// [`BenchError::Usage`] if it cannot run on so many processes.
-    pub fn new(
-        kind: Kind,
-        iterations: u32,
-        bytes: u64,
-        members: &[usize],
-        place: usize,
-        ticks_per_us: f64,
-    ) -> Result<Kernel> {
+    pub fn new(kind: Kind, iterations: u32, members: &[usize], place: usize, ticks_per_us: f64) -> Result<Kernel> {
         fits(kind, members.len())?;
         Ok(match kind {
             Kind::Bots => Kernel::Bots(bots::Bots::new(iterations, members, place, ticks_per_us)),
-            Kind::Farm => Kernel::Farm(farm::Farm::new(iterations, members, place, bytes as usize)),
             Kind::Fft => Kernel::Fft(fft::Fft::new(iterations, members.len(), place)),
             Kind::Jacobi => Kernel::Jacobi(jacobi::Jacobi::new(iterations, members, place)),
             other => return Err(BenchError::Usage(format!("{} is no kernel", other.name()))),
@@ -57,7 +51,7 @@ impl Kernel {
     pub fn run<M: Machine>(&mut self, m: &M, group: &M::Group) -> Result<()> {
         match self {
             Kernel::Bots(bots) => bots.run(m),
-            Kernel::Farm(farm) => farm.run(m),
+            Kernel::Farm(farm) => farm.run(m, group, std::iter::once((&mut 0, &mut 0))),
             Kernel::Fft(fft) => fft.run(m, group),
             Kernel::Jacobi(jacobi) => jacobi.run(m),
         }
@@ -72,6 +66,15 @@ impl Kernel {
             Kernel::Farm(farm) => farm.check(),
             Kernel::Fft(fft) => fft.check(),
             Kernel::Jacobi(jacobi) => jacobi.check(),
+        }
+    }
+
+    /// How long requests were waited for, of what has some.
+    #[must_use]
+    pub fn waits(&self) -> &[Wait] {
+        match self {
+            Kernel::Farm(farm) => farm.waits(),
+            _ => &[],
         }
     }
 }
@@ -120,7 +123,11 @@ mod tests {
         run(&Model::plain(ranks), |m| {
             let all: Vec<usize> = (0..ranks).collect();
             let group = m.group(&all).unwrap().unwrap();
-            let mut kernel = Kernel::new(kind, 20, 3000, &all, m.rank(), 1000.0).unwrap();
+            let mut kernel = match crate::tagged::Tagged::asked(kind, &crate::options::tests::args(&[]).tagged).unwrap()
+            {
+                Some(of) => Kernel::Farm(Farm::new(20, of, (ranks, m.rank()), 3000, 1000.0, 0)),
+                None => Kernel::new(kind, 20, &all, m.rank(), 1000.0).unwrap(),
+            };
             kernel.run(m, &group).unwrap();
             kernel.run(m, &group).unwrap();
             kernel.check()

@@ -6,12 +6,14 @@
 //! timed.
 
 mod control;
+mod mail;
 pub mod mpi;
 pub mod sim;
 mod tree;
 pub mod weir;
 
 pub use control::Control;
+pub use mail::{Landed, MAIL_TAGS, Mail, Room};
 
 use weir_clock::TickPair;
 
@@ -216,6 +218,15 @@ pub trait Machine: Messages {
         tag: Tag,
         meanwhile: impl FnOnce(),
     ) -> Result<()>;
+    /// Runs `work`, which may send messages by tags of their own to members of the group, apart from
+    /// all others, and receive them in so much room. When this returns all sends are over, and
+    /// receives to which nothing came are taken back.
+    fn mail<'a, T>(
+        &self,
+        group: &Self::Group,
+        room: Room,
+        work: impl FnOnce(&mut dyn Mail<'a>) -> Result<T>,
+    ) -> Result<T>;
     /// Sets up an exchange with `peer`; nothing is sent yet.
     fn persistent<'b>(&self, out: &'b [u8], into: &'b mut [u8], peer: usize, tag: Tag) -> Result<Self::Persistent<'b>>;
     /// Makes it once: starts it and waits for its end.

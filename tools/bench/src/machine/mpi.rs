@@ -4,15 +4,20 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 
 use weir_clock::TickPair;
-use weir_mpi::{Blocks, Communicator, Level, Mpi, Persistent, Reduction, Requests, Source, ThreadWork, Window};
+use weir_mpi::{
+    Blocks, Communicator, Inbox, Level, Mpi, Persistent, Reduction, Requests, Scope, Source, Status, ThreadWork, Window,
+};
 
-use super::{Apart, Look, Machine, Messages, Tag, Work};
+use super::{Apart, Landed, Look, Machine, Mail, Messages, Room, Tag, Work};
 use crate::error::{BenchError, Result};
 use crate::exchange::{Access, Leg};
 use crate::sys::{affinity, carried, counter, process};
 
 /// Operations at once: a window of messages, and some.
 const REQUESTS: usize = 65_536 + 16;
+/// When so many sends of mail are pending it is looked which of them are over; twice as many from
+/// then on, if more than half are not.
+const LOOKED_AT: usize = 256;
 
 impl From<weir_mpi::Error> for BenchError {
     fn from(error: weir_mpi::Error) -> Self {
@@ -112,6 +117,78 @@ fn recv_window(
         }
         Ok(scope.wait_all()?)
     })
+}
+
+/// Mail by a group's communicator, by which nobody else sends.
+struct ByGroup<'m, 'table, 'a> {
+    machine: &'m MpiMachine,
+    group: &'m Communicator,
+    sends: &'m mut Scope<'table, 'a>,
+    inbox: Inbox<'m>,
+    looked_at: usize,
+}
+
+/// What a receive of mail takes.
+fn selected(from: Option<usize>, tag: Option<Tag>) -> (Source, weir_mpi::Tag) {
+    let tag = tag.map_or(weir_mpi::Tag::Any, |tag| weir_mpi::Tag::Is(tag.into()));
+    (from.map_or(Source::Any, Source::Rank), tag)
+}
+
+fn landed(place: usize, status: &Status) -> Result<Landed> {
+    Ok(Landed { place, tag: status.tag() as Tag, from: status.source(), bytes: status.bytes()? })
+}
+
+impl ByGroup<'_, '_, '_> {
+    /// Gives up the places of sends that are over; waits while there is none for another.
+    fn make_room(&mut self) -> Result<()> {
+        self.sends.test_some()?;
+        if self.sends.pending() > self.looked_at / 2 {
+            self.looked_at = (2 * self.looked_at).min(REQUESTS);
+        }
+        while self.sends.pending() == REQUESTS {
+            self.sends.test_some()?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Mail<'a> for ByGroup<'_, '_, 'a> {
+    fn send(&mut self, data: &'a [u8], to: usize, tag: Tag) -> Result<()> {
+        if self.sends.pending() >= self.looked_at {
+            self.make_room()?;
+        }
+        let _ = self.sends.send(self.group, data, to, tag.into())?;
+        Ok(())
+    }
+
+    fn post(&mut self, place: usize, from: Option<usize>, tag: Option<Tag>) -> Result<()> {
+        let (source, tag) = selected(from, tag);
+        Ok(self.inbox.post(place, source, tag)?)
+    }
+
+    fn next(&mut self) -> Result<Landed> {
+        let (place, status) = self.inbox.wait_any()?;
+        landed(place, &status)
+    }
+
+    fn receive(&mut self, place: usize, from: Option<usize>, tag: Option<Tag>) -> Result<Landed> {
+        let (source, tag) = selected(from, tag);
+        landed(place, &self.inbox.receive(place, source, tag)?)
+    }
+
+    fn memory(&self, place: usize) -> &[u8] {
+        self.inbox.memory(place)
+    }
+
+    fn spin_until(&mut self, until: u64) -> Result<u64> {
+        loop {
+            let now = self.machine.ticks();
+            if now >= until {
+                return Ok(now);
+            }
+            self.sends.test_all()?;
+        }
+    }
 }
 
 /// What sends by a communicator, with requests of its own: a rank, or one of its threads.
@@ -344,6 +421,18 @@ impl Machine for MpiMachine {
             }
             meanwhile();
             Ok(scope.wait_all()?)
+        })
+    }
+
+    fn mail<'a, T>(
+        &self,
+        group: &Communicator,
+        room: Room,
+        work: impl FnOnce(&mut dyn Mail<'a>) -> Result<T>,
+    ) -> Result<T> {
+        self.requests.borrow_mut().scope(|sends| {
+            let inbox = group.inbox(room.places, room.bytes)?;
+            work(&mut ByGroup { machine: self, group, sends, inbox, looked_at: LOOKED_AT })
         })
     }
 

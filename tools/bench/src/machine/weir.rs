@@ -9,11 +9,13 @@ use std::path::Path;
 use weir_clock::TickPair;
 use weir_engine::{EngineConfig, NAME_BYTES};
 
+use super::mail::{MAIL_TAGS, TAG_MAIL};
 use super::tree::{self, Members};
-use super::{Again, Apart, Look, Machine, Messages, Tag, Work};
+use super::{Again, Apart, Landed, Look, Machine, Mail, Messages, Room, Tag, Work};
 use crate::error::{BenchError, Result};
 use crate::exchange::{Access, Leg};
 use crate::operation::Kind;
+use crate::sys::mail::Mailbox;
 use crate::sys::port::{In, Out, Port, Region};
 use crate::sys::{affinity, counter, process};
 
@@ -75,6 +77,46 @@ impl WeirMachine {
     /// What comes after an operation on another's memory, which is complete.
     fn after(&self, window: &Window) -> Result<()> {
         if window.access == Access::Fence { tree::barrier(self, &window.members) } else { Ok(()) }
+    }
+}
+
+/// Mail by tags from [`TAG_MAIL`] on, of which receives of any ignore the others' bits.
+struct ByTags<'m, 'port, 'a> {
+    machine: &'m WeirMachine,
+    members: &'m Members,
+    mail: &'m mut Mailbox<'port, 'a>,
+}
+
+impl<'a> Mail<'a> for ByTags<'_, '_, 'a> {
+    fn send(&mut self, data: &'a [u8], to: usize, tag: Tag) -> Result<()> {
+        self.mail.send(data, self.members.rank(to), (TAG_MAIL | tag).into())
+    }
+
+    fn post(&mut self, place: usize, from: Option<usize>, tag: Option<Tag>) -> Result<()> {
+        let ignore = if tag.is_none() { MAIL_TAGS - 1 } else { 0 };
+        let from = from.map(|from| self.members.rank(from));
+        self.mail.post(place, from, (TAG_MAIL | tag.unwrap_or(0)).into(), ignore.into())
+    }
+
+    fn next(&mut self) -> Result<Landed> {
+        let came = self.mail.next()?;
+        let from = (0..self.members.count()).find(|place| self.members.rank(*place) == came.rank);
+        let from = from.ok_or_else(|| BenchError::machine("Weir", "a message from outside of the group"))?;
+        Ok(Landed { place: came.place, tag: came.tag as Tag & (MAIL_TAGS - 1), from, bytes: came.bytes })
+    }
+
+    fn memory(&self, place: usize) -> &[u8] {
+        self.mail.memory(place)
+    }
+
+    fn spin_until(&mut self, until: u64) -> Result<u64> {
+        loop {
+            let now = self.machine.ticks();
+            if now >= until {
+                return Ok(now);
+            }
+            self.mail.progress()?;
+        }
     }
 }
 
@@ -193,6 +235,10 @@ impl Machine for WeirMachine {
 
     fn exchange_meanwhile(&self, _: &[u8], _: &[Leg], _: &mut [u8], _: &[Leg], _: Tag, _: impl FnOnce()) -> Result<()> {
         Err(BenchError::machine("Weir", "an exchange is one call here"))
+    }
+
+    fn mail<'a, T>(&self, group: &Members, room: Room, work: impl FnOnce(&mut dyn Mail<'a>) -> Result<T>) -> Result<T> {
+        self.port.mail(room.places, room.bytes, |mail| work(&mut ByTags { machine: self, members: group, mail }))
     }
 
     fn window(&self, group: &Members, bytes: usize, access: Access) -> Result<Window> {

@@ -55,6 +55,7 @@ pub fn spec(load: Load, loops: Loop, layout: &Layout) -> Spec {
         count: 0,
         pattern: None,
         threads: None,
+        tagged: None,
     }
 }
 

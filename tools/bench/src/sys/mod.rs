@@ -5,5 +5,6 @@ pub mod affinity;
 pub mod bmi;
 pub mod carried;
 pub mod counter;
+pub mod mail;
 pub mod port;
 pub mod process;

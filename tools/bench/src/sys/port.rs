@@ -2,6 +2,7 @@
 //! its call returns, so that the caller's memory is borrowed for as long as the endpoint uses it.
 
 use std::cell::{RefCell, UnsafeCell};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weir_engine::{
@@ -14,6 +15,8 @@ use crate::exchange::Leg;
 
 /// Contexts of receives: from here on, by their place.
 const RECEIVE: usize = 1 << 40;
+/// Contexts of mail ([`super::mail`]): from here on.
+pub(super) const MAIL: usize = 1 << 41;
 /// Completions taken at once.
 const AT_ONCE: usize = 64;
 
@@ -22,6 +25,8 @@ pub struct Port {
     endpoint: Arc<Endpoint>,
     peers: Vec<u32>,
     found: RefCell<Vec<Completion>>,
+    /// Ends of mail that nobody has looked at yet.
+    mail: RefCell<VecDeque<Completion>>,
 }
 
 /// What is sent.
@@ -78,7 +83,8 @@ impl Port {
     /// The engine's.
     pub fn open_with_key(config: EngineConfig, key: [u8; 32]) -> Result<Port> {
         let endpoint = Endpoint::open_told(config, key, std::sync::Arc::new(tell)).map_err(engine)?;
-        Ok(Port { endpoint, peers: Vec::new(), found: RefCell::new(Vec::with_capacity(AT_ONCE)) })
+        let (found, mail) = (RefCell::new(Vec::with_capacity(AT_ONCE)), RefCell::default());
+        Ok(Port { endpoint, peers: Vec::new(), found, mail })
     }
 
     /// This endpoint's name, to be told to the others.
@@ -178,7 +184,7 @@ impl Port {
         }
         match state.failed {
             Some(error) => Err(error),
-            None => Ok(state.source.and_then(|peer| self.peers.iter().position(|one| *one == peer))),
+            None => Ok(state.source.and_then(|peer| self.rank_of(peer))),
         }
     }
 
@@ -424,6 +430,9 @@ impl Port {
     }
 
     fn note(&self, done: &Completion, state: &mut State<'_>) {
+        if done.context >= MAIL {
+            return self.mail.borrow_mut().push_back(*done);
+        }
         match done.kind {
             OpKind::Recv => {
                 state.receiving = state.receiving.saturating_sub(1);
@@ -447,10 +456,39 @@ impl Port {
 
     /// Weir, and the other rank with where it is, as far as that is known.
     #[cold]
-    fn with(&self, rank: Option<usize>) -> String {
+    pub(super) fn with(&self, rank: Option<usize>) -> String {
         let Some(rank) = rank else { return "Weir".into() };
         let at = self.peers.get(rank).and_then(|peer| self.endpoint.peer_address(*peer));
         format!("Weir, with rank {rank}{}", at.map_or_else(String::new, |at| format!(" at {at}")))
+    }
+}
+
+/// For mail.
+impl Port {
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// A rank as the endpoint knows it.
+    pub(super) fn peer(&self, rank: usize) -> u32 {
+        self.peers[rank]
+    }
+
+    /// The rank of somebody whom the endpoint knows.
+    pub(super) fn rank_of(&self, peer: u32) -> Option<usize> {
+        self.peers.iter().position(|one| *one == peer)
+    }
+
+    /// The next end of mail that was found.
+    pub(super) fn taken(&self) -> Option<Completion> {
+        self.mail.borrow_mut().pop_front()
+    }
+
+    /// Makes progress, and looks what has ended.
+    pub(super) fn look(&self) -> Result<()> {
+        let mut state = State::default();
+        self.take(&mut state);
+        state.failed.map_or(Ok(()), Err)
     }
 }
 
@@ -599,6 +637,44 @@ mod tests {
             drop(region);
             assert!(bytes == 0 || one.write(&[0; 8], 1, gone).is_err());
         }
+        one.close();
+        other.close();
+    }
+
+    #[test]
+    fn receives_that_stand_posted_take_what_they_name_and_are_taken_back() {
+        let [one, other] = two();
+        let sending = std::thread::spawn(move || {
+            let (short, long) = ([1; 8], vec![2; 300_000]);
+            one.mail(0, 0, |mail| {
+                for tag in [7, 9, 8] {
+                    mail.send(&short, 1, tag)?;
+                    mail.send(&long, 1, tag)?;
+                }
+                Ok(())
+            })
+            .unwrap();
+            let mut word = [0];
+            one.run(None, Some(In { into: &mut word, from: Some(1), count: 1, exact: true }), 2, || {}).unwrap();
+            one
+        });
+        let took = other.mail(3, 300_000, |mail| {
+            (0..3).try_for_each(|place| mail.post(place, Some(0), 7 + place as u64, 0))?;
+            let mut took = Vec::new();
+            for _ in 0..6 {
+                let arrived = mail.next()?;
+                took.push((arrived.place as u64 + 7 == arrived.tag, mail.memory(arrived.place)[arrived.bytes - 1]));
+                mail.post(arrived.place, Some(0), arrived.tag, 0)?;
+            }
+            // A place is free once.
+            mail.post(0, None, 0, 15).unwrap_err();
+            Ok(took)
+        });
+        let took = took.unwrap();
+        assert!(took.iter().all(|(right, _)| *right), "{took:?}");
+        assert_eq!(took.iter().filter(|(_, byte)| *byte == 2).count(), 3);
+        other.run(Some(Out { data: &[0], to: 0, count: 1 }), None, 2, || {}).unwrap();
+        let one = sending.join().unwrap();
         one.close();
         other.close();
     }

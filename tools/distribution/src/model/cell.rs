@@ -134,6 +134,10 @@ pub struct Cell {
     /// for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Overlap>,
+    /// How long answers were waited for, of an operation whose repetitions hold many: those of all
+    /// ranks in the repetitions that count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Skew>,
     /// Processor time that the ranks' processes had for all repetitions; absent: nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<f64>,
@@ -178,6 +182,7 @@ impl Cell {
             span: None,
             bandwidth: None,
             overlap: None,
+            waits: None,
             cpu_ns: None,
             service: None,
             moved: Vec::new(),
@@ -397,10 +402,10 @@ pub struct Moved {
 }
 
 /// How far apart two instants of a repetition are, over the repetitions that count: the last start
-/// from the first, or the last end from the first start.
+/// from the first, or the last end from the first start; or the waits for answers in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Skew {
-    /// Statistics over repetitions.
+    /// Statistics over repetitions, or over waits.
     pub summary: SummaryRecord,
     /// Their histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]

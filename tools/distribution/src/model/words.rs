@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const FORMAT: &str = "weir-distribution";
 
 /// The version this crate writes.
-pub const VERSION: Version = Version { major: 1, minor: 7 };
+pub const VERSION: Version = Version { major: 1, minor: 8 };
 
 /// Version of the format, `"major.minor"` in the file. A reader refuses another major; a newer
 /// minor only adds fields, which an older reader may leave unread.
@@ -115,6 +115,9 @@ operations! {
     PERSISTENT = "persistent";
     /// A window of messages after the other without a pause; timed at the receiver.
     STREAM = "stream";
+    /// Messages that leave at a steady pace, from the instant at which each was due to its receipt;
+    /// see `parameters`.
+    OPEN_LOOP = "open-loop";
     /// Written into the partner's memory, and flushed.
     PUT = "put";
     /// Read from the partner's memory, and flushed.

@@ -142,8 +142,10 @@ functions! {
     startall = "MPI_Startall" (c_int, *mut H) -> c_int;
     test = "MPI_Test" (*mut H, *mut c_int, *mut RawStatus) -> c_int;
     testall = "MPI_Testall" (c_int, *mut H, *mut c_int, *mut RawStatus) -> c_int;
+    testsome = "MPI_Testsome" (c_int, *mut H, *mut c_int, *mut c_int, *mut RawStatus) -> c_int;
     wait = "MPI_Wait" (*mut H, *mut RawStatus) -> c_int;
     waitall = "MPI_Waitall" (c_int, *mut H, *mut RawStatus) -> c_int;
+    waitany = "MPI_Waitany" (c_int, *mut H, *mut c_int, *mut RawStatus) -> c_int;
     win_allocate = "MPI_Win_allocate" (Aint, c_int, H, H, *mut c_void, *mut H) -> c_int;
     win_fence = "MPI_Win_fence" (c_int, H) -> c_int;
     win_flush = "MPI_Win_flush" (c_int, H) -> c_int;

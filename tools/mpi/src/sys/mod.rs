@@ -8,6 +8,7 @@
 //! * [`uneven`]: collectives whose blocks differ in length, and running sums.
 //! * [`windows`]: memory that other ranks reach: [`Window`].
 //! * [`persistent`]: an exchange that is set up once and made again and again: [`Persistent`].
+//! * [`inbox`]: receives that stand posted: [`Inbox`].
 //! * [`requests`]: operations that go on while the caller does: [`Requests`].
 //! * [`threads`]: several threads of a process at once: [`Mpi::threads`](crate::Mpi::threads).
 
@@ -17,6 +18,7 @@ pub mod abi;
 mod collectives;
 mod communicator;
 mod functions;
+mod inbox;
 mod library;
 mod persistent;
 mod requests;
@@ -25,6 +27,7 @@ mod uneven;
 mod windows;
 
 pub use communicator::{Communicator, Status};
+pub use inbox::Inbox;
 pub use library::{Mpi, load_only};
 pub use persistent::Persistent;
 pub use requests::{Request, Requests, Scope};

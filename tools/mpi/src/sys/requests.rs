@@ -21,9 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A table for operations that go on while the caller does: [`Requests::scope`].
 pub struct Requests {
-    library: &'static Library,
+    pub(super) library: &'static Library,
     /// MPI's requests, in the width of its handles, from the start; null where nothing is pending.
-    slots: Box<[Handle]>,
+    pub(super) slots: Box<[Handle]>,
     /// Room for as many statuses of any ABI.
     statuses: Box<[RawStatus]>,
     /// Of each slot: which request it is, and whether it receives.
@@ -32,7 +32,9 @@ pub struct Requests {
     /// Slots below `used` in which nothing is pending.
     free: Vec<usize>,
     /// No slot from here on is pending.
-    used: usize,
+    pub(super) used: usize,
+    /// Room for the numbers of those that have ended.
+    numbers: Box<[c_int]>,
     /// The next request's serial number, and the oldest that can be pending.
     next: u64,
     oldest: u64,
@@ -45,7 +47,7 @@ pub struct Requests {
 #[derive(Clone, Copy, Debug)]
 #[must_use = "wait for it, or for all"]
 pub struct Request {
-    slot: usize,
+    pub(super) slot: usize,
     serial: u64,
 }
 
@@ -75,6 +77,7 @@ impl Requests {
             receives: vec![false; capacity].into(),
             free: Vec::with_capacity(capacity),
             used: 0,
+            numbers: vec![0; capacity].into(),
             next: 1,
             oldest: 1,
             counted,
@@ -114,13 +117,13 @@ impl Requests {
 
     /// Pending operations.
     #[inline]
-    fn pending(&self) -> usize {
+    pub(super) fn pending(&self) -> usize {
         self.used - self.free.len()
     }
 
     /// A slot for one more.
     #[inline]
-    fn take_slot(&mut self, receives: bool) -> Result<Request, Error> {
+    pub(super) fn take_slot(&mut self, receives: bool) -> Result<Request, Error> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.used < self.slots.len() => {
@@ -194,7 +197,7 @@ impl Requests {
 
     /// Ends what is pending after an error; ends the job if that cannot be done.
     #[cold]
-    fn give_up(&mut self) {
+    pub(super) fn give_up(&mut self) {
         for slot in (0..self.used).filter(|slot| self.receives[*slot]) {
             on!(self.library, t => {
                 let request = &mut slots(&mut self.slots, t.k.request_null)[slot];
@@ -269,7 +272,7 @@ impl<'buffers> Scope<'_, 'buffers> {
             // before the request does.
             unsafe { (t.f.isend)(data, length, t.k.byte, rank, tag, Raw::of(comm), slot) }
         });
-        self.started("MPI_Isend", code, request)
+        table.started("MPI_Isend", code, request)
     }
 
     /// Starts to receive a message of at most `buffer`'s length (`MPI_Irecv`).
@@ -295,18 +298,7 @@ impl<'buffers> Scope<'_, 'buffers> {
             // that and not before the request does.
             unsafe { (t.f.irecv)(data, length, t.k.byte, source, tag, Raw::of(comm), slot) }
         });
-        self.started("MPI_Irecv", code, request)
-    }
-
-    #[inline]
-    fn started(&mut self, function: &'static str, code: c_int, request: Request) -> Result<Request, Error> {
-        if code != 0 {
-            let table = &mut *self.table;
-            on!(table.library, t => slots(&mut table.slots, t.k.request_null)[request.slot] = t.k.request_null);
-            table.release(request.slot);
-            return Err(table.library.failure(function, code));
-        }
-        Ok(request)
+        table.started("MPI_Irecv", code, request)
     }
 
     /// Waits until the request has completed (`MPI_Wait`). The status says something of receives
@@ -388,6 +380,27 @@ impl<'buffers> Scope<'_, 'buffers> {
         self.table.test_all()
     }
 
+    /// Gives up the places of those that have completed by now (`MPI_Testsome`); never waits.
+    ///
+    /// # Errors
+    /// The error of one that failed.
+    pub fn test_some(&mut self) -> Result<(), Error> {
+        let table = &mut *self.table;
+        if table.pending() == 0 {
+            return Ok(());
+        }
+        let (used, mut count, statuses) = (table.used as c_int, 0, table.statuses.as_mut_ptr());
+        let (found, which) = (&raw mut count, table.numbers.as_mut_ptr());
+        let code = on!(table.library, t => {
+            let first = slots(&mut table.slots, t.k.request_null).as_mut_ptr();
+            // SAFETY: the first `used` slots are requests of this library, pending or null; there
+            // are a number and a status for each.
+            unsafe { (t.f.testsome)(used, first, found, which, statuses) }
+        });
+        table.sweep();
+        table.library.check("MPI_Testsome", code)
+    }
+
     /// Operations that are pending.
     #[inline]
     pub fn pending(&self) -> usize {
@@ -396,9 +409,20 @@ impl<'buffers> Scope<'_, 'buffers> {
 }
 
 impl Requests {
+    /// After the call that was to start a request.
+    #[inline]
+    pub(super) fn started(&mut self, function: &'static str, code: c_int, request: Request) -> Result<Request, Error> {
+        if code != 0 {
+            on!(self.library, t => slots(&mut self.slots, t.k.request_null)[request.slot] = t.k.request_null);
+            self.release(request.slot);
+            return Err(self.library.failure(function, code));
+        }
+        Ok(request)
+    }
+
     /// After a call that may have completed the request in `slot`.
     #[inline]
-    fn ended(&mut self, function: &'static str, code: c_int, slot: usize) -> Result<(), Error> {
+    pub(super) fn ended(&mut self, function: &'static str, code: c_int, slot: usize) -> Result<(), Error> {
         if code != 0 {
             let error = self.library.failure(function, code);
             self.sweep();

@@ -72,10 +72,12 @@ int MPI_Send(In a, int n, H t, int d, int g, H c) { return 0; }
 int MPI_Sendrecv(In a, int n, H t, int d, int g, Out b, int m, H u, int s, int h, H c, Out st) { return 0; }
 int MPI_Test(H *r, int *f, Out st) { *f = 1; *r = REQUEST_NULL; return 0; }
 int MPI_Testall(int n, H *r, int *f, Out st) { *f = 1; while (n--) r[n] = REQUEST_NULL; return 0; }
+int MPI_Testsome(int n, H *r, int *o, int *i, Out st) { *o = n; while (n--) { r[n] = REQUEST_NULL; i[n] = n; } return 0; }
 int MPI_Wait(H *r, Out st) { *r = REQUEST_NULL; return 0; }
 #ifndef WITHOUT_WAITALL
 int MPI_Waitall(int n, H *r, Out st) { while (n--) r[n] = REQUEST_NULL; return 0; }
 #endif
+int MPI_Waitany(int n, H *r, int *i, Out st) { *i = 0; while (*i < n - 1 && r[*i] == REQUEST_NULL) ++*i; r[*i] = REQUEST_NULL; return 0; }
 int MPI_Accumulate(In a, int n, H t, int r, long d, int m, H u, H o, H w) { return 0; }
 int MPI_Allgatherv(In a, int n, H t, Out b, const int *m, const int *d, H u, H c) { return 0; }
 int MPI_Alltoallv(In a, const int *n, const int *e, H t, Out b, const int *m, const int *d, H u, H c) { return 0; }

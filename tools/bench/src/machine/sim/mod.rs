@@ -16,8 +16,9 @@ use weir_clock::TickPair;
 
 pub use model::{Model, Phases, Shape, Stall, Warming, Wrong};
 
+use super::mail::TAG_MAIL;
 use super::tree::{self, Members};
-use super::{Again, Apart, Look, Machine, Messages, Tag, Work};
+use super::{Again, Apart, Landed, Look, MAIL_TAGS, Machine, Mail, Messages, Room, Tag, Work};
 use crate::error::{BenchError, Result};
 use crate::exchange::{Access, Leg};
 
@@ -30,13 +31,27 @@ struct Message {
     data: Vec<u8>,
 }
 
-/// Where a process stands.
+/// Which messages a receive takes: from this rank or anybody, with this tag or any of mail's.
 #[derive(Clone, Copy)]
+struct Want {
+    from: Option<usize>,
+    tag: Option<Tag>,
+}
+
+impl Want {
+    fn fits(&self, message: &Message) -> bool {
+        self.from.is_none_or(|from| from == message.from)
+            && self.tag.map_or(message.tag >= TAG_MAIL, |tag| tag == message.tag)
+    }
+}
+
+/// Where a process stands.
 enum Standing {
     /// It acts next at this time.
     At(f64),
-    /// It wants a message with this tag, from this rank or anybody, and has come to this time.
-    Wants(Option<usize>, Tag, f64),
+    /// It wants a message that one of these receives takes, the first posted first, and has come to
+    /// this time.
+    Wants(Vec<Want>, f64),
     /// It waits for its threads.
     Waits,
     Ended,
@@ -62,26 +77,37 @@ struct World {
 }
 
 impl World {
-    /// The message that a process wanting `(from, tag)` would get, by its place in the inbox: the
-    /// first posted of a named sender, the first to arrive of anybody's.
-    fn match_of(&self, rank: usize, from: Option<usize>, tag: Tag) -> Option<usize> {
-        let fits = |m: &Message| m.tag == tag && from.is_none_or(|f| f == m.from);
+    /// The message that a receive would get, by its place in the inbox: of each sender's the first
+    /// that was sent, of all senders' that which arrives first.
+    fn match_of(&self, rank: usize, want: &Want) -> Option<usize> {
         let inbox = &self.inbox[rank];
-        let candidates = inbox.iter().enumerate().filter(|(_, m)| fits(m));
-        match from {
-            Some(_) => candidates.map(|(i, _)| i).next(),
-            None => candidates.min_by(|(_, a), (_, b)| a.arrives.total_cmp(&b.arrives)).map(|(i, _)| i),
+        let mut fitting = inbox.iter().enumerate().filter(|(_, message)| want.fits(message));
+        if want.from.is_some() {
+            return fitting.next().map(|(place, _)| place);
         }
+        let mut heads: Vec<usize> = Vec::new();
+        for (place, message) in fitting {
+            if heads.iter().all(|&head| (inbox[head].from, inbox[head].by) != (message.from, message.by)) {
+                heads.push(place);
+            }
+        }
+        heads.into_iter().min_by(|&a, &b| inbox[a].arrives.total_cmp(&inbox[b].arrives))
+    }
+
+    /// Which of several receives gets a message first, and which.
+    fn first_of(&self, rank: usize, wants: &[Want]) -> Option<(usize, usize)> {
+        let found = wants.iter().enumerate().filter_map(|(place, want)| Some((place, self.match_of(rank, want)?)));
+        found.min_by(|(_, a), (_, b)| self.inbox[rank][*a].arrives.total_cmp(&self.inbox[rank][*b].arrives))
     }
 
     /// When somebody acts next, if they can.
     fn next(&self, who: usize) -> Option<f64> {
         let rank = self.rank_of[who];
-        match self.standing[who] {
-            Standing::At(time) => Some(time),
+        match &self.standing[who] {
+            Standing::At(time) => Some(*time),
             Standing::Waits | Standing::Ended => None,
-            Standing::Wants(from, tag, time) => {
-                self.match_of(rank, from, tag).map(|i| self.inbox[rank][i].arrives.max(time))
+            Standing::Wants(wants, time) => {
+                self.first_of(rank, wants).map(|(_, i)| self.inbox[rank][i].arrives.max(*time))
             }
         }
     }
@@ -149,7 +175,7 @@ pub struct Sim<'a> {
 pub fn run<T: Send>(model: &Model, program: impl Fn(&Sim<'_>) -> T + Sync) -> Vec<T> {
     let ranks = model.nodes.len();
     let world = World {
-        standing: vec![Standing::At(0.0); ranks],
+        standing: (0..ranks).map(|_| Standing::At(0.0)).collect(),
         rank_of: (0..ranks).collect(),
         wake: (0..ranks).map(|_| Arc::default()).collect(),
         running: vec![(0, 0.0); ranks],
@@ -358,8 +384,12 @@ impl Sim<'_> {
         let mut world = self.wait_turn(Standing::At(now))?;
         let model = self.shared.model;
         let arrives = self.arrival(&mut world, to, data.len(), now);
-        let earlier = world.inbox[to].iter().filter(|m| (m.from, m.by) == (self.rank, self.thread)).map(|m| m.arrives);
-        // Messages of one sender do not overtake each other.
+        // Messages of one sender do not overtake each other, but, where a machine has streams, those
+        // of other tags.
+        let bound = |m: &&Message| {
+            (m.from, m.by) == (self.rank, self.thread) && (!model.streams || m.tag < TAG_MAIL || m.tag == tag)
+        };
+        let earlier = world.inbox[to].iter().filter(bound).map(|m| m.arrives);
         let arrives = earlier.fold(arrives, f64::max);
         world.inbox[to].push_back(Message { from: self.rank, by: self.thread, tag, arrives, data: data.to_vec() });
         world.flying.push(arrives);
@@ -369,12 +399,7 @@ impl Sim<'_> {
     }
 
     fn take(&self, into: &mut [u8], from: Option<usize>, tag: Tag) -> Result<(usize, usize)> {
-        self.alive()?;
-        let mut world = self.wait_turn(Standing::Wants(from, tag, self.time.get()))?;
-        let found = world.match_of(self.rank, from, tag).and_then(|i| world.inbox[self.rank].remove(i));
-        let Some(message) = found else { return Err(BenchError::machine("simulated machine", "no message")) };
-        self.time.set(self.time.get().max(message.arrives));
-        world.standing[self.who] = Standing::At(self.time.get());
+        let (_, message) = self.take_first(vec![Want { from, tag: Some(tag) }])?;
         let (len, room) = (message.data.len(), into.len());
         if len > room {
             let cause = format!("a message of {len} bytes from rank {} for {room} bytes", message.from);
@@ -382,6 +407,65 @@ impl Sim<'_> {
         }
         into[..len].copy_from_slice(&message.data);
         Ok((message.from, len))
+    }
+
+    /// Waits for the first message that one of these receives takes; which, and the message.
+    fn take_first(&self, wants: Vec<Want>) -> Result<(usize, Message)> {
+        self.alive()?;
+        let mut world = self.wait_turn(Standing::Wants(wants.clone(), self.time.get()))?;
+        let found = world.first_of(self.rank, &wants);
+        let found = found.and_then(|(place, i)| Some((place, world.inbox[self.rank].remove(i)?)));
+        let Some((place, message)) = found else { return Err(BenchError::machine("simulated machine", "no message")) };
+        self.time.set(self.time.get().max(message.arrives));
+        world.standing[self.who] = Standing::At(self.time.get());
+        Ok((place, message))
+    }
+}
+
+/// Mail: receives are looked at when their rank waits for one of them.
+struct Posted<'m, 'a> {
+    sim: &'m Sim<'a>,
+    members: &'m Members,
+    room: usize,
+    /// The places that are posted, the first posted first, and what they take.
+    order: Vec<(usize, Want)>,
+    /// What came last, by place.
+    memory: Vec<Vec<u8>>,
+}
+
+impl<'d> Mail<'d> for Posted<'_, '_> {
+    fn send(&mut self, data: &'d [u8], to: usize, tag: Tag) -> Result<()> {
+        self.sim.post(data, self.members.rank(to), TAG_MAIL + tag)
+    }
+
+    fn post(&mut self, place: usize, from: Option<usize>, tag: Option<Tag>) -> Result<()> {
+        if place >= self.memory.len() || self.order.iter().any(|(posted, _)| *posted == place) {
+            return Err(BenchError::machine("simulated machine", "a receive at a place that is not free"));
+        }
+        let from = from.map(|from| self.members.rank(from));
+        self.order.push((place, Want { from, tag: tag.map(|tag| TAG_MAIL + tag) }));
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Landed> {
+        let (which, message) = self.sim.take_first(self.order.iter().map(|(_, want)| *want).collect())?;
+        let (place, _) = self.order.remove(which);
+        let bytes = message.data.len();
+        if bytes > self.room {
+            let cause = format!("a message of {bytes} bytes for {} bytes", self.room);
+            return Err(BenchError::machine("simulated machine", cause));
+        }
+        let from = (0..self.members.count()).find(|of| self.members.rank(*of) == message.from).unwrap_or_default();
+        self.memory[place] = message.data;
+        Ok(Landed { place, tag: message.tag & (MAIL_TAGS - 1), from, bytes })
+    }
+
+    fn memory(&self, place: usize) -> &[u8] {
+        &self.memory[place]
+    }
+
+    fn spin_until(&mut self, until: u64) -> Result<u64> {
+        Ok(self.sim.spin_until(until))
     }
 }
 
@@ -514,7 +598,7 @@ impl<'a> Machine for Sim<'a> {
         self.time.set(self.time.get() + self.shared.model.reading_ns.max(1.0));
         let now = self.time.get();
         let world = self.wait_turn(Standing::At(now))?;
-        let found = world.match_of(self.rank, Some(from), tag);
+        let found = world.match_of(self.rank, &Want { from: Some(from), tag: Some(tag) });
         Ok(found.is_some_and(|i| world.inbox[self.rank][i].arrives <= now))
     }
 
@@ -602,6 +686,11 @@ impl<'a> Machine for Sim<'a> {
             rest = others;
         }
         Ok(())
+    }
+
+    fn mail<'d, T>(&self, group: &Members, room: Room, work: impl FnOnce(&mut dyn Mail<'d>) -> Result<T>) -> Result<T> {
+        let memory = vec![Vec::new(); room.places];
+        work(&mut Posted { sim: self, members: group, room: room.bytes, order: Vec::new(), memory })
     }
 
     fn window(&self, group: &Members, bytes: usize, access: Access) -> Result<Window<'a>> {

@@ -105,6 +105,8 @@ pub struct Model {
     /// For each other message under way when one is begun, the random part grows by this fraction
     /// of itself.
     pub contention: f64,
+    /// Messages of mail overtake those of other tags.
+    pub streams: bool,
     /// Local completion: how long a send keeps the sender, ns.
     pub local_ns: f64,
     /// One message in so many (at random) takes `outlier_ns` longer; 0: none.
@@ -151,6 +153,7 @@ impl Model {
             byte_ns: 0.1,
             shape: Shape::Exponential(200.0),
             contention: 0.0,
+            streams: false,
             local_ns: 500.0,
             outlier_every: 0,
             outlier_ns: 0.0,
