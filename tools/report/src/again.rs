@@ -10,7 +10,7 @@ use crate::units;
 
 /// Options whose values are what is taken from the other run, or belong to one start of the
 /// program: left out with their values.
-const LEFT_OUT: [&str; 12] = [
+const LEFT_OUT: [&str; 14] = [
     "--output",
     "--test",
     "--sizes",
@@ -20,6 +20,8 @@ const LEFT_OUT: [&str; 12] = [
     "--start",
     "--window",
     "--iterations",
+    "--threads",
+    "--threads-by",
     "--like",
     "--meet",
     "--launches",
@@ -124,6 +126,11 @@ pub fn command(first: &Path, like: &Run, second: &Path, run: &Run) -> Option<Str
     let mut words = vec![typed.program.to_owned(), "bench".to_owned(), "-o".to_owned()];
     words.push(format!("{}-like-{}", plain(second), first.file_name().unwrap_or_default().to_string_lossy()));
     words.extend(["--like".to_owned(), plain(first)]);
+    // How many there are its cells say; but the MPI library is asked for them beforehand, and is
+    // another one without.
+    if like.cells.iter().any(|cell| cell.configuration.parameters.contains_key("threads")) {
+        words.extend(["--threads".to_owned(), "1".to_owned()]);
+    }
     words.extend(kept(typed.words.iter().copied()).map(str::to_owned));
     let launches = run.launches.len();
     if launches > 1 {
@@ -239,6 +246,21 @@ mod tests {
         let line = "weir bench -o b/run2 -t send,bcast -s8 --start=auto --time 30 --ci 1 --append --bind --pairs 1,2";
         let expected = "mpiexec -n 4 weir bench -o b/run2-like-run1 --like a/run1 --time 30 --ci 1 --bind";
         assert_eq!(again(line, "mpi", 1).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn threads_are_asked_for_where_the_other_run_had_any() {
+        let mut like = Run::new("m");
+        let mut run = like.clone();
+        run.command =
+            "weir bench -o two --threads 1,2 --threads-by=tag --time 1".split(' ').map(str::to_owned).collect();
+        run.transport.backend = "weir".into();
+        let again = |like: &Run| command(Path::new("one"), like, Path::new("two"), &run).unwrap();
+        assert_eq!(again(&like), "weir bench -o two-like-one --like one --time 1");
+        let mut cell = weir_distribution::Cell::new(0, 0, weir_distribution::Configuration::pair("ping-pong", 8));
+        cell.configuration.parameters.insert("threads".into(), "4".into());
+        like.cells.push(cell);
+        assert_eq!(again(&like), "weir bench -o two-like-one --like one --threads 1 --time 1");
     }
 
     #[test]
