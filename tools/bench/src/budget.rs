@@ -20,8 +20,8 @@ pub struct Budget {
     pub relative_width: Option<f64>,
     /// Never more repetitions than memory is meant for.
     pub most: u64,
-    /// What a repetition takes, ns, of an operation that is to go on without a pause: whatever comes
-    /// behind the first batch is one batch.
+    /// What a repetition takes, ns, of an operation that is to go on without a pause: whatever
+    /// comes behind the first batch is one batch.
     pub unbroken_ns: Option<f64>,
 }
 

@@ -1,5 +1,5 @@
-//! An open loop: messages leave at a steady pace, whatever became of those before, and each is timed
-//! from the instant at which it was due.
+//! An open loop: messages leave at a steady pace, whatever became of those before, and each is
+//! timed from the instant at which it was due.
 //!
 //! Its messages have several tags, in turn. A message that is lost holds up those behind it which
 //! MPI's order binds to it: where receives name their tags, those of its own; where they take any,

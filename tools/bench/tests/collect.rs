@@ -62,6 +62,7 @@ fn measured(
             carried: None,
             cpu_ns: None,
             alone_ns: None,
+            waits: Vec::new(),
         }
     };
     Measured {

@@ -22,8 +22,8 @@
 //! * [`Mpi`], [`Communicator`], [`Requests`]: the calls. A call costs what MPI's does and a few
 //!   nanoseconds: the functions are resolved once, nothing is allocated, and which ABI it is costs
 //!   a branch that always goes one way.
-//! * [`Window`], [`Persistent`], [`Inbox`]: memory of other ranks, exchanges that are set up once, and
-//!   receives that stand posted.
+//! * [`Window`], [`Persistent`], [`Inbox`]: memory of other ranks, exchanges that are set up once,
+//!   and receives that stand posted.
 //! * [`Mpi::threads`]: several threads at once, where the library gives [`Level::Multiple`].
 //! * [`ended`]: a launcher and its processes, ended in time.
 //! * [`elf`]: what a program or library says it needs and is.

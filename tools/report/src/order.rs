@@ -51,8 +51,8 @@ impl Profile {
         family(&self.key.operation, self.levels.iter().any(|l| l.pairs > 0))
     }
 
-    /// The bandwidth at one of its points; of an application only what was recorded, as with its size
-    /// in its time nothing is transferred at a rate, and none where ranks computed meanwhile.
+    /// The bandwidth at one of its points; of an application only what was recorded, as with its
+    /// size in its time nothing is transferred at a rate, and none where ranks computed meanwhile.
     #[must_use]
     pub fn bandwidth_of(&self, point: &Point) -> Option<Bandwidth> {
         let is_application = self.family() == Family::Kernel && point.recorded_bandwidth.is_none();

@@ -175,8 +175,8 @@ impl Cell {
     }
 
     /// When a launch is ended: a program looks at the clock between messages, so half as long as
-    /// asked is added, and time to start and end all ranks on a busy machine; `weir bench` makes ten
-    /// repetitions in any case, which is longer than asked where each takes a second.
+    /// asked is added, and time to start and end all ranks on a busy machine; `weir bench` makes
+    /// ten repetitions in any case, which is longer than asked where each takes a second.
     pub fn limit(&self) -> Duration {
         let least = if self.program == WEIR_BENCH { 8.0 } else { 0.0 };
         Duration::from_secs((self.asked_seconds() * 1.5 + 6.0 + least + 0.4 * self.ranks as f64).ceil() as u64)

@@ -1,9 +1,10 @@
 //! A task farm: member 0 hands out tasks of one size, all others work.
 //!
-//! A worker keeps receives posted, and asks by requests, each of which is answered by so many tasks;
-//! it sends a small result for each task, and a request for each answer that it has done. The tags
-//! of tasks take turns. Receives name their tags, or take any: then, by MPI's rule, they wait for a
-//! message that is missing, whatever its tag. Nobody waits for a send. Each task is compared whole.
+//! A worker keeps receives posted, and asks by requests, each of which is answered by so many
+//! tasks; it sends a small result for each task, and a request for each answer that it has done.
+//! The tags of tasks take turns. Receives name their tags, or take any: then, by MPI's rule, they
+//! wait for a message that is missing, whatever its tag. Nobody waits for a send. Each task is
+//! compared whole.
 //!
 //! Source: Kamal, "SCTP-Based Middleware for MPI" (M.Sc. thesis, University of British Columbia,
 //! 2005): ten tags, ten requests of each worker outstanding, one task or ten for a request.
@@ -219,8 +220,8 @@ struct Worker<'w, 'p> {
 
 impl<'p> Worker<'_, 'p> {
     /// Works until it hears that there is no more; when that was, and how many tasks it has done.
-    /// `note` is told how long each answer took, in ticks: as many tasks as answer a request, in the
-    /// order in which they come, are its answer.
+    /// `note` is told how long each answer took, in ticks: as many tasks as answer a request, in
+    /// the order in which they come, are its answer.
     fn work<M: Machine>(&self, m: &M, mail: &mut dyn Mail<'p>, mut note: impl FnMut(u64)) -> Result<(u64, u64)> {
         let mut sent = Vec::with_capacity(self.numbers.len());
         let mut done = 0;

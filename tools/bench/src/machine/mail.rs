@@ -55,8 +55,8 @@ pub trait Mail<'a> {
     /// The machine's.
     fn next(&mut self) -> Result<Landed>;
 
-    /// Receives a message at a place that is free, and waits for this one: by the machine's own call
-    /// for that, if it has one. No receive may be posted meanwhile.
+    /// Receives a message at a place that is free, and waits for this one: by the machine's own
+    /// call for that, if it has one. No receive may be posted meanwhile.
     ///
     /// # Errors
     /// The machine's.

@@ -218,8 +218,8 @@ pub trait Machine: Messages {
         tag: Tag,
         meanwhile: impl FnOnce(),
     ) -> Result<()>;
-    /// Runs `work`, which may send messages by tags of their own to members of the group, apart from
-    /// all others, and receive them in so much room. When this returns all sends are over, and
+    /// Runs `work`, which may send messages by tags of their own to members of the group, apart
+    /// from all others, and receive them in so much room. When this returns all sends are over, and
     /// receives to which nothing came are taken back.
     fn mail<'a, T>(
         &self,

@@ -99,7 +99,7 @@ impl<'a> Mail<'a> for ByTags<'_, '_, 'a> {
     }
 
     fn next(&mut self) -> Result<Landed> {
-        let came = self.mail.next()?;
+        let came = self.mail.wait_any()?;
         let from = (0..self.members.count()).find(|place| self.members.rank(*place) == came.rank);
         let from = from.ok_or_else(|| BenchError::machine("Weir", "a message from outside of the group"))?;
         Ok(Landed { place: came.place, tag: came.tag as Tag & (MAIL_TAGS - 1), from, bytes: came.bytes })

@@ -122,7 +122,7 @@ impl<'data> Mailbox<'_, 'data> {
     ///
     /// # Errors
     /// The engine's.
-    pub fn next(&mut self) -> Result<Arrived> {
+    pub fn wait_any(&mut self) -> Result<Arrived> {
         if !self.posted.contains(&true) {
             return Err(BenchError::machine("Weir", "no receive is posted"));
         }

@@ -662,7 +662,7 @@ mod tests {
             (0..3).try_for_each(|place| mail.post(place, Some(0), 7 + place as u64, 0))?;
             let mut took = Vec::new();
             for _ in 0..6 {
-                let arrived = mail.next()?;
+                let arrived = mail.wait_any()?;
                 took.push((arrived.place as u64 + 7 == arrived.tag, mail.memory(arrived.place)[arrived.bytes - 1]));
                 mail.post(arrived.place, Some(0), arrived.tag, 0)?;
             }

@@ -10,8 +10,8 @@ use super::requests::{Requests, slots};
 use crate::error::Error;
 use crate::message::{Source, Tag};
 
-/// Receives at numbered places (`MPI_Irecv`, `MPI_Waitany`). Each place has memory of its own, which
-/// is MPI's while its receive is pending and the caller's to read afterwards.
+/// Receives at numbered places (`MPI_Irecv`, `MPI_Waitany`). Each place has memory of its own,
+/// which is MPI's while its receive is pending and the caller's to read afterwards.
 ///
 /// What is left pending is cancelled when this goes.
 pub struct Inbox<'comm> {
@@ -90,8 +90,8 @@ impl Inbox<'_> {
         let (which, at) = (&raw mut index, &raw mut status);
         let code = on!(table.library, t => {
             let first = slots(&mut table.slots, t.k.request_null).as_mut_ptr();
-            // SAFETY: the first `used` slots are requests of this library, pending or null; `at` can
-            // be written for a status of any ABI.
+            // SAFETY: the first `used` slots are requests of this library, pending or null; `at`
+            // can be written for a status of any ABI.
             unsafe { (t.f.waitany)(used, first, which, at) }
         });
         // (Some libraries say of a wait that failed that nothing was pending.)
@@ -112,8 +112,8 @@ impl Inbox<'_> {
             return Err(Error::TooManyRequests(self.pending.len()));
         }
         let data = self.start_of(place).cast_mut();
-        // SAFETY: the place's memory is in cells, which nobody reads meanwhile; the call is over when
-        // this is.
+        // SAFETY: the place's memory is in cells, which nobody reads meanwhile; the call is over
+        // when this is.
         let buffer = unsafe { std::slice::from_raw_parts_mut(data, self.room) };
         self.from.receive(buffer, source, tag)
     }

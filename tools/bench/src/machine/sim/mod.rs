@@ -384,8 +384,8 @@ impl Sim<'_> {
         let mut world = self.wait_turn(Standing::At(now))?;
         let model = self.shared.model;
         let arrives = self.arrival(&mut world, to, data.len(), now);
-        // Messages of one sender do not overtake each other, but, where a machine has streams, those
-        // of other tags.
+        // Messages of one sender do not overtake each other, but, where a machine has streams,
+        // those of other tags.
         let bound = |m: &&Message| {
             (m.from, m.by) == (self.rank, self.thread) && (!model.streams || m.tag < TAG_MAIL || m.tag == tag)
         };
