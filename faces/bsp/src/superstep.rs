@@ -151,6 +151,7 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     if let Some(wire) = &mut process.wire {
         wire.wait_sent(Hold::of(superstep))?;
     }
+    process.pack_all();
     events.clear();
     events.extend(process.registry.events().flat_map(Event::encode));
     let check = process.check;

@@ -318,12 +318,18 @@ fn processes_that_do_not_come_are_not_waited_for_for_ever() -> Result<(), Failed
 }
 
 fn another_program_in_the_job_is_refused() -> Result<(), Failed> {
-    let running = Job::new(&program("waits")?, 1).of_size(2).start();
-    let (unfinished, whole) = (running.meeting().join("1.part"), running.meeting().join("0.1"));
-    std::fs::write(&unfinished, "weir-bsp\n1\n0.0.9\n2\n0\nhost")?;
-    std::fs::rename(unfinished, whole)?;
-    let ended = running.wait();
-    sure(ended.none_well() && ended.errors()[0].contains("process 1 runs version 0.0.9 of the library"), &ended.told())
+    let own = env!("CARGO_PKG_VERSION");
+    // Puts came otherwise in messages of version 2.
+    for (wire, version) in [("1", "0.0.9"), ("2", own)] {
+        let running = Job::new(&program("waits")?, 1).of_size(2).start();
+        let (unfinished, whole) = (running.meeting().join("1.part"), running.meeting().join("0.1"));
+        std::fs::write(&unfinished, format!("weir-bsp\n{wire}\n{version}\n2\n0\nhost"))?;
+        std::fs::rename(unfinished, whole)?;
+        let ended = running.wait();
+        let wanted = format!("process 1 runs version {version} of the library with messages of version {wire}, ");
+        sure(ended.none_well() && ended.errors()[0].contains(&wanted), &ended.told())?;
+    }
+    Ok(())
 }
 
 fn main() {

@@ -117,12 +117,45 @@ pub unsafe extern "C" fn bsp_put_at(
         && !src.is_null()
         && let Some(process) = process()
         // SAFETY: readable (caller).
-        && process.put_eight(pid as u32 as usize, dst as usize, offset, || unsafe { src.cast::<[u8; 8]>().read() })
+        && process.put_eight(pid as u32 as usize, dst as usize, offset, || unsafe { value_at::<8>(src) })
     {
         return;
     }
     // SAFETY: the caller's.
     unsafe { put_any(pid, src, dst, offset, nbytes, place) }
+}
+
+/// # Safety
+/// `src` is readable for `LEN` bytes, 8 at most.
+#[inline]
+unsafe fn value_at<const LEN: usize>(src: *const c_void) -> u64 {
+    let mut word = [0; 8];
+    // SAFETY: the caller's.
+    word[..LEN].copy_from_slice(&unsafe { src.cast::<[u8; LEN]>().read() });
+    u64::from_le_bytes(word)
+}
+
+/// Whether a put of so many bytes from there is a short one.
+#[inline]
+fn is_short(src: *const c_void, nbytes: usize) -> bool {
+    matches!(nbytes, 1 | 2 | 4 | 8) && !src.is_null()
+}
+
+/// What it puts.
+///
+/// # Safety
+/// It is one ([`is_short`]), and `src` is readable for so many bytes.
+#[inline]
+unsafe fn short_value(src: *const c_void, nbytes: usize) -> u64 {
+    // SAFETY: the caller's.
+    unsafe {
+        match nbytes {
+            8 => value_at::<8>(src),
+            4 => value_at::<4>(src),
+            2 => value_at::<2>(src),
+            _ => value_at::<1>(src),
+        }
+    }
 }
 
 /// All that is not put at a few looks. (Apart, so that those need no stack.)
@@ -138,6 +171,13 @@ unsafe extern "C" fn put_any(
     nbytes: usize,
     place: *const c_char,
 ) {
+    if is_short(src, nbytes)
+        && let Some(process) = process()
+        // SAFETY: short, and readable (caller).
+        && process.put_near(pid as u32 as usize, dst as usize, offset, nbytes, || unsafe { short_value(src, nbytes) })
+    {
+        return;
+    }
     // SAFETY: the caller's.
     unsafe {
         put(&Call { name: "bsp_put", place: at(place) }, &Range { pid, base: dst, offset, local: src, nbytes }, false)
@@ -154,6 +194,13 @@ unsafe fn put(call: &Call, range: &Range, unbuffered: bool) {
         let (offset, len) = (range.offset as u64, range.nbytes);
         let alone = unbuffered && len >= process.settings.hp_bytes && to != process.pid;
         let more = if alone { 0 } else { len };
+        if is_short(range.local, more)
+            // SAFETY: short, and readable (caller).
+            && process.put_short(to, range.base as usize, slot, range.offset, len, || unsafe { short_value(range.local, len) })
+        {
+            return;
+        }
+        process.pack(to);
         if !process.may_buffer(more) {
             too_much(process, call, more);
         }
