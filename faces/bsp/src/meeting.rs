@@ -123,9 +123,9 @@ impl Meeting {
     }
 
     /// So many bytes more will be said in this superstep, behind so many.
-    pub fn expect(&self, superstep: u64, behind: u64, bytes: usize) {
+    pub fn expect(&self, superstep: u64, behind: usize, bytes: usize) {
         if superstep >= FIRST {
-            self.board.expect(superstep, behind as usize, bytes);
+            self.board.expect(superstep, behind, bytes);
         }
     }
 

@@ -155,7 +155,7 @@ const FIRST_BYTES: usize = 1 << 10;
 const MORE_BYTES: usize = 1 << 20;
 
 /// Short puts that are packed at a time.
-pub const BLOCK: usize = 64;
+pub const BLOCK: usize = 128;
 /// No short put takes more when it is packed, record and all.
 pub const PACKED_MAX: usize = 16;
 /// Short puts end within so many bytes of an area: what is behind may not look as if it began the
@@ -207,6 +207,14 @@ impl Records {
             self.used -= self.fill;
         }
         self.append(data);
+    }
+
+    /// A short put of so many bytes, the first of all: where it begins, and its bytes.
+    #[inline]
+    pub fn put_first(&mut self, start: u64, len: usize, value: u64) {
+        self.begin(start, len as u64);
+        self.append_word(value);
+        self.fill = WORD - len;
     }
 
     /// Short puts of `LEN` bytes each (1, 2, 4 or 8), in the order of their calls: where each

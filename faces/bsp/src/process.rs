@@ -104,7 +104,7 @@ impl Outgoing {
 }
 
 /// Entries of the cache of addresses: the variables that a loop of a program puts to.
-const CACHE: usize = 16;
+const CACHE: usize = 64;
 
 /// An area that a program's address means. Its size if that is one in all processes, else 0: what
 /// is asked of it is looked at more closely.
@@ -141,6 +141,8 @@ pub struct Process {
     /// ... of short puts those that are not packed yet, and of whom there may be some.
     shorts: Vec<Short>,
     unpacked: Vec<usize>,
+    /// Bytes of those that are, in this superstep.
+    packed: usize,
     /// Bytes of tags: of messages in the queue, of those sent now, and of those of the next
     /// superstep.
     pub tags: [usize; 3],
@@ -230,7 +232,7 @@ impl Process {
     /// Puts eight bytes, if it is a matter of a few looks. False: nothing has been done, and
     /// [`Process::put_near`] is to be asked, then [`Process::area`].
     #[inline]
-    pub fn put_eight(&mut self, pid: usize, base: usize, offset: usize, value: impl FnOnce() -> u64) -> bool {
+    pub fn put_eight(&mut self, pid: usize, base: usize, offset: usize, value: impl FnOnce() -> Option<u64>) -> bool {
         self.shorts.get_mut(pid).is_some_and(|short| short.put_eight(base, offset, value))
     }
 
@@ -267,17 +269,37 @@ impl Process {
 
     #[inline]
     fn put_at(&mut self, pid: usize, aim: &Aim, offset: usize, len: usize, value: impl FnOnce() -> u64) -> bool {
-        if !self.shorts[pid].has_room(len) && !self.begin_short(pid, len) {
-            return false;
+        if !self.shorts[pid].has_room(len) {
+            if self.is_first(pid) && self.free() >= PACKED_MAX as u64 {
+                // Often there is no other in this superstep.
+                self.out[pid].puts.put_first(aim.start(offset), len, value());
+                self.buffered += PACKED_MAX as u64;
+                return true;
+            }
+            if !self.begin_short(pid, len) {
+                return false;
+            }
         }
         self.shorts[pid].put(aim, offset, value());
         true
     }
 
+    /// Nothing was put to a process in this superstep.
+    #[inline]
+    fn is_first(&self, pid: usize) -> bool {
+        self.shorts[pid].is_empty() && self.out[pid].puts.bytes().is_empty()
+    }
+
     /// Room for short puts to a process; false: they would be more than may be buffered.
     #[inline(never)]
     fn begin_short(&mut self, pid: usize, len: usize) -> bool {
-        self.pack(pid);
+        if !self.shorts[pid].is_empty() {
+            let (behind, before) = (self.packed, self.out[pid].puts.bytes().len());
+            self.pack(pid);
+            if let Some(meeting) = &self.meeting {
+                meeting.expect(self.superstep, behind, self.out[pid].puts.bytes().len() - before);
+            }
+        }
         if self.free() < PACKED_MAX as u64 {
             self.pack_all();
         }
@@ -296,7 +318,9 @@ impl Process {
         let (short, puts) = (&mut self.shorts[pid], &mut self.out[pid].puts);
         let (reserved, before) = (short.reserved(), puts.bytes().len());
         short.pack(puts);
-        self.buffered = self.buffered - reserved + (puts.bytes().len() - before) as u64;
+        let packed = puts.bytes().len() - before;
+        self.packed += packed;
+        self.buffered = self.buffered - reserved + packed as u64;
     }
 
     /// Packs the short puts to all.
@@ -304,6 +328,12 @@ impl Process {
         while let Some(pid) = self.unpacked.pop() {
             self.pack(pid);
         }
+    }
+
+    /// Nothing is asked for any more, and all is packed that was.
+    pub fn end_asking(&mut self) {
+        self.pack_all();
+        (self.buffered, self.packed) = (0, 0);
     }
 
     fn free(&self) -> u64 {
@@ -545,6 +575,7 @@ impl Process {
             out: (0..nprocs).map(|_| Outgoing::new(check)).collect(),
             shorts: (0..nprocs).map(|_| Short::default()).collect(),
             unpacked: Vec::new(),
+            packed: 0,
             tags: [0; 3],
             inbox: Inbox::default(),
             budget: settings.memory.unwrap_or_else(|| share_of_memory(here)),

@@ -23,6 +23,13 @@ impl Aim {
         start_of(slot, 0).map_or(Aim::default(), |start| Aim { base, end: size.min(SHORT_AREA), start })
     }
 
+    /// What the first word of a record has of it and an offset in it.
+    #[inline]
+    #[must_use]
+    pub fn start(&self, offset: usize) -> u64 {
+        self.start + offset as u64
+    }
+
     /// Whether so many bytes may be put to this offset of what the program calls so.
     #[inline]
     #[must_use]
@@ -41,9 +48,9 @@ pub struct Short {
     /// ... eight bytes may be put to offsets below this without another question.
     eights: u64,
     start: u64,
-    count: usize,
-    /// So many have room, in the block and in what the process may buffer.
-    limit: usize,
+    /// Where the next one goes: from the first place that the process may use to the block's end.
+    next: usize,
+    first: usize,
     /// Bytes of each.
     len: usize,
     starts: [u64; BLOCK],
@@ -52,34 +59,45 @@ pub struct Short {
 
 impl Default for Short {
     fn default() -> Self {
-        Short { base: 0, eights: 0, start: 0, count: 0, limit: 0, len: 0, starts: [0; BLOCK], values: [0; BLOCK] }
+        let (starts, values) = ([0; BLOCK], [0; BLOCK]);
+        Short { base: 0, eights: 0, start: 0, next: BLOCK, first: BLOCK, len: 0, starts, values }
     }
 }
 
 impl Short {
-    /// Puts eight bytes where the last ones went, if there is room. False: nothing was done.
+    /// Puts eight bytes where the last ones went, if there is room, and a value. False: nothing was
+    /// done.
     #[inline]
-    pub fn put_eight(&mut self, base: usize, offset: usize, value: impl FnOnce() -> u64) -> bool {
-        if self.base != base || offset as u64 >= self.eights || self.count >= self.limit {
+    pub fn put_eight(&mut self, base: usize, offset: usize, value: impl FnOnce() -> Option<u64>) -> bool {
+        if self.base != base || offset as u64 >= self.eights || self.next >= BLOCK {
             return false;
         }
-        self.push(offset, value());
+        let Some(value) = value() else { return false };
+        self.push(offset, value);
         true
     }
 
     #[inline]
     fn push(&mut self, offset: usize, value: u64) {
-        // (What is below the limit is below this.)
-        let at = self.count % BLOCK;
-        (self.starts[at], self.values[at]) = (self.start + offset as u64, value);
-        self.count += 1;
+        let (starts, values) = (self.starts.get_mut(self.next), self.values.get_mut(self.next));
+        if let (Some(start), Some(to)) = (starts, values) {
+            (*start, *to) = (self.start + offset as u64, value);
+            self.next += 1;
+        }
+    }
+
+    /// Whether nothing is here.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.next == self.first
     }
 
     /// Whether one of so many bytes has room.
     #[inline]
     #[must_use]
     pub fn has_room(&self, len: usize) -> bool {
-        self.len == len && self.count < self.limit
+        self.len == len && self.next < BLOCK
     }
 
     /// Puts so many bytes, which have room and are within the area.
@@ -93,27 +111,28 @@ impl Short {
     /// An empty block begins, of puts of so many bytes, where `free` bytes may be buffered: how
     /// many of them are its own from now on.
     pub fn begin(&mut self, len: usize, free: u64) -> u64 {
-        let limit = (free / PACKED_MAX as u64).min(BLOCK as u64);
-        (self.len, self.limit) = (len, limit as usize);
-        limit * PACKED_MAX as u64
+        let room = (free / PACKED_MAX as u64).min(BLOCK as u64) as usize;
+        (self.len, self.first) = (len, BLOCK - room);
+        self.next = self.first;
+        self.reserved()
     }
 
     /// What it was given when it began.
     #[inline]
     #[must_use]
     pub fn reserved(&self) -> u64 {
-        (self.limit * PACKED_MAX) as u64
+        ((BLOCK - self.first) * PACKED_MAX) as u64
     }
 
     /// Packs what is here. Nothing has room until another block begins.
     pub fn pack(&mut self, to: &mut Records) {
-        let (starts, values) = (&self.starts[..self.count], &self.values[..self.count]);
+        let (starts, values) = (&self.starts[self.first..self.next], &self.values[self.first..self.next]);
         match self.len {
             8 => to.pack::<8>(starts, values),
             4 => to.pack::<4>(starts, values),
             2 => to.pack::<2>(starts, values),
             _ => to.pack::<1>(starts, values),
         }
-        (self.count, self.limit) = (0, 0);
+        (self.next, self.first) = (BLOCK, BLOCK);
     }
 }

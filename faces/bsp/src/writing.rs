@@ -36,8 +36,9 @@ pub trait Words {
     fn count(&self) -> usize;
     /// One of them.
     fn word(&self, number: usize) -> Option<u64>;
-    /// Some of them; none if they do not all lie within.
-    fn words(&self, numbers: Range<usize>) -> impl Iterator<Item = u64>;
+    /// Some of them, `N` at a time, a last few that are not so many left out; none if they do not
+    /// all lie within.
+    fn words<const N: usize>(&self, numbers: Range<usize>) -> impl Iterator<Item = [u64; N]>;
     /// Copies bytes, from a word on, of which there are so many.
     fn copy(&self, number: usize, to: &mut [u8]);
 }
@@ -53,7 +54,7 @@ impl Words for SharedBytes<'_> {
     }
 
     #[inline]
-    fn words(&self, numbers: Range<usize>) -> impl Iterator<Item = u64> {
+    fn words<const N: usize>(&self, numbers: Range<usize>) -> impl Iterator<Item = [u64; N]> {
         SharedBytes::words(self, numbers)
     }
 
@@ -73,8 +74,9 @@ impl Words for &[[u8; WORD]] {
     }
 
     #[inline]
-    fn words(&self, numbers: Range<usize>) -> impl Iterator<Item = u64> {
-        self.get(numbers).unwrap_or(&[]).iter().map(|word| u64::from_le_bytes(*word))
+    fn words<const N: usize>(&self, numbers: Range<usize>) -> impl Iterator<Item = [u64; N]> {
+        let words = self.get(numbers).unwrap_or(&[]);
+        words.as_chunks::<N>().0.iter().map(|words| words.map(u64::from_le_bytes))
     }
 
     fn copy(&self, number: usize, to: &mut [u8]) {
@@ -167,53 +169,91 @@ unsafe fn write_list(puts: &impl Words, at: usize, memory: Memory, list: List) -
     if words > puts.count().saturating_sub(at) {
         return Err(CUT);
     }
-    let offsets = puts.words(at..data);
-    let values = puts.words(data..at + words);
+    let (offsets, values) = (at..data, data..at + words);
     // SAFETY: the caller's.
     let good = unsafe {
         match (list.wide, list.len) {
-            (false, 8) => write_each::<16, 8>(memory, offsets, values.map(u64::to_le_bytes)),
-            (true, 8) => write_each::<32, 8>(memory, offsets, values.map(u64::to_le_bytes)),
-            (false, 4) => write_each::<16, 4>(memory, offsets, pieces(values, list.count)),
-            (true, 4) => write_each::<32, 4>(memory, offsets, pieces(values, list.count)),
-            (false, 2) => write_each::<16, 2>(memory, offsets, pieces(values, list.count)),
-            (true, 2) => write_each::<32, 2>(memory, offsets, pieces(values, list.count)),
-            (false, _) => write_each::<16, 1>(memory, offsets, pieces(values, list.count)),
-            (true, _) => write_each::<32, 1>(memory, offsets, pieces(values, list.count)),
+            (false, 8) => write_eights::<4>(puts, memory, offsets, values),
+            (true, 8) => write_eights::<2>(puts, memory, offsets, values),
+            (false, 4) => write_each::<4, 4>(puts, memory, offsets, values, list.count),
+            (true, 4) => write_each::<2, 4>(puts, memory, offsets, values, list.count),
+            (false, 2) => write_each::<4, 2>(puts, memory, offsets, values, list.count),
+            (true, 2) => write_each::<2, 2>(puts, memory, offsets, values, list.count),
+            (false, _) => write_each::<4, 1>(puts, memory, offsets, values, list.count),
+            (true, _) => write_each::<2, 1>(puts, memory, offsets, values, list.count),
         }
     };
     if good { Ok(words) } else { Err(NOT_REGISTERED) }
 }
 
-/// Puts of which several lie in a word.
-fn pieces<const LEN: usize>(words: impl Iterator<Item = u64>, count: usize) -> impl Iterator<Item = [u8; LEN]> {
-    let of = |word: u64| (0..WORD / LEN).map(move |nth| word >> (8 * LEN * nth));
-    words.flat_map(of).map(|bits| *bits.to_le_bytes().first_chunk().unwrap_or(&[0; LEN])).take(count)
-}
-
-/// Writes the puts of a list; false: one is not within the memory. `BITS`: of an offset.
+/// Writes values to where a word with their offsets says, of which it has `PER`; false: one is not
+/// within the memory.
 ///
 /// # Safety
 /// The memory may be written to.
 #[inline]
-unsafe fn write_each<const BITS: u32, const LEN: usize>(
-    memory: Memory,
-    offsets: impl Iterator<Item = u64>,
-    mut values: impl Iterator<Item = [u8; LEN]>,
+unsafe fn write_some<const PER: usize, const LEN: usize>(
+    memory: &Memory,
+    mut offsets: u64,
+    values: impl IntoIterator<Item = [u8; LEN]>,
 ) -> bool {
-    let unit = if BITS == 16 { LEN as u64 } else { 1 };
+    let (bits, unit) = (u64::BITS / PER as u32, if PER == 4 { LEN as u64 } else { 1 });
     // Offsets from here on are beyond.
     let end = memory.size.saturating_sub(LEN as u64 - 1);
-    for mut word in offsets {
-        for value in values.by_ref().take((u64::BITS / BITS) as usize) {
-            let offset = word % (1u64 << BITS) * unit;
-            if offset >= end {
-                return false;
-            }
-            // SAFETY: within the memory.
-            unsafe { memory.base.add(offset as usize).cast::<[u8; LEN]>().write(value) };
-            word >>= BITS;
+    for value in values {
+        let offset = offsets % (1u64 << bits) * unit;
+        if offset >= end {
+            return false;
         }
+        // SAFETY: within the memory.
+        unsafe { memory.base.add(offset as usize).cast::<[u8; LEN]>().write(value) };
+        offsets >>= bits;
     }
     true
+}
+
+/// Writes the puts of a list, of eight bytes each and with `PER` offsets in a word: the commonest,
+/// for which nothing is looked at but the offsets. (Apart, so that it has all registers.)
+///
+/// # Safety
+/// The memory may be written to.
+#[inline(never)]
+unsafe fn write_eights<const PER: usize>(
+    puts: &impl Words,
+    memory: Memory,
+    offsets: Range<usize>,
+    values: Range<usize>,
+) -> bool {
+    let rest = values.end - values.len() % PER;
+    let last = puts.words::<1>(rest..values.end).map(|[value]| value.to_le_bytes());
+    let mut words = puts.words::<1>(offsets).map(|[word]| word);
+    for values in puts.words::<PER>(values.start..rest) {
+        // SAFETY: the caller's.
+        if !words
+            .next()
+            .is_some_and(|word| unsafe { write_some::<PER, 8>(&memory, word, values.map(u64::to_le_bytes)) })
+        {
+            return false;
+        }
+    }
+    // SAFETY: the caller's.
+    words.next().is_none_or(|word| unsafe { write_some::<PER, 8>(&memory, word, last) })
+}
+
+/// Writes the puts of a list of which several lie in a word.
+///
+/// # Safety
+/// The memory may be written to.
+unsafe fn write_each<const PER: usize, const LEN: usize>(
+    puts: &impl Words,
+    memory: Memory,
+    offsets: Range<usize>,
+    values: Range<usize>,
+    count: usize,
+) -> bool {
+    let of = |word: u64| (0..WORD / LEN).map(move |nth| word >> (8 * LEN * nth));
+    let pieces = puts.words::<1>(values).flat_map(|[word]| of(word));
+    let mut pieces = pieces.map(|bits| *bits.to_le_bytes().first_chunk().unwrap_or(&[0; LEN])).take(count);
+    // SAFETY: the caller's.
+    puts.words::<1>(offsets).all(|[word]| unsafe { write_some::<PER, LEN>(&memory, word, pieces.by_ref().take(PER)) })
 }

@@ -201,10 +201,10 @@ impl<W: Words> Board<W> {
     /// So many bytes more will be told of in a step, behind so many: their lines in the heap are
     /// fetched while the member does something else. Nothing is said by it.
     pub fn expect(&self, step: u64, behind: usize, bytes: usize) {
-        let at = |byte: usize| byte.div_ceil(WORD).min(self.shape.heap);
+        let end = (behind.saturating_add(bytes) / WORD).min(self.shape.heap);
         let heap = self.shape.heap((step % 2) as usize, self.own);
-        for word in (at(behind)..at(behind.saturating_add(bytes))).step_by(LINE) {
-            fetch_to_write(self.word(heap + word));
+        for line in self.words.words()[heap + end.min(behind / WORD)..heap + end].chunks(LINE) {
+            fetch_to_write(&line[0]);
         }
     }
 

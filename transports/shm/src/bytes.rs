@@ -82,12 +82,17 @@ impl<'a> SharedBytes<'a> {
         Some(u64::from_le(word.load(Ordering::Relaxed)))
     }
 
-    /// Its words of these numbers; none if they do not all lie within. Each is read once.
+    /// Its words of these numbers, `N` at a time, a last few that are not so many left out; none if
+    /// they do not all lie within. Each is read once.
     #[inline]
-    pub fn words(&self, numbers: core::ops::Range<usize>) -> impl Iterator<Item = u64> + use<'a> {
+    pub fn words<const N: usize>(
+        &self,
+        numbers: core::ops::Range<usize>,
+    ) -> impl Iterator<Item = [u64; N]> + use<'a, N> {
         let whole = numbers.end <= self.len / WORD;
         let words = self.words.get(numbers).filter(|_| whole).unwrap_or(&[]);
-        words.iter().map(|word| u64::from_le(word.load(Ordering::Relaxed)))
+        let load = |word: &AtomicU64| u64::from_le(word.load(Ordering::Relaxed));
+        words.as_chunks::<N>().0.iter().map(move |words| words.each_ref().map(load))
     }
 
     /// All of it in a vector.

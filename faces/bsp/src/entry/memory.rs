@@ -113,11 +113,11 @@ pub unsafe extern "C" fn bsp_put_at(
     nbytes: usize,
     place: *const c_char,
 ) {
+    // SAFETY: readable (caller).
+    let value = || unsafe { (!src.is_null()).then(|| value_at::<8>(src)) };
     if nbytes == 8
-        && !src.is_null()
         && let Some(process) = process()
-        // SAFETY: readable (caller).
-        && process.put_eight(pid as u32 as usize, dst as usize, offset, || unsafe { value_at::<8>(src) })
+        && process.put_eight(pid as u32 as usize, dst as usize, offset, value)
     {
         return;
     }
