@@ -194,6 +194,13 @@ impl Records {
         self.bytes.get(..self.used).unwrap_or(&[])
     }
 
+    /// Nothing is in it.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
     /// Nothing is in it any more; its memory is kept.
     pub fn clear(&mut self) {
         self.used = 0;
@@ -209,15 +216,27 @@ impl Records {
         self.append(data);
     }
 
-    /// A short put of so many bytes, the first of all: where it begins, and its bytes.
+    /// A short put of so many bytes (1, 2, 4 or 8): where it begins, and its bytes.
     #[inline]
-    pub fn put_first(&mut self, start: u64, len: usize, value: u64) {
-        self.begin(start, len as u64);
-        self.append_word(value);
-        self.fill = WORD - len;
+    pub fn put_short(&mut self, start: u64, len: usize, value: u64) {
+        let room = self.bytes.get_mut(self.used..).and_then(|rest| rest.first_chunk_mut::<PACKED_MAX>());
+        match room.filter(|_| start != self.continues) {
+            Some(room) => {
+                *room = (u128::from(start | (len as u64) << 40) | u128::from(value) << 64).to_le_bytes();
+                (self.last, self.continues) = (self.used, behind(start, len as u64));
+                (self.used, self.fill) = (self.used + PACKED_MAX, WORD - len);
+            }
+            None => self.put_behind(start, len, value),
+        }
     }
 
-    /// Short puts of `LEN` bytes each (1, 2, 4 or 8), in the order of their calls: where each
+    /// The same where it may continue the last one, or has no room.
+    #[inline(never)]
+    fn put_behind(&mut self, start: u64, len: usize, value: u64) {
+        self.put((start >> SLOT_SHIFT) as u32, start % SHORT_OFFSETS, &value.to_le_bytes()[..len.min(WORD)]);
+    }
+
+    /// Short puts of `LEN` bytes each (1, 2, 4 or 8) into one area, in the order of their calls: where each
     /// begins ([`start_of`]), and its bytes, little-endian. Each ends within [`SHORT_AREA`], and
     /// they are [`BLOCK`] at most.
     pub fn pack<const LEN: usize>(&mut self, starts: &[u64], values: &[u64]) {
@@ -229,7 +248,7 @@ impl Records {
         // none of them is so near to the end of what an area can have.)
         let fours = starts.as_chunks::<4>().0;
         if !fours.iter().zip(&fours[1.min(fours.len())..]).any(|(one, next)| one[0] + 4 * LEN as u64 == next[0]) {
-            return self.lists::<LEN>(starts, values);
+            return self.list::<LEN>(starts, values);
         }
         let (mut listed, mut at) = (0, 0);
         while at < starts.len() {
@@ -250,7 +269,7 @@ impl Records {
         if follow_each_other(starts, LEN as u64) {
             self.run::<LEN>(starts, values);
         } else {
-            self.lists::<LEN>(starts, values);
+            self.list::<LEN>(starts, values);
         }
     }
 
@@ -266,35 +285,12 @@ impl Records {
         self.append_values::<LEN>(values);
     }
 
-    /// Short puts of which few follow each other: a list of all that are in one area, in turn.
-    fn lists<const LEN: usize>(&mut self, mut starts: &[u64], mut values: &[u64]) {
-        while let Some(first) = starts.first() {
-            let (mut all, mut others) = (0, 0);
-            for start in starts {
-                all |= start;
-                others |= start ^ first;
-            }
-            let same = match others >> SLOT_SHIFT {
-                0 => starts.len(),
-                _ => starts.iter().take_while(|start| (*start ^ first) >> SLOT_SHIFT == 0).count(),
-            };
-            let (these, rest) = starts.split_at(same);
-            let (bytes, others) = values.split_at(same);
-            if same < starts.len() {
-                all = these.iter().fold(0, |all, start| all | start);
-            }
-            self.list::<LEN>(these, bytes, all % SHORT_OFFSETS);
-            (starts, values) = (rest, others);
-        }
-    }
-
-    /// Short puts into one area, whose offsets have no other bits than these.
-    fn list<const LEN: usize>(&mut self, starts: &[u64], values: &[u64], bits: u64) {
+    /// Short puts of which few follow each other.
+    fn list<const LEN: usize>(&mut self, starts: &[u64], values: &[u64]) {
+        // All have the same slot; what bits have their offsets?
+        let bits = starts.iter().fold(0, |all, start| all | start) % SHORT_OFFSETS;
         let Some(first) = starts.first().filter(|_| starts.len() >= LIST_MIN && bits < 1 << 32) else {
-            for (start, value) in starts.iter().zip(values) {
-                self.run::<LEN>(&[*start], &[*value]);
-            }
-            return;
+            return starts.iter().zip(values).for_each(|(start, value)| self.put_short(*start, LEN, *value));
         };
         let wide = !bits.is_multiple_of(LEN as u64) || bits >= (LEN as u64) << 16;
         let list = List { slot: (first >> SLOT_SHIFT) as u32, count: starts.len(), len: LEN, wide };

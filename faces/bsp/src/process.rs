@@ -14,7 +14,7 @@ use crate::place::Place;
 use crate::queue::Inbox;
 use crate::registry::{NULL_AREA, Registry, RegistryError};
 use crate::settings::{Settings, is_level};
-use crate::short::{Aim, Short};
+use crate::short::{Aim, Short, Way};
 use crate::superstep::Scratch;
 use crate::wire::Wire;
 use std::io::Write;
@@ -248,7 +248,7 @@ impl Process {
         value: impl FnOnce() -> u64,
     ) -> bool {
         let aim = self.cache[cached_at(base)].aim;
-        pid < self.nprocs && aim.takes(base, offset, len) && self.put_at(pid, &aim, offset, len, value)
+        aim.takes(base, offset, len) && self.put_at(pid, &aim, offset, len, value)
     }
 
     /// Puts 1, 2, 4 or 8 bytes into an area of which [`Process::area`] has told. False: they are no
@@ -269,25 +269,29 @@ impl Process {
 
     #[inline]
     fn put_at(&mut self, pid: usize, aim: &Aim, offset: usize, len: usize, value: impl FnOnce() -> u64) -> bool {
-        if !self.shorts[pid].has_room(len) {
-            if self.is_first(pid) && self.free() >= PACKED_MAX as u64 {
-                // Often there is no other in this superstep.
-                self.out[pid].puts.put_first(aim.start(offset), len, value());
+        let (Some(short), Some(out)) = (self.shorts.get_mut(pid), self.out.get_mut(pid)) else { return false };
+        match short.way(aim, len, out.puts.is_empty()) {
+            Way::Block => short.put(aim, offset, value()),
+            Way::Alone if short.is_empty() && self.buffered + PACKED_MAX as u64 <= self.budget => {
+                out.puts.put_short(aim.start(offset), len, value());
                 self.buffered += PACKED_MAX as u64;
-                return true;
             }
-            if !self.begin_short(pid, len) {
-                return false;
+            Way::Alone => {
+                self.pack(pid);
+                if self.free() < PACKED_MAX as u64 {
+                    return false;
+                }
+                self.out[pid].puts.put_short(aim.start(offset), len, value());
+                self.buffered += PACKED_MAX as u64;
+            }
+            Way::Begin => {
+                if !self.begin_short(pid, len) {
+                    return false;
+                }
+                self.shorts[pid].put(aim, offset, value());
             }
         }
-        self.shorts[pid].put(aim, offset, value());
         true
-    }
-
-    /// Nothing was put to a process in this superstep.
-    #[inline]
-    fn is_first(&self, pid: usize) -> bool {
-        self.shorts[pid].is_empty() && self.out[pid].puts.bytes().is_empty()
     }
 
     /// Room for short puts to a process; false: they would be more than may be buffered.
@@ -313,7 +317,7 @@ impl Process {
     }
 
     /// Packs the short puts to a process: what else is put to it comes behind them.
-    #[inline]
+    #[inline(never)]
     pub fn pack(&mut self, pid: usize) {
         let (short, puts) = (&mut self.shorts[pid], &mut self.out[pid].puts);
         let (reserved, before) = (short.reserved(), puts.bytes().len());

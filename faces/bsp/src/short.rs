@@ -39,6 +39,21 @@ impl Aim {
     }
 }
 
+/// So many to one area, one after another, are put by themselves before a block begins: often there
+/// are no others, or they go to several areas by turns.
+const ALONE: usize = 3;
+
+/// What is to be done about a put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It has room in the block.
+    Block,
+    /// So it has when a block has begun.
+    Begin,
+    /// It is put by itself, behind what is in the block.
+    Alone,
+}
+
 /// A block of them. What is looked at for each comes first: a cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -53,6 +68,8 @@ pub struct Short {
     first: usize,
     /// Bytes of each.
     len: usize,
+    /// To where the last one went that was put alone, and how many did before it.
+    alone: (usize, usize),
     starts: [u64; BLOCK],
     values: [u64; BLOCK],
 }
@@ -60,7 +77,7 @@ pub struct Short {
 impl Default for Short {
     fn default() -> Self {
         let (starts, values) = ([0; BLOCK], [0; BLOCK]);
-        Short { base: 0, eights: 0, start: 0, next: BLOCK, first: BLOCK, len: 0, starts, values }
+        Short { base: 0, eights: 0, start: 0, next: BLOCK, first: BLOCK, len: 0, alone: (0, 0), starts, values }
     }
 }
 
@@ -93,11 +110,17 @@ impl Short {
         self.next == self.first
     }
 
-    /// Whether one of so many bytes has room.
+    /// What is to be done about a put of so many bytes; `is_first`: nothing was put in this
+    /// superstep before.
     #[inline]
-    #[must_use]
-    pub fn has_room(&self, len: usize) -> bool {
-        self.len == len && self.next < BLOCK
+    pub fn way(&mut self, aim: &Aim, len: usize, is_first: bool) -> Way {
+        if self.base == aim.base && self.len == len {
+            return if self.next < BLOCK { Way::Block } else { Way::Begin };
+        }
+        let (last, before) = self.alone;
+        let alone = if last == aim.base && !is_first { before + 1 } else { 0 };
+        self.alone = (aim.base, alone);
+        if alone < ALONE { Way::Alone } else { Way::Begin }
     }
 
     /// Puts so many bytes, which have room and are within the area.
@@ -133,6 +156,6 @@ impl Short {
             2 => to.pack::<2>(starts, values),
             _ => to.pack::<1>(starts, values),
         }
-        (self.next, self.first) = (BLOCK, BLOCK);
+        (self.next, self.first, self.base, self.eights) = (BLOCK, BLOCK, 0, 0);
     }
 }

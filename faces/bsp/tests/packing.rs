@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_bsp::head::{Ends, HEAD_BYTES, Head};
 use weir_bsp::packing::{BLOCK, Letters, Malformed, PACKED_MAX, Record, Records, Run, Runs, letter};
-use weir_bsp::short::{Aim, Short};
+use weir_bsp::short::{Aim, Short, Way};
 use weir_bsp::writing::{Memory, apply};
 
 const AREAS: usize = 3;
@@ -47,12 +47,16 @@ impl Puts {
         if data.len() == 8 && self.short.put_eight(base, offset as usize, || Some(value)) {
             return;
         }
-        if !self.short.has_room(data.len()) {
-            if self.short.is_empty() && self.records.bytes().is_empty() {
-                return self.records.put_first(aim.start(offset as usize), data.len(), value);
+        match self.short.way(&aim, data.len(), self.records.is_empty()) {
+            Way::Block => {}
+            Way::Begin => {
+                self.short.pack(&mut self.records);
+                assert!(self.short.begin(data.len(), self.free) <= self.free);
             }
-            self.short.pack(&mut self.records);
-            assert!(self.short.begin(data.len(), self.free) <= self.free);
+            Way::Alone => {
+                self.short.pack(&mut self.records);
+                return self.records.put_short(aim.start(offset as usize), data.len(), value);
+            }
         }
         self.short.put(&aim, offset as usize, value);
     }
@@ -166,11 +170,11 @@ fn ten_thousand_puts_of_eight_bytes_take_little_more_than_their_bytes() {
     let follow = packed(&|nth| nth * 8, 1);
     assert_eq!(follow, bytes + 208);
     assert!(follow.div_ceil(PACKET) <= bytes.div_ceil(PACKET) + 1);
-    // The first by itself, then lists of a block each.
-    let lists = 8 + 8 * (MANY as usize - 1).div_ceil(BLOCK);
-    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8, 1), bytes + lists + 2 * MANY as usize);
-    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8 * 100, 1), bytes + lists + 4 * MANY as usize);
-    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8 + nth % 2, 1), bytes + lists + 4 * MANY as usize);
+    // Three by themselves, then lists of a block each, of which the last one has 13.
+    let list = |offset: usize| 3 * 8 + 78 * (8 + offset * BLOCK) + 8 + (13 * offset).next_multiple_of(8);
+    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8, 1), bytes + list(2));
+    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8 * 100, 1), bytes + list(4));
+    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8 + nth % 2, 1), bytes + list(4));
     assert_eq!(packed(&|nth| nth * 7919 % MANY * 8, 2), 2 * bytes);
     // Rows of ten.
     let rows = packed(&|nth| nth / 10 * 800 + nth % 10 * 8, 1);

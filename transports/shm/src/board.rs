@@ -203,7 +203,7 @@ impl<W: Words> Board<W> {
     pub fn expect(&self, step: u64, behind: usize, bytes: usize) {
         let end = (behind.saturating_add(bytes) / WORD).min(self.shape.heap);
         let heap = self.shape.heap((step % 2) as usize, self.own);
-        for line in self.words.words()[heap + end.min(behind / WORD)..heap + end].chunks(LINE) {
+        for line in self.words.words()[heap + end.min(behind / WORD)..heap + end].as_chunks::<LINE>().0 {
             fetch_to_write(&line[0]);
         }
     }

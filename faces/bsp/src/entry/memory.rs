@@ -113,16 +113,44 @@ pub unsafe extern "C" fn bsp_put_at(
     nbytes: usize,
     place: *const c_char,
 ) {
+    if nbytes != 8 {
+        // SAFETY: the caller's.
+        return unsafe { put_any(pid, src, dst, offset, nbytes, place) };
+    }
     // SAFETY: readable (caller).
     let value = || unsafe { (!src.is_null()).then(|| value_at::<8>(src)) };
-    if nbytes == 8
-        && let Some(process) = process()
+    if let Some(process) = process()
         && process.put_eight(pid as u32 as usize, dst as usize, offset, value)
     {
         return;
     }
     // SAFETY: the caller's.
-    unsafe { put_any(pid, src, dst, offset, nbytes, place) }
+    unsafe { put_eight(pid, src, dst, offset, nbytes, place) }
+}
+
+/// A put of eight bytes that is not put at a few looks, but mostly at a few more. (Apart, so that
+/// those need no stack.)
+///
+/// # Safety
+/// As [`bsp_put_at`], with `nbytes` 8.
+#[inline(never)]
+unsafe extern "C" fn put_eight(
+    pid: c_int,
+    src: *const c_void,
+    dst: *mut c_void,
+    offset: usize,
+    nbytes: usize,
+    place: *const c_char,
+) {
+    if !src.is_null()
+        && let Some(process) = process()
+        // SAFETY: readable (caller).
+        && process.put_near(pid as u32 as usize, dst as usize, offset, 8, || unsafe { value_at::<8>(src) })
+    {
+        return;
+    }
+    // SAFETY: the caller's.
+    unsafe { put_looking(pid, src, dst, offset, nbytes, place) }
 }
 
 /// # Safety
@@ -158,7 +186,7 @@ unsafe fn short_value(src: *const c_void, nbytes: usize) -> u64 {
     }
 }
 
-/// All that is not put at a few looks. (Apart, so that those need no stack.)
+/// A put of any other length.
 ///
 /// # Safety
 /// As [`bsp_put_at`].
@@ -178,6 +206,23 @@ unsafe extern "C" fn put_any(
     {
         return;
     }
+    // SAFETY: the caller's.
+    unsafe { put_looking(pid, src, dst, offset, nbytes, place) }
+}
+
+/// What takes more.
+///
+/// # Safety
+/// As [`bsp_put_at`].
+#[inline(never)]
+unsafe extern "C" fn put_looking(
+    pid: c_int,
+    src: *const c_void,
+    dst: *mut c_void,
+    offset: usize,
+    nbytes: usize,
+    place: *const c_char,
+) {
     // SAFETY: the caller's.
     unsafe {
         put(&Call { name: "bsp_put", place: at(place) }, &Range { pid, base: dst, offset, local: src, nbytes }, false)
