@@ -177,7 +177,7 @@ fn many_short_puts_take_few_packets() -> Result<(), Failed> {
     sure(many.len() == 6, &format!("two supersteps of three processes: {lines:?}"))?;
     for line in many {
         // One after another in memory nothing but their bytes; in no order two bytes more each.
-        let packed = if number(line, "superstep") == 1 { BYTES + 208 } else { BYTES + BYTES / 4 + 640 };
+        let packed = if number(line, "superstep") == 1 { BYTES + 208 } else { BYTES + BYTES / 4 + 656 };
         // (All that comes comes in its superstep; what is sent may leave when it has ended.)
         let carry = number(line, "packets_received") - number(line, "acks_received");
         sure(carry <= packed.div_ceil(PACKET) + FEW, &format!("{carry} packets for {packed} bytes: {line}"))?;
