@@ -320,6 +320,9 @@ impl Process {
     #[inline(never)]
     pub fn pack(&mut self, pid: usize) {
         let (short, puts) = (&mut self.shorts[pid], &mut self.out[pid].puts);
+        if short.is_empty() {
+            return;
+        }
         let (reserved, before) = (short.reserved(), puts.bytes().len());
         short.pack(puts);
         let packed = puts.bytes().len() - before;

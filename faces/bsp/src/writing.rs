@@ -228,11 +228,9 @@ unsafe fn write_eights<const PER: usize>(
     let last = puts.words::<1>(rest..values.end).map(|[value]| value.to_le_bytes());
     let mut words = puts.words::<1>(offsets).map(|[word]| word);
     for values in puts.words::<PER>(values.start..rest) {
+        let (Some(word), values) = (words.next(), values.map(u64::to_le_bytes)) else { return false };
         // SAFETY: the caller's.
-        if !words
-            .next()
-            .is_some_and(|word| unsafe { write_some::<PER, 8>(&memory, word, values.map(u64::to_le_bytes)) })
-        {
+        if !unsafe { write_some::<PER, 8>(&memory, word, values) } {
             return false;
         }
     }
