@@ -6,6 +6,7 @@ use weir_bsp::counts::{Common, Counts, ROUND_HEAD_BYTES, RoundHead};
 use weir_bsp::head::{Ends, HEAD_BYTES, Head};
 use weir_bsp::packing::{Runs, letter};
 use weir_bsp::registry::{EVENT_BYTES, Event, Registry};
+use weir_bsp::writing::{Memory, apply};
 
 /// A superstep message: no panic, what is read lies within what came, and a head writes back as the
 /// same.
@@ -61,6 +62,44 @@ pub fn letters(data: &[u8], tag: usize) {
     }
 }
 
+/// How many areas [`written`] has, of how many bytes each, and how many lie around each.
+const AREAS: usize = 2;
+const AREA: usize = 120;
+const AROUND: usize = 64;
+
+/// Puts, as they are written to memory: what each run of them says, byte by byte, and nothing
+/// beside the areas.
+#[allow(unsafe_code, reason = "what is put is written to a program's memory")]
+pub fn written(puts: &[u8]) {
+    let words = puts.as_chunks().0;
+    let mut memory = [[0u8; AREA + 2 * AROUND]; AREAS];
+    let base = memory.as_mut_ptr().cast::<[u8; AREA + 2 * AROUND]>();
+    let area = |slot: u32| {
+        // SAFETY: within the array.
+        let of = |slot: usize| unsafe { base.add(slot).cast::<u8>().add(AROUND) };
+        ((slot as usize) < AREAS).then(|| Memory { base: of(slot as usize), size: AREA as u64 })
+    };
+    // SAFETY: the areas are within the array, which nobody else uses meanwhile.
+    let result = unsafe { apply(&words, true, area) };
+    let (mut wanted, mut good) = ([[0u8; AREA + 2 * AROUND]; AREAS], true);
+    for run in Runs::puts(words.as_flattened()) {
+        let end = run.as_ref().ok().and_then(|(run, _)| run.offset.checked_add(run.len));
+        match run {
+            Ok((run, data)) if (run.slot as usize) < AREAS && end.is_some_and(|end| end <= AREA as u64) => {
+                let at = AROUND + run.offset as usize;
+                wanted[run.slot as usize][at..at + data.len()].copy_from_slice(data);
+            }
+            _ => {
+                good = false;
+                break;
+            }
+        }
+    }
+    assert_eq!(result.is_ok(), good);
+    let around = |area: &[u8; AREA + 2 * AROUND]| area[..AROUND].iter().chain(&area[AROUND + AREA..]).all(|b| *b == 0);
+    assert!(memory.iter().all(around) && (memory == wanted || !good));
+}
+
 /// Runs, and where they were asked for.
 pub fn runs(puts: &[u8], gets: &[u8], places: &[u8]) {
     let places = Places::decode(places).unwrap_or_default();
@@ -84,6 +123,11 @@ pub fn runs(puts: &[u8], gets: &[u8], places: &[u8]) {
     }
 }
 
+/// Bits 63 and 61 of a first word; and what a list may have beside them, of few puts into the first
+/// areas.
+const LIST: u64 = 5 << 61;
+const LIST_MASK: u64 = 1 << 60 | 0xf << 48 | 0x3f << 32 | 3;
+
 /// All of it, from one input: as a whole message, and each part by itself.
 pub fn run(data: &[u8]) {
     message(data);
@@ -93,4 +137,13 @@ pub fn run(data: &[u8]) {
     let (a, rest) = data.split_at(data.len() / 3);
     let (b, c) = rest.split_at(rest.len() / 2);
     runs(a, b, c);
+    written(data);
+    written(c);
+    // As a list, whatever it says.
+    let mut list = data.to_vec();
+    if let Some(word) = list.first_chunk_mut::<8>() {
+        *word = (u64::from_le_bytes(*word) & LIST_MASK | LIST).to_le_bytes();
+        written(&list);
+        runs(&list, &list, &[]);
+    }
 }

@@ -2,13 +2,15 @@
  *
  *   relation --op sync     --seconds 1                       nothing but bsp_sync: l
  *   relation --op exchange --bytes 65536                     each process puts so many bytes to each other one
- *   relation --op puts     --bytes 8 --count 10000           so many puts to the next process, to places all over its memory
+ *   relation --op puts     --bytes 8 --count 10000           so many puts to the next process, to places all over its memory, each of them once
+ *   relation --op row      --bytes 8 --count 10000           the same, each behind the one before
+ *   relation --op far      --bytes 8 --count 10000           the same, by chance all over sixteen times as much memory
  *   relation --op shift    --bytes 100000                    each process puts so many bytes to the next one
  *
  * What comes is checked in every superstep. Process 0 prints one line of JSON: microseconds of a superstep as it sees them. */
 #include "../../examples/bsp/common.h"
 
-enum { MOST = 1 << 20, WARM = 3 };
+enum { MOST = 1 << 20, WARM = 3, FAR = 16 };
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -22,10 +24,24 @@ static unsigned char byte_of(unsigned long step, int from, int to, size_t at) {
 
 struct work {
     const char *op;
+    enum { OTHER, PUTS, ROW, FAR_PUTS } puts;
     size_t bytes, count, area;
     int p, pid;
     unsigned char *out, *in[2]; /* received in turns: who is ahead may put the next while others still check this */
 };
+
+/* Where the i-th of many puts goes, in pieces of their length. */
+static inline size_t place_of(int puts, size_t i, size_t count) {
+    if (puts == ROW) return i;
+    if (puts == PUTS) return i * 7919 % count;
+    unsigned x = (unsigned)i * 2654435761u;
+    x = (x ^ x >> 15) * 739982445u;
+    return (x ^ x >> 12) % (count * FAR);
+}
+
+static inline void put_many(const struct work *w, int puts, unsigned char *in, int next) {
+    for (size_t i = 0; i < w->count; i++) bsp_put(next, w->out, in, place_of(puts, i, w->count) * w->bytes, w->bytes);
+}
 
 /* Marks the first, middle and last byte of a piece, so that what is checked costs the same for any size. */
 static void mark(unsigned char *piece, size_t bytes, unsigned long step, int from, int to) {
@@ -52,9 +68,11 @@ static void superstep(const struct work *w, unsigned long step) {
     } else if (strcmp(w->op, "shift") == 0) {
         mark(w->out, w->bytes, step, w->pid, next);
         bsp_hpput(next, w->out, in, 0, w->bytes);
-    } else if (strcmp(w->op, "puts") == 0) {
+    } else if (w->puts != OTHER) {
         mark(w->out, w->bytes, step, w->pid, next);
-        for (size_t i = 0; i < w->count; i++) bsp_put(next, w->out, in, i * 7919 % w->count * w->bytes, w->bytes);
+        if (w->puts == PUTS) put_many(w, PUTS, in, next);
+        else if (w->puts == ROW) put_many(w, ROW, in, next);
+        else put_many(w, FAR_PUTS, in, next);
     }
     bsp_sync();
 }
@@ -67,19 +85,20 @@ static void check_all(const struct work *w, unsigned long step) {
             if (q != w->pid) check(in + (size_t)q * w->bytes, w->bytes, step, q, w->pid);
         }
     else if (strcmp(w->op, "shift") == 0 && w->p > 1) check(in, w->bytes, step, before, w->pid);
-    else if (strcmp(w->op, "puts") == 0 && w->p > 1) check(in + step * 7919 % w->count * w->bytes, w->bytes, step, before, w->pid);
+    else if (w->puts != OTHER && w->p > 1) check(in + place_of(w->puts, step % w->count, w->count) * w->bytes, w->bytes, step, before, w->pid);
 }
 
 int main(int count, char **words) {
     bsp_begin(bsp_nprocs());
     take_options(count, words);
     struct work w = {.op = word_option("--op", "sync"), .p = bsp_nprocs(), .pid = bsp_pid()};
-    if (strcmp(w.op, "sync") && strcmp(w.op, "exchange") && strcmp(w.op, "puts") && strcmp(w.op, "shift"))
-        bsp_abort("relation: --op %s: sync, exchange, puts or shift is wanted\n", w.op);
+    w.puts = strcmp(w.op, "puts") == 0 ? PUTS : strcmp(w.op, "row") == 0 ? ROW : strcmp(w.op, "far") == 0 ? FAR_PUTS : OTHER;
+    if (w.puts == OTHER && strcmp(w.op, "sync") && strcmp(w.op, "exchange") && strcmp(w.op, "shift"))
+        bsp_abort("relation: --op %s: sync, exchange, puts, row, far or shift is wanted\n", w.op);
     w.bytes = (size_t)count_option("--bytes", 8, 0, 1L << 30);
     w.count = (size_t)count_option("--count", 10000, 1, 10000000);
     double seconds = option("--seconds", 1);
-    size_t pieces = strcmp(w.op, "puts") == 0 ? w.count : (size_t)w.p;
+    size_t pieces = w.puts == OTHER ? (size_t)w.p : w.puts == FAR_PUTS ? w.count * FAR : w.count;
     w.area = w.bytes * pieces;
     w.out = allocate(w.area);
     for (int k = 0; k < 2; k++) w.in[k] = allocate(w.area);

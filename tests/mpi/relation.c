@@ -3,19 +3,31 @@
  *   relation --how 0 ...     MPI_Alltoallv (of bytes that all know) and MPI_Barrier
  *   relation --how 1 ...     MPI_Put between two MPI_Win_fence
  *   relation --op 0 (nothing) | 1 --bytes B (to each other rank) | 2 --bytes B --count N (puts to the next, all over its memory) | 3 --bytes B (to the next)
+ *                 | 4, 5 (as 2: each behind the one before; by chance all over sixteen times as much memory)
  *
- * With Alltoallv the puts of --op 2 are packed by the program into one piece, and put to their places by the receiver: what a careful programmer would do by hand. */
+ * With Alltoallv the puts of --op 2, 4 and 5 are packed by the program into one piece, and put to their places by the receiver: what a careful programmer would do by hand. */
 #include "common.h"
 #include <math.h>
 
-enum { MOST = 1 << 20, WARM = 3 };
-enum { NOTHING, EXCHANGE, PUTS, SHIFT };
+enum { MOST = 1 << 20, WARM = 3, FAR = 16 };
+enum { NOTHING, EXCHANGE, PUTS, SHIFT, ROW, FAR_PUTS };
 
 static int rank, ranks, op, by_fence;
 static size_t bytes, pieces;
 static unsigned char *out, *in, *packed;
 static int *send_counts, *send_places, *receive_counts, *receive_places;
 static MPI_Win window;
+
+static int is_puts(void) { return op == PUTS || op == ROW || op == FAR_PUTS; }
+
+/* Where the i-th of many puts goes, in pieces of their length. */
+static inline size_t place_of(int puts, size_t i, size_t count) {
+    if (puts == ROW) return i;
+    if (puts == PUTS) return i * 7919 % count;
+    unsigned x = (unsigned)i * 2654435761u;
+    x = (x ^ x >> 15) * 739982445u;
+    return (x ^ x >> 12) % (count * FAR);
+}
 
 static unsigned char byte_of(unsigned long step, int from, int to, size_t at) {
     return (unsigned char)(step * 31 + (unsigned long)from * 7 + (unsigned long)to * 3 + at);
@@ -36,6 +48,14 @@ static void put(const unsigned char *from, int to, size_t place) {
     MPI_Put(from, (int)bytes, MPI_BYTE, to, (MPI_Aint)place, (int)bytes, MPI_BYTE, window);
 }
 
+static inline void put_many(int next, int puts) {
+    for (size_t i = 0; i < pieces; i++) put(out, next, place_of(puts, i, pieces) * bytes);
+}
+
+static inline void take_many(int puts) {
+    for (size_t i = 0; i < pieces; i++) memcpy(in + place_of(puts, i, pieces) * bytes, packed + (pieces + i) * bytes, bytes);
+}
+
 static void superstep(unsigned long step) {
     int next = (rank + 1) % ranks;
     if (op == EXCHANGE)
@@ -45,18 +65,20 @@ static void superstep(unsigned long step) {
         if (op == EXCHANGE)
             for (int d = 1; d < ranks; d++) put(out + (size_t)((rank + d) % ranks) * bytes, (rank + d) % ranks, (size_t)rank * bytes);
         else if (op == SHIFT) put(out, next, 0);
-        else if (op == PUTS)
-            for (size_t i = 0; i < pieces; i++) put(out, next, i * 7919 % pieces * bytes);
+        else if (op == PUTS) put_many(next, PUTS);
+        else if (op == ROW) put_many(next, ROW);
+        else if (op == FAR_PUTS) put_many(next, FAR_PUTS);
         MPI_Win_fence(0, window);
         return;
     }
-    if (op == PUTS)
+    if (is_puts())
         for (size_t i = 0; i < pieces; i++) memcpy(packed + i * bytes, out, bytes);
     if (op != NOTHING)
-        MPI_Alltoallv(op == PUTS ? packed : out, send_counts, send_places, MPI_BYTE, op == PUTS ? packed + pieces * bytes : in, receive_counts,
+        MPI_Alltoallv(is_puts() ? packed : out, send_counts, send_places, MPI_BYTE, is_puts() ? packed + pieces * bytes : in, receive_counts,
                       receive_places, MPI_BYTE, MPI_COMM_WORLD);
-    if (op == PUTS)
-        for (size_t i = 0; i < pieces; i++) memcpy(in + i * 7919 % pieces * bytes, packed + (pieces + i) * bytes, bytes);
+    if (op == PUTS) take_many(PUTS);
+    else if (op == ROW) take_many(ROW);
+    else if (op == FAR_PUTS) take_many(FAR_PUTS);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -67,7 +89,7 @@ static void check_all(unsigned long step) {
             if (q != rank) check(in + (size_t)q * bytes, step, q);
         }
     else if (op == SHIFT && ranks > 1) check(in, step, before);
-    else if (op == PUTS && ranks > 1) check(in + step * 7919 % pieces * bytes, step, before);
+    else if (is_puts() && ranks > 1) check(in + place_of(op, step % pieces, pieces) * bytes, step, before);
 }
 
 /* How many bytes go where, which all ranks know beforehand. */
@@ -76,7 +98,7 @@ static void plan(void) {
     send_places = send_counts + ranks, receive_counts = send_places + ranks, receive_places = receive_counts + ranks;
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
     for (int q = 0; q < ranks; q++) {
-        int one = (int)(op == PUTS ? pieces * bytes : bytes);
+        int one = (int)(is_puts() ? pieces * bytes : bytes);
         send_counts[q] = op == EXCHANGE ? (q == rank ? 0 : one) : op != NOTHING && q == next ? one : 0;
         receive_counts[q] = op == EXCHANGE ? (q == rank ? 0 : one) : op != NOTHING && q == before ? one : 0;
         send_places[q] = receive_places[q] = op == EXCHANGE ? q * one : 0;
@@ -91,17 +113,18 @@ int main(int argc, char **argv) {
     by_fence = (int)arg(argc, argv, "--how", 0);
     bytes = (size_t)arg(argc, argv, "--bytes", 8);
     double seconds = arg(argc, argv, "--seconds", 1);
-    if (op > SHIFT) DIE("--op %d: 0 to 3 is wanted", op);
-    pieces = op == PUTS ? (size_t)arg(argc, argv, "--count", 10000) : (size_t)ranks;
+    if (op > FAR_PUTS) DIE("--op %d: 0 to 5 is wanted", op);
+    pieces = is_puts() ? (size_t)arg(argc, argv, "--count", 10000) : (size_t)ranks;
+    size_t area = pieces * bytes * (op == FAR_PUTS ? FAR : 1);
     if (pieces == 0 || (double)pieces * (double)bytes > 1e9) DIE("--bytes and --count: from 1 byte to 1 GB together");
     out = must_alloc(pieces * bytes);
     packed = must_alloc(2 * pieces * bytes);
     plan();
     if (by_fence) {
-        MPI_Win_allocate((MPI_Aint)(pieces * bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &in, &window);
+        MPI_Win_allocate((MPI_Aint)area, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &in, &window);
         MPI_Win_fence(0, window);
     } else {
-        in = must_alloc(pieces * bytes);
+        in = must_alloc(area);
     }
     samples times;
     samples_init(&times, MOST);

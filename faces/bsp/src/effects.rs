@@ -2,15 +2,13 @@
 
 use crate::head::HEAD_BYTES;
 use crate::head::Head;
-use crate::packing::{Malformed, Run, Runs, SHORT_AREA, key_of_eight};
+use crate::packing::{Malformed, Run, Runs};
 use crate::place::Place;
 use crate::process::{Outgoing, Process, Wanted};
 use crate::registry::{Disagreement, EVENT_BYTES, Event, NULL_AREA};
 use crate::superstep::Trouble;
+use crate::writing::{self, Memory};
 use weir_engine::SharedBytes;
-
-/// Bytes of a word.
-const WORD: usize = 8;
 
 /// How a body comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,19 +98,20 @@ unsafe fn long<'a>(bytes: &[u8]) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
 }
 
+/// The memory here of an area: where it begins, and how long it is.
+#[inline]
+fn memory(process: &Process, slot: u32) -> Option<Memory> {
+    let (base, size) = process.registry.area(slot, process.pid())?;
+    (size != NULL_AREA).then_some(Memory { base: base as *mut u8, size })
+}
+
 /// The memory here that a process means.
 ///
 /// # Errors
 /// It is not registered.
 #[inline]
 pub fn target(process: &Process, run: &Run) -> Result<*mut u8, Malformed> {
-    const WRONG: Malformed = Malformed("it names memory that is not registered");
-    let (base, size) = process.registry.area(run.slot, process.pid()).ok_or(WRONG)?;
-    let end = run.offset.checked_add(run.len).ok_or(WRONG)?;
-    if size == NULL_AREA || end > size {
-        return Err(WRONG);
-    }
-    Ok((base + run.offset as usize) as *mut u8)
+    memory(process, run.slot).and_then(|memory| memory.place(run)).ok_or(writing::NOT_REGISTERED)
 }
 
 /// What these gets ask for, one behind the other; not what travels alone.
@@ -149,131 +148,22 @@ pub fn write_got(wanted: &[Wanted], data: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// The area that a run before was in: most of those that follow are in the same.
-#[derive(Default)]
-struct Near {
-    slot: u32,
-    base: usize,
-    /// 0: none yet.
-    size: u64,
-    /// What the first words of puts of eight bytes into it have above the offset; ...
-    key: u64,
-    /// ... their offsets are below this.
-    eights: u64,
-}
-
-impl Near {
-    /// As [`target`].
-    #[inline]
-    fn target(&mut self, process: &Process, run: &Run) -> Result<*mut u8, Malformed> {
-        if self.base != 0
-            && run.slot == self.slot
-            && run.offset.checked_add(run.len).is_some_and(|end| end <= self.size)
-        {
-            return Ok((self.base + run.offset as usize) as *mut u8);
-        }
-        let at = target(process, run)?;
-        if let Some((base, size)) = process.registry.area(run.slot, process.pid()) {
-            let (key, eights) = (key_of_eight(run.slot), size.saturating_sub(7));
-            *self = Near {
-                slot: run.slot,
-                base,
-                size,
-                key: key.unwrap_or(0),
-                eights: if key.is_some() { eights } else { 0 },
-            };
-        }
-        Ok(at)
-    }
-
-    /// Where the eight bytes go that are put by a run with this first word; `None`: that has to be
-    /// looked at more closely.
-    #[inline]
-    fn eight(&self, word: u64) -> Option<*mut [u8; WORD]> {
-        let offset = word % SHORT_AREA;
-        let known = word / SHORT_AREA == self.key && offset < self.eights;
-        known.then(|| self.base.wrapping_add(offset as usize) as *mut [u8; WORD])
-    }
-}
-
-/// Writes what is put.
+/// Writes what is put. (The bytes of what travels alone come otherwise.)
 ///
 /// # Errors
 /// It cannot be.
 pub fn apply(process: &Process, puts: &[u8]) -> Result<(), Malformed> {
-    let mut near = Near::default();
-    for run in Runs::puts(puts) {
-        let (run, data) = run?;
-        let at = near.target(process, &run)?;
-        match <&[u8; 8]>::try_from(data) {
-            // SAFETY: the program registered this memory, and does not look at it now.
-            Ok(eight) => unsafe { at.cast::<[u8; 8]>().write_unaligned(*eight) },
-            // SAFETY: the same. (Nothing, of a run that travels alone.)
-            Err(_) => unsafe { at.copy_from(data.as_ptr(), data.len()) },
-        }
-    }
-    Ok(())
+    // SAFETY: the program registered this memory, and does not look at it now.
+    unsafe { writing::apply(&puts.as_chunks().0, true, |slot| memory(process, slot)) }
 }
 
-/// The same from where its sender has written it, who may still write there: each word is read
-/// once. None of the runs travels alone.
+/// The same from where its sender has written it. None of the runs travels alone.
 ///
 /// # Errors
 /// It cannot be.
 pub fn apply_shared(process: &Process, puts: &SharedBytes<'_>) -> Result<(), Malformed> {
-    let (mut near, mut at, words) = (Near::default(), 0, puts.len() / WORD);
-    while at < words {
-        // Most are like the one before.
-        let mut alike = 0;
-        for [word, data] in puts.pairs(at) {
-            let Some(to) = near.eight(word) else { break };
-            // SAFETY: the program registered this memory, and does not look at it now.
-            unsafe { to.write(data.to_le_bytes()) };
-            alike += 1;
-        }
-        at += 2 * alike;
-        if at >= words {
-            break;
-        }
-        at = apply_one(process, &mut near, puts, at).ok_or(Malformed("a record is cut off"))??;
-    }
-    Ok(())
-}
-
-/// The run that begins with a word; the number of the word behind it. `None`: it is cut off.
-#[inline]
-fn apply_one(
-    process: &Process,
-    near: &mut Near,
-    puts: &SharedBytes<'_>,
-    mut at: usize,
-) -> Option<Result<usize, Malformed>> {
-    let mut word = || {
-        at += 1;
-        puts.word(at - 1)
-    };
-    let first = word()?;
-    let run = Run::read(first, &mut word)?;
-    if run.apart {
-        return Some(Err(Malformed("a record travels alone that its head does not tell of")));
-    }
-    let to = match near.target(process, &run) {
-        Ok(to) => to,
-        Err(e) => return Some(Err(e)),
-    };
-    if run.len == WORD as u64 {
-        let data = word()?.to_le_bytes();
-        // SAFETY: the program registered this memory, and does not look at it now.
-        unsafe { to.cast::<[u8; WORD]>().write_unaligned(data) };
-        return Some(Ok(at));
-    }
-    let end = at.checked_add(usize::try_from(run.len).ok()?.div_ceil(WORD))?;
-    if end > puts.len() / WORD {
-        return None;
-    }
-    // SAFETY: the same, for so many bytes (`target`). Nobody has a reference to them.
-    puts.copy_to(at * WORD, unsafe { std::slice::from_raw_parts_mut(to, run.len as usize) });
-    Some(Ok(end))
+    // SAFETY: the same.
+    unsafe { writing::apply(puts, false, |slot| memory(process, slot)) }
 }
 
 /// What all do alike: registrations and the size of tags.

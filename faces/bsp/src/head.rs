@@ -7,7 +7,7 @@ use crate::registry::EVENT_BYTES;
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 80;
 /// Of superstep messages. Processes of different versions refuse each other when they meet.
-pub const WIRE_VERSION: u16 = 2;
+pub const WIRE_VERSION: u16 = 3;
 /// `WBSP`.
 const MAGIC: u32 = u32::from_le_bytes(*b"WBSP");
 /// No superstep message is longer.

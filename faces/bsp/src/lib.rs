@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `entry` | the symbols that C calls; arguments are checked there |
 //! | `process` | one process from `bsp_begin` to `bsp_end` |
-//! | `superstep`, `effects` | the end of a superstep; what it does to memory |
+//! | `superstep`, `effects`, `writing` | the end of a superstep; what it does to memory; puts that have come |
 //! | `counts`, `forwarding` | how heads come to many processes in rounds: pure; on the wire |
 //! | `meeting` | how processes of one host meet there, without messages |
 //! | `lending` | unbuffered puts there, from memory to memory |
@@ -16,6 +16,7 @@
 //! | `tuning` | what `weir tune` changes while it runs |
 //! | `wire` | its messages, over the engine |
 //! | `registry`, `packing`, `head` | registered memory; what is asked for, packed; the heads of messages. Pure, without `unsafe` |
+//! | `short` | short puts until they are packed, a block at a time |
 //! | `queue`, `aligned` | messages of `bsp_send` that have come; memory that messages come into |
 //! | `bootstrap` | who takes part |
 //! | `fail` | the end of all when one of them fails |
@@ -42,8 +43,10 @@ mod process;
 mod queue;
 pub mod registry;
 pub mod settings;
+pub mod short;
 mod superstep;
 pub mod tuning;
 mod wire;
+pub mod writing;
 
 pub use entry::*;

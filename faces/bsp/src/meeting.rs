@@ -122,6 +122,13 @@ impl Meeting {
         self.board.say(head.superstep, to, &head.encode(), parts)
     }
 
+    /// So many bytes more will be said in this superstep, behind so many.
+    pub fn expect(&self, superstep: u64, behind: usize, bytes: usize) {
+        if superstep >= FIRST {
+            self.board.expect(superstep, behind, bytes);
+        }
+    }
+
     /// This process has come to the end of its superstep.
     #[inline]
     pub fn post(&mut self, superstep: u64, ends: Ends) {

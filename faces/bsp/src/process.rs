@@ -9,11 +9,12 @@ use crate::forwarding::Buffers;
 use crate::head::WIRE_VERSION;
 use crate::ledger::Ledger;
 use crate::meeting::{Meeting, Offer};
-use crate::packing::{EIGHT_BYTES, Letters, Records, SHORT_AREA, start_of};
+use crate::packing::{Letters, PACKED_MAX, Records};
 use crate::place::Place;
 use crate::queue::Inbox;
 use crate::registry::{NULL_AREA, Registry, RegistryError};
 use crate::settings::{Settings, is_level};
+use crate::short::{Aim, Short, Way};
 use crate::superstep::Scratch;
 use crate::wire::Wire;
 use std::io::Write;
@@ -103,7 +104,7 @@ impl Outgoing {
 }
 
 /// Entries of the cache of addresses: the variables that a loop of a program puts to.
-const CACHE: usize = 16;
+const CACHE: usize = 64;
 
 /// An area that a program's address means. Its size if that is one in all processes, else 0: what
 /// is asked of it is looked at more closely.
@@ -111,11 +112,9 @@ const CACHE: usize = 16;
 struct Known {
     base: usize,
     size: u64,
-    /// Eight bytes may be put to offsets below this without another question, ...
-    eights: u64,
-    /// ... whose first word begins with this.
-    start: u64,
     slot: u32,
+    /// For short puts; none in check mode, where each has a place.
+    aim: Aim,
 }
 
 /// A process.
@@ -137,8 +136,13 @@ pub struct Process {
     /// Registered memory.
     pub registry: Registry<Place>,
     cache: [Known; CACHE],
-    /// What is asked for, by process.
+    /// What is asked for, by process; ...
     pub out: Vec<Outgoing>,
+    /// ... of short puts those that are not packed yet, and of whom there may be some.
+    shorts: Vec<Short>,
+    unpacked: Vec<usize>,
+    /// Bytes of those that are, in this superstep.
+    packed: usize,
     /// Bytes of tags: of messages in the queue, of those sent now, and of those of the next
     /// superstep.
     pub tags: [usize; 3],
@@ -217,10 +221,8 @@ impl Process {
         if known.base != base || base == 0 {
             let slot = self.registry.find(base).ok()?;
             let size = self.registry.size_everywhere(slot).unwrap_or(0);
-            // In check mode each put has a place.
-            let eights = if self.check { 0 } else { size.min(SHORT_AREA).saturating_sub(7) };
-            let (start, eights) = start_of(slot, 0).map_or((0, 0), |start| (start, eights));
-            *known = Known { base, size, eights, start, slot };
+            let aim = if self.check { Aim::default() } else { Aim::of(base, slot, size) };
+            *known = Known { base, size, slot, aim };
         }
         let slot = known.slot;
         let (_, size) = self.registry.area(slot, pid)?;
@@ -228,22 +230,121 @@ impl Process {
     }
 
     /// Puts eight bytes, if it is a matter of a few looks. False: nothing has been done, and
-    /// [`Process::area`] will tell more. (10 000 short puts in a superstep are what this library is
-    /// measured by: `docs/lab/2026-11-26-bsp-board.md`.)
+    /// [`Process::put_near`] is to be asked, then [`Process::area`].
     #[inline]
-    pub fn put_eight(&mut self, pid: usize, base: usize, offset: usize, data: impl FnOnce() -> [u8; 8]) -> bool {
-        let known = &self.cache[cached_at(base)];
-        let buffered = self.buffered.wrapping_add(EIGHT_BYTES as u64);
-        if known.base != base || offset as u64 >= known.eights || buffered > self.budget {
-            return false;
+    pub fn put_eight(&mut self, pid: usize, base: usize, offset: usize, value: impl FnOnce() -> Option<u64>) -> bool {
+        self.shorts.get_mut(pid).is_some_and(|short| short.put_eight(base, offset, value))
+    }
+
+    /// Puts 1, 2, 4 or 8 bytes, if their area was used before and is of one size everywhere. False:
+    /// nothing has been done.
+    #[inline]
+    pub fn put_near(
+        &mut self,
+        pid: usize,
+        base: usize,
+        offset: usize,
+        len: usize,
+        value: impl FnOnce() -> u64,
+    ) -> bool {
+        let aim = self.cache[cached_at(base)].aim;
+        aim.takes(base, offset, len) && self.put_at(pid, &aim, offset, len, value)
+    }
+
+    /// Puts 1, 2, 4 or 8 bytes into an area of which [`Process::area`] has told. False: they are no
+    /// short put, or would be more than may be buffered.
+    pub fn put_short(
+        &mut self,
+        pid: usize,
+        base: usize,
+        slot: u32,
+        offset: usize,
+        len: usize,
+        value: impl FnOnce() -> u64,
+    ) -> bool {
+        let size = if self.check { None } else { self.registry.area(slot, pid) };
+        let aim = size.map_or(Aim::default(), |(_, size)| Aim::of(base, slot, size));
+        aim.takes(base, offset, len) && self.put_at(pid, &aim, offset, len, value)
+    }
+
+    #[inline]
+    fn put_at(&mut self, pid: usize, aim: &Aim, offset: usize, len: usize, value: impl FnOnce() -> u64) -> bool {
+        let (Some(short), Some(out)) = (self.shorts.get_mut(pid), self.out.get_mut(pid)) else { return false };
+        match short.way(aim, len, out.puts.is_empty()) {
+            Way::Block => short.put(aim, offset, value()),
+            Way::Alone if short.is_empty() && self.buffered + PACKED_MAX as u64 <= self.budget => {
+                out.puts.put_short(aim.start(offset), len, value());
+                self.buffered += PACKED_MAX as u64;
+            }
+            Way::Alone => {
+                self.pack(pid);
+                if self.free() < PACKED_MAX as u64 {
+                    return false;
+                }
+                self.out[pid].puts.put_short(aim.start(offset), len, value());
+                self.buffered += PACKED_MAX as u64;
+            }
+            Way::Begin => {
+                if !self.begin_short(pid, len) {
+                    return false;
+                }
+                self.shorts[pid].put(aim, offset, value());
+            }
         }
-        let start = offset as u64 | known.start;
-        let Some(out) = self.out.get_mut(pid) else { return false };
-        if !out.puts.put_eight(start, data()) {
-            return false;
-        }
-        self.buffered = buffered;
         true
+    }
+
+    /// Room for short puts to a process; false: they would be more than may be buffered.
+    #[inline(never)]
+    fn begin_short(&mut self, pid: usize, len: usize) -> bool {
+        if !self.shorts[pid].is_empty() {
+            let (behind, before) = (self.packed, self.out[pid].puts.bytes().len());
+            self.pack(pid);
+            if let Some(meeting) = &self.meeting {
+                meeting.expect(self.superstep, behind, self.out[pid].puts.bytes().len() - before);
+            }
+        }
+        if self.free() < PACKED_MAX as u64 {
+            self.pack_all();
+        }
+        let free = self.free();
+        self.buffered += self.shorts[pid].begin(len, free);
+        // (A process may be there several times.)
+        if self.unpacked.last() != Some(&pid) {
+            self.unpacked.push(pid);
+        }
+        free >= PACKED_MAX as u64
+    }
+
+    /// Packs the short puts to a process: what else is put to it comes behind them.
+    #[inline(never)]
+    pub fn pack(&mut self, pid: usize) {
+        let (short, puts) = (&mut self.shorts[pid], &mut self.out[pid].puts);
+        if short.is_empty() {
+            return;
+        }
+        let (reserved, before) = (short.reserved(), puts.bytes().len());
+        short.pack(puts);
+        let packed = puts.bytes().len() - before;
+        self.packed += packed;
+        self.buffered = self.buffered - reserved + packed as u64;
+    }
+
+    /// Packs the short puts to all.
+    pub fn pack_all(&mut self) {
+        while let Some(pid) = self.unpacked.pop() {
+            self.pack(pid);
+        }
+    }
+
+    /// Nothing is asked for any more, and all is packed that was.
+    pub fn end_asking(&mut self) {
+        self.pack_all();
+        (self.buffered, self.packed) = (0, 0);
+    }
+
+    fn free(&self) -> u64 {
+        self.budget.saturating_sub(self.buffered)
     }
 
     /// Why there is none, for people.
@@ -279,7 +380,14 @@ impl Process {
     /// what it really takes, records and all. If not, [`Process::too_much`] is what people are
     /// told.
     #[inline]
-    pub fn may_buffer(&self, bytes: usize) -> bool {
+    pub fn may_buffer(&mut self, bytes: usize) -> bool {
+        self.buffered.saturating_add(bytes as u64) <= self.budget || self.may_buffer_packed(bytes)
+    }
+
+    /// The same where nothing is kept for short puts that may come.
+    #[cold]
+    fn may_buffer_packed(&mut self, bytes: usize) -> bool {
+        self.pack_all();
         self.buffered.saturating_add(bytes as u64) <= self.budget
     }
 
@@ -439,8 +547,8 @@ impl Process {
         for (other, greeting) in all.iter().enumerate() {
             if greeting.wire != own.wire || greeting.version != own.version {
                 return Err(format!(
-                    "process {other} runs version {} of the library, process {rank} version {}: all must run the same",
-                    greeting.version, own.version
+                    "process {other} runs version {} of the library with messages of version {}, process {rank} version {} with {}: all must run the same",
+                    greeting.version, greeting.wire, own.version, own.wire
                 ));
             }
         }
@@ -472,6 +580,9 @@ impl Process {
             registry: Registry::new(rank),
             cache: [Known::default(); CACHE],
             out: (0..nprocs).map(|_| Outgoing::new(check)).collect(),
+            shorts: (0..nprocs).map(|_| Short::default()).collect(),
+            unpacked: Vec::new(),
+            packed: 0,
             tags: [0; 3],
             inbox: Inbox::default(),
             budget: settings.memory.unwrap_or_else(|| share_of_memory(here)),

@@ -151,6 +151,7 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
     if let Some(wire) = &mut process.wire {
         wire.wait_sent(Hold::of(superstep))?;
     }
+    process.end_asking();
     events.clear();
     events.extend(process.registry.events().flat_map(Event::encode));
     let check = process.check;
@@ -162,7 +163,6 @@ fn exchange(process: &mut Process, scratch: &mut Scratch, ends: Ends, place: Pla
         flight.clear();
         std::mem::swap(out, flight);
     }
-    process.buffered = 0;
     heads.clear();
     let (tag, has_board) = (process.tags[1], process.meeting.is_some());
     let head = |flight: &Outgoing| Head { has_board, ..head_of(flight, ends, superstep, events.len(), tag) };

@@ -4,7 +4,9 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_bsp::head::{Ends, HEAD_BYTES, Head};
-use weir_bsp::packing::{Letters, Records, Run, Runs, letter, start_of};
+use weir_bsp::packing::{BLOCK, Letters, Malformed, PACKED_MAX, Record, Records, Run, Runs, letter};
+use weir_bsp::short::{Aim, Short, Way};
+use weir_bsp::writing::{Memory, apply};
 
 const AREAS: usize = 3;
 const BYTES: usize = 300;
@@ -18,6 +20,53 @@ fn places() -> impl Strategy<Value = (u32, u64)> {
     ]
 }
 
+/// Puts to one process, as the library has them: short ones are collected, and packed before what
+/// is none.
+#[derive(Default)]
+struct Puts {
+    short: Short,
+    records: Records,
+    /// Blocks have room for so many bytes.
+    free: u64,
+}
+
+impl Puts {
+    /// Of an area that all have as large. `collect`: short ones are.
+    fn put(&mut self, slot: u32, size: u64, offset: u64, data: &[u8], collect: bool) {
+        let mut word = [0; 8];
+        if data.len() <= 8 {
+            word[..data.len()].copy_from_slice(data);
+        }
+        let (base, value) = (slot as usize + 1, u64::from_le_bytes(word));
+        let aim = Aim::of(base, slot, size);
+        let takes = matches!(data.len(), 1 | 2 | 4 | 8) && aim.takes(base, offset as usize, data.len());
+        if !collect || !takes {
+            self.short.pack(&mut self.records);
+            return self.records.put(slot, offset, data);
+        }
+        if data.len() == 8 && self.short.put_eight(base, offset as usize, || Some(value)) {
+            return;
+        }
+        match self.short.way(&aim, data.len(), self.records.is_empty()) {
+            Way::Block => {}
+            Way::Begin => {
+                self.short.pack(&mut self.records);
+                assert!(self.short.begin(data.len(), self.free) <= self.free);
+            }
+            Way::Alone => {
+                self.short.pack(&mut self.records);
+                return self.records.put_short(aim.start(offset as usize), data.len(), value);
+            }
+        }
+        self.short.put(&aim, offset as usize, value);
+    }
+
+    fn bytes(&mut self) -> &[u8] {
+        self.short.pack(&mut self.records);
+        self.records.bytes()
+    }
+}
+
 /// What puts do, byte by byte: the last one stays.
 fn effect<'a>(puts: impl Iterator<Item = (u32, u64, &'a [u8])>) -> std::collections::BTreeMap<(u32, u64), u8> {
     let mut memory = std::collections::BTreeMap::new();
@@ -29,33 +78,188 @@ fn effect<'a>(puts: impl Iterator<Item = (u32, u64, &'a [u8])>) -> std::collecti
     memory
 }
 
+/// How the next put of a program differs from the last one.
+#[derive(Clone, Debug)]
+enum Step {
+    /// It follows it in memory.
+    Follows,
+    /// It is so far from it.
+    Strides(u64),
+    /// It is elsewhere in its area, ...
+    Jumps(u64),
+    /// ... or in another one, with another length.
+    Turns((u32, u64), usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => Just(Step::Follows),
+        1 => (0u64..40).prop_map(Step::Strides),
+        2 => (0u64..60_000).prop_map(Step::Jumps),
+        1 => (places(), 0usize..20).prop_map(|(place, len)| Step::Turns(place, len)),
+        1 => (places(), prop_oneof![Just(1), Just(2), Just(4), Just(8)]).prop_map(|(place, len)| Step::Turns(place, len)),
+    ];
+    // Each often, as in a loop.
+    vec((step, prop_oneof![1usize..4, 1usize..200]), 0..12)
+        .prop_map(|all| all.into_iter().flat_map(|(step, times)| vec![step; times]).collect())
+}
+
+/// Where they put, and what.
+fn calls(steps: &[Step]) -> Vec<(u32, u64, Vec<u8>)> {
+    let (mut slot, mut offset, mut len) = (0, 0u64, 8);
+    let mut calls = Vec::new();
+    for (nth, step) in steps.iter().enumerate() {
+        offset = match step {
+            Step::Follows => offset.wrapping_add(len as u64),
+            Step::Strides(by) => offset.wrapping_add(by * len as u64),
+            Step::Jumps(to) => (to * 77 + nth as u64 * 4_099) % 70_000 * len as u64 % 550_000,
+            Step::Turns(place, bytes) => {
+                (slot, len) = (place.0, *bytes);
+                place.1
+            }
+        };
+        calls.push((slot, offset, (0..len).map(|i| (nth * 7 + i) as u8).collect()));
+    }
+    calls
+}
+
+fn put_all(calls: &[(u32, u64, Vec<u8>)], free: u64, collect: impl Fn(usize) -> bool) -> Puts {
+    let mut puts = Puts { free, ..Puts::default() };
+    for (nth, (slot, offset, data)) in calls.iter().enumerate() {
+        puts.put(*slot, u64::MAX - 1, *offset, data, collect(nth));
+    }
+    puts
+}
+
+/// First words of all kinds, and others.
+fn words() -> impl Strategy<Value = u64> {
+    let list = (0u64..3, 0u64..40, 0u64..10, any::<bool>(), 0u64..2).prop_map(|(slot, count, len, wide, odd)| {
+        5 << 61 | u64::from(wide) << 60 | odd << 52 | len << 48 | count << 32 | slot
+    });
+    prop_oneof![
+        3 => list,
+        2 => (0u64..3, 0u64..90, 0u64..90).prop_map(|(slot, len, offset)| slot << 52 | len << 40 | offset),
+        1 => (0u64..3).prop_map(|slot| 1 << 63 | slot),
+        3 => 0u64..90,
+        1 => any::<u64>(),
+    ]
+}
+
+/// Writes puts to these areas.
+fn write(bytes: &[u8], memory: &mut std::collections::BTreeMap<u32, Vec<u8>>, apart: bool) -> Result<(), Malformed> {
+    let areas: Vec<(u32, Memory)> = memory
+        .iter_mut()
+        .map(|(slot, bytes)| (*slot, Memory { base: bytes.as_mut_ptr(), size: bytes.len() as u64 }))
+        .collect();
+    let area = |slot| areas.iter().find(|(known, _)| *known == slot).map(|(_, memory)| *memory);
+    // SAFETY: these are vectors, which nobody else uses meanwhile.
+    unsafe { apply(&bytes.as_chunks().0, apart, area) }
+}
+
+// spec/bsp.md 6.28
+#[test]
+fn ten_thousand_puts_of_eight_bytes_take_little_more_than_their_bytes() {
+    const MANY: u64 = 10_000;
+    /// Payload of a packet on an Ethernet.
+    const PACKET: usize = 1428;
+    let packed = |offset: &dyn Fn(u64) -> u64, areas: u32| {
+        let put = |nth: u64| ((nth % u64::from(areas)) as u32, offset(nth), nth.to_le_bytes().to_vec());
+        put_all(&(0..MANY).map(put).collect::<Vec<_>>(), u64::MAX, |_| true).bytes().len()
+    };
+    let bytes = 8 * MANY as usize;
+    let follow = packed(&|nth| nth * 8, 1);
+    assert_eq!(follow, bytes + 208);
+    assert!(follow.div_ceil(PACKET) <= bytes.div_ceil(PACKET) + 1);
+    // Three by themselves, then lists of a block each, of which the last one has 13.
+    let list = |offset: usize| 3 * 8 + 78 * (8 + offset * BLOCK) + 8 + (13 * offset).next_multiple_of(8);
+    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8, 1), bytes + list(2));
+    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8 * 100, 1), bytes + list(4));
+    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8 + nth % 2, 1), bytes + list(4));
+    assert_eq!(packed(&|nth| nth * 7919 % MANY * 8, 2), 2 * bytes);
+    // Rows of ten.
+    let rows = packed(&|nth| nth / 10 * 800 + nth % 10 * 8, 1);
+    assert_eq!(rows, bytes + bytes / 10);
+}
+
 proptest! {
     #[test]
     fn packed_puts_do_what_the_calls_do(
-        calls in vec((places(), vec(any::<u8>(), 0..20), any::<bool>()), 0..60), separate: bool,
+        steps in steps(), separate: bool, some: bool, free in prop_oneof![Just(u64::MAX), 16u64..2000],
     ) {
-        let mut records = Records::default();
-        records.separate = separate;
-        let mut done: Vec<(u32, u64, Vec<u8>)> = Vec::new();
-        for ((slot, offset), data, goes_on) in calls {
-            // Half of them where the one before ended, in words.
-            let (slot, offset, data) = match done.last().filter(|_| goes_on) {
-                Some((slot, offset, last)) => (*slot, offset.wrapping_add(last.len() as u64), data.into_iter().chain(0..8).take(8).collect()),
-                None => (slot, offset, data),
-            };
-            let eight = start_of(slot, offset).zip(<[u8; 8]>::try_from(&data[..]).ok());
-            if !eight.is_some_and(|(start, data)| records.put_eight(start, data)) {
-                records.put(slot, offset, &data);
-            }
-            done.push((slot, offset, data));
+        let calls = calls(&steps);
+        let mut puts = Puts { free, ..Puts::default() };
+        puts.records.separate = separate;
+        for (nth, (slot, offset, data)) in calls.iter().enumerate() {
+            puts.put(*slot, u64::MAX - 1, *offset, data, !separate && (some || nth % 3 > 0));
         }
-        let runs: Vec<(Run, &[u8])> = Runs::puts(records.bytes()).collect::<Result<_, _>>().expect("readable");
-        prop_assert_eq!(records.bytes().len() % 8, 0);
-        prop_assert!(runs.len() <= done.len() && (!separate || runs.len() == done.len()));
+        let runs: Vec<(Run, &[u8])> = Runs::puts(puts.bytes()).collect::<Result<_, _>>().expect("readable");
+        prop_assert!(runs.len() <= calls.len() && (!separate || runs.len() == calls.len()));
         let packed = effect(runs.iter().map(|(run, data)| (run.slot, run.offset, *data)));
-        prop_assert_eq!(packed, effect(done.iter().map(|(slot, offset, data)| (*slot, *offset, &data[..]))));
-        records.clear();
-        prop_assert!(records.bytes().is_empty());
+        prop_assert_eq!(packed, effect(calls.iter().map(|(slot, offset, data)| (*slot, *offset, &data[..]))));
+        let bytes = puts.bytes().len();
+        prop_assert_eq!(bytes % 8, 0);
+        let most: usize = calls.iter().map(|(_, _, data)| PACKED_MAX.max(24 + data.len().next_multiple_of(8))).sum();
+        prop_assert!(bytes <= most);
+        puts.records.clear();
+        prop_assert!(puts.bytes().is_empty());
+    }
+
+    #[test]
+    fn puts_that_have_come_are_written_where_they_belong(steps in steps(), some: bool) {
+        let calls: Vec<_> = calls(&steps).into_iter().filter(|(_, offset, _)| *offset < 600_000).collect();
+        let mut puts = put_all(&calls, u64::MAX, |nth| some || nth % 3 > 0);
+        let mut memory = std::collections::BTreeMap::<u32, Vec<u8>>::new();
+        let mut wanted = memory.clone();
+        for (slot, offset, data) in &calls {
+            let at = *offset as usize;
+            wanted.entry(*slot).or_insert_with(|| vec![0; 600_200])[at..at + data.len()].copy_from_slice(data);
+            memory.entry(*slot).or_insert_with(|| vec![0; 600_200]);
+        }
+        prop_assert_eq!(write(puts.bytes(), &mut memory, false), Ok(()));
+        prop_assert!(memory == wanted);
+    }
+
+    /// Whatever the words are, nothing is written beside the areas (or Miri and the allocator would
+    /// tell), and what is read one way is read the other way.
+    #[test]
+    fn forged_puts_are_written_to_their_areas_or_refused(
+        words in vec(words(), 0..40), flips in vec((any::<prop::sample::Index>(), any::<u8>()), 0..3), steps in steps(), forged: bool,
+    ) {
+        let mut bytes = if forged {
+            words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        } else {
+            put_all(&calls(&steps), u64::MAX, |_| true).bytes().to_vec()
+        };
+        for (at, byte) in flips.iter().filter(|_| !bytes.is_empty()).map(|(at, byte)| (at.index(bytes.len()), *byte)).collect::<Vec<_>>() {
+            bytes[at] = byte;
+        }
+        let mut memory: std::collections::BTreeMap<u32, Vec<u8>> = (0..2).map(|slot| (slot, vec![0; 80])).collect();
+        let written = write(&bytes, &mut memory, true);
+        let mut wanted = Ok(());
+        let mut model: std::collections::BTreeMap<u32, Vec<u8>> = (0..2).map(|slot| (slot, vec![0; 80])).collect();
+        for run in Runs::puts(&bytes) {
+            let end = run.as_ref().ok().and_then(|(run, _)| run.offset.checked_add(run.len));
+            match run {
+                Ok((run, data)) if run.slot < 2 && end.is_some_and(|end| end <= 80) => {
+                    let at = run.offset as usize;
+                    model.get_mut(&run.slot).expect("one")[at..at + data.len()].copy_from_slice(data);
+                }
+                _ => wanted = Err(()),
+            }
+            if wanted.is_err() {
+                break;
+            }
+        }
+        prop_assert_eq!(written.is_ok(), wanted.is_ok());
+        prop_assert!(memory == model || written.is_err());
+    }
+
+    #[test]
+    fn a_first_word_is_read_as_one_thing(word: u64, more: [u64; 2]) {
+        let mut rest = more.into_iter();
+        if let Some(Record::List(list)) = Record::read(word, || rest.next()) {
+            prop_assert!(matches!(list.len, 1 | 2 | 4 | 8) && (1..=1 << 16).contains(&list.count));
+        }
     }
 
     #[test]

@@ -164,6 +164,27 @@ fn data_goes_in_slots_where_one_is_named() -> Result<(), Failed> {
     sure(took_ns >= least_ns, &format!("{took_ns} ns, less than the {least_ns} that so many cycles take"))
 }
 
+/// Many short puts take the packets that their bytes take, and few more.
+fn many_short_puts_take_few_packets() -> Result<(), Failed> {
+    const BYTES: u64 = 10_000 * 8;
+    /// A packet carries a little more of them.
+    const PACKET: u64 = 1400;
+    /// Heads, grants, what a busy machine has sent twice.
+    const FEW: u64 = 24;
+    let lines = ledger_of(&program("many")?, "", "udp", ("WEIR_BSP_ORDER", "latin"))?;
+    let number = |line: &serde_json::Value, name: &str| line[name].as_u64().unwrap_or(u64::MAX);
+    let many: Vec<_> = lines.iter().filter(|line| number(line, "out_bytes") == BYTES).collect();
+    sure(many.len() == 6, &format!("two supersteps of three processes: {lines:?}"))?;
+    for line in many {
+        // One after another in memory nothing but their bytes; in no order two bytes more each.
+        let packed = if number(line, "superstep") == 1 { BYTES + 208 } else { BYTES + BYTES / 4 + 656 };
+        // (All that comes comes in its superstep; what is sent may leave when it has ended.)
+        let carry = number(line, "packets_received") - number(line, "acks_received");
+        sure(carry <= packed.div_ceil(PACKET) + FEW, &format!("{carry} packets for {packed} bytes: {line}"))?;
+    }
+    Ok(())
+}
+
 /// A process that computes without a call is no hindrance to what others send it: they go on.
 fn arrivals_are_taken_in_while_the_program_computes() -> Result<(), Failed> {
     for carrier in ["shm", "udp", "tcp"] {
@@ -318,12 +339,18 @@ fn processes_that_do_not_come_are_not_waited_for_for_ever() -> Result<(), Failed
 }
 
 fn another_program_in_the_job_is_refused() -> Result<(), Failed> {
-    let running = Job::new(&program("waits")?, 1).of_size(2).start();
-    let (unfinished, whole) = (running.meeting().join("1.part"), running.meeting().join("0.1"));
-    std::fs::write(&unfinished, "weir-bsp\n1\n0.0.9\n2\n0\nhost")?;
-    std::fs::rename(unfinished, whole)?;
-    let ended = running.wait();
-    sure(ended.none_well() && ended.errors()[0].contains("process 1 runs version 0.0.9 of the library"), &ended.told())
+    let own = env!("CARGO_PKG_VERSION");
+    // Puts came otherwise in messages of version 2.
+    for (wire, version) in [("1", "0.0.9"), ("2", own)] {
+        let running = Job::new(&program("waits")?, 1).of_size(2).start();
+        let (unfinished, whole) = (running.meeting().join("1.part"), running.meeting().join("0.1"));
+        std::fs::write(&unfinished, format!("weir-bsp\n{wire}\n{version}\n2\n0\nhost"))?;
+        std::fs::rename(unfinished, whole)?;
+        let ended = running.wait();
+        let wanted = format!("process 1 runs version {version} of the library with messages of version {wire}, ");
+        sure(ended.none_well() && ended.errors()[0].contains(&wanted), &ended.told())?;
+    }
+    Ok(())
 }
 
 fn main() {
@@ -340,6 +367,7 @@ fn main() {
             the_engine_is_told_of_supersteps_that_packets_carry,
         ),
         Trial::test("data goes in slots where one is named", data_goes_in_slots_where_one_is_named),
+        Trial::test("many short puts take few packets", many_short_puts_take_few_packets),
         Trial::test("settings change the way and not the outcome", settings_change_the_way_and_not_the_outcome),
         Trial::test(
             "the ledger has a line for each superstep, and the trace opens",

@@ -10,7 +10,7 @@
 //! What another member wrote is its word: it is checked, copied out once, and never used as a
 //! place. Whoever scribbles makes bytes wrong, or is found out.
 
-use crate::bytes::{SharedBytes, WORD, copy_in};
+use crate::bytes::{SharedBytes, WORD, copy_in, fetch_to_write};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Members at most: a word has a bit for each.
@@ -196,6 +196,16 @@ impl<W: Words> Board<W> {
         // The next one begins a cache line: who reads it does not touch this one's.
         self.used = (self.used + len).next_multiple_of(LINE).min(self.shape.heap);
         place
+    }
+
+    /// So many bytes more will be told of in a step, behind so many: their lines in the heap are
+    /// fetched while the member does something else. Nothing is said by it.
+    pub fn expect(&self, step: u64, behind: usize, bytes: usize) {
+        let end = (behind.saturating_add(bytes) / WORD).min(self.shape.heap);
+        let heap = self.shape.heap((step % 2) as usize, self.own);
+        for line in self.words.words()[heap + end.min(behind / WORD)..heap + end].as_chunks::<LINE>().0 {
+            fetch_to_write(&line[0]);
+        }
     }
 
     /// Says, for all steps from the one that is posted next on, whose memory this member can read:

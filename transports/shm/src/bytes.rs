@@ -82,13 +82,17 @@ impl<'a> SharedBytes<'a> {
         Some(u64::from_le(word.load(Ordering::Relaxed)))
     }
 
-    /// Its words by twos, from the word of this number on; a last one that has no other is left
-    /// out. Each is read once.
+    /// Its words of these numbers, `N` at a time, a last few that are not so many left out; none if
+    /// they do not all lie within. Each is read once.
     #[inline]
-    pub fn pairs(&self, number: usize) -> impl Iterator<Item = [u64; 2]> + use<'a> {
-        let words = self.words.get(number..self.len / WORD).unwrap_or(&[]);
+    pub fn words<const N: usize>(
+        &self,
+        numbers: core::ops::Range<usize>,
+    ) -> impl Iterator<Item = [u64; N]> + use<'a, N> {
+        let whole = numbers.end <= self.len / WORD;
+        let words = self.words.get(numbers).filter(|_| whole).unwrap_or(&[]);
         let load = |word: &AtomicU64| u64::from_le(word.load(Ordering::Relaxed));
-        words.as_chunks::<2>().0.iter().map(move |[first, second]| [load(first), load(second)])
+        words.as_chunks::<N>().0.iter().map(move |words| words.each_ref().map(load))
     }
 
     /// All of it in a vector.
@@ -192,4 +196,17 @@ unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
         core::arch::asm!("rep movsb", inout("rcx") len => _, inout("rdi") dst => _, inout("rsi") src => _,
             options(nostack, preserves_flags));
     }
+}
+
+/// Has the cache line of a word come here, to be written to: a hint, which changes nothing.
+#[inline]
+pub(crate) fn fetch_to_write(word: &AtomicU64) {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    // SAFETY: it writes nothing, and may name any address. (Processors that do not know it do
+    // nothing.)
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) word, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+    let _ = word;
 }

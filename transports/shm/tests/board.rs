@@ -137,8 +137,9 @@ fn what_is_lent_is_listed_and_its_owner_sees_when_it_was_read() {
     let list = other.row(0, 2).list.expect("told");
     let list = other.bytes(0, 2, list, 16).expect("there");
     assert_eq!((list.word(1), list.word(2)), (Some(u64::from_le_bytes([7; 8])), None));
-    assert_eq!(list.pairs(0).collect::<Vec<_>>(), [[u64::from_le_bytes([7; 8]); 2]]);
-    assert_eq!(list.pairs(1).count(), 0);
+    assert_eq!(list.words(0..2).collect::<Vec<_>>(), [[u64::from_le_bytes([7; 8]); 2]]);
+    assert_eq!((list.words::<1>(1..2).count(), list.words::<2>(1..2).count()), (1, 0));
+    assert_eq!((list.words::<1>(1..3).count(), list.words::<1>(9..9).count()), (0, 0));
     assert!(!one.is_done(1, 2));
     other.done(2);
     assert!(one.is_done(1, 2) && !one.is_done(1, 4));

@@ -53,6 +53,8 @@ enum Operation {
     Exchange = 1,
     Puts = 2,
     Shift = 3,
+    Row = 4,
+    Far = 5,
 }
 
 impl Operation {
@@ -61,6 +63,8 @@ impl Operation {
             Self::Sync => "sync",
             Self::Exchange => "exchange",
             Self::Puts => "puts",
+            Self::Row => "row",
+            Self::Far => "far",
             Self::Shift => "shift",
         }
     }
@@ -72,7 +76,7 @@ struct Cell {
     id: String,
     operation: Operation,
     bytes: usize,
-    /// Puts in a superstep, where that is the operation.
+    /// Puts in a superstep, where they are the operation.
     count: usize,
     ranks: usize,
     /// None: one host.
@@ -115,7 +119,9 @@ fn cells() -> Vec<Cell> {
     };
     for ranks in [2, 4] {
         add("host", Operation::Sync, 0, ranks, None);
-        add("host", Operation::Puts, 8, ranks, None);
+        for puts in [Operation::Puts, Operation::Row, Operation::Far] {
+            add("host", puts, 8, ranks, None);
+        }
         for bytes in [1024, 65_536, 1 << 20] {
             add("host", Operation::Exchange, bytes, ranks, None);
         }
@@ -332,7 +338,7 @@ fn share_of_wire(cell: &Cell, took_us: f64) -> Option<f64> {
     let bytes = match cell.operation {
         Operation::Exchange => cell.bytes * (cell.ranks - 1),
         Operation::Shift => cell.bytes,
-        Operation::Sync | Operation::Puts => return None,
+        Operation::Sync | Operation::Puts | Operation::Row | Operation::Far => return None,
     };
     let bytes = if wire.bus { bytes * cell.ranks } else { bytes };
     Some(bytes as f64 * 8.0 / (f64::from(rate) * took_us))
@@ -341,7 +347,7 @@ fn share_of_wire(cell: &Cell, took_us: f64) -> Option<f64> {
 fn page(results: &Results, cells: &[Cell], about: &[(String, String)]) -> String {
     let intro = format!(
         "Each program does the same superstep again and again and checks what comes. `alltoallv`: MPI_Alltoallv of sizes that all know, and MPI_Barrier\n\
-        (10 000 puts are packed and unpacked by the program). `fence`: MPI_Put between two MPI_Win_fence. Times are those of process 0.\n\
+        (10 000 puts are packed and unpacked by the program: `puts` in no order to all places of the memory, `row` one behind the other, `far` by chance to sixteen times as much). `fence`: MPI_Put between two MPI_Win_fence. Times are those of process 0.\n\
         A launch during which the emulated network itself lost packets, because this machine did not keep up, counts as failed in every row.\n\
         On a bus, payload is what all processes get in a superstep as a share of what the medium carries in its mean time; `weir-bsp-slots` has {SLOT}={BUS_SLOT_US}, with collisions {COLLISIONS_SLOT_US}.\n"
     );

@@ -113,24 +113,109 @@ pub unsafe extern "C" fn bsp_put_at(
     nbytes: usize,
     place: *const c_char,
 ) {
-    if nbytes == 8
-        && !src.is_null()
-        && let Some(process) = process()
-        // SAFETY: readable (caller).
-        && process.put_eight(pid as u32 as usize, dst as usize, offset, || unsafe { src.cast::<[u8; 8]>().read() })
+    if nbytes != 8 {
+        // SAFETY: the caller's.
+        return unsafe { put_any(pid, src, dst, offset, nbytes, place) };
+    }
+    // SAFETY: readable (caller).
+    let value = || unsafe { (!src.is_null()).then(|| value_at::<8>(src)) };
+    if let Some(process) = process()
+        && process.put_eight(pid as u32 as usize, dst as usize, offset, value)
     {
         return;
     }
     // SAFETY: the caller's.
-    unsafe { put_any(pid, src, dst, offset, nbytes, place) }
+    unsafe { put_eight(pid, src, dst, offset, nbytes, place) }
 }
 
-/// All that is not put at a few looks. (Apart, so that those need no stack.)
+/// A put of eight bytes that is not put at a few looks, but mostly at a few more. (Apart, so that
+/// those need no stack.)
+///
+/// # Safety
+/// As [`bsp_put_at`], with `nbytes` 8.
+#[inline(never)]
+unsafe extern "C" fn put_eight(
+    pid: c_int,
+    src: *const c_void,
+    dst: *mut c_void,
+    offset: usize,
+    nbytes: usize,
+    place: *const c_char,
+) {
+    if !src.is_null()
+        && let Some(process) = process()
+        // SAFETY: readable (caller).
+        && process.put_near(pid as u32 as usize, dst as usize, offset, 8, || unsafe { value_at::<8>(src) })
+    {
+        return;
+    }
+    // SAFETY: the caller's.
+    unsafe { put_looking(pid, src, dst, offset, nbytes, place) }
+}
+
+/// # Safety
+/// `src` is readable for `LEN` bytes, 8 at most.
+#[inline]
+unsafe fn value_at<const LEN: usize>(src: *const c_void) -> u64 {
+    let mut word = [0; 8];
+    // SAFETY: the caller's.
+    word[..LEN].copy_from_slice(&unsafe { src.cast::<[u8; LEN]>().read() });
+    u64::from_le_bytes(word)
+}
+
+/// Whether a put of so many bytes from there is a short one.
+#[inline]
+fn is_short(src: *const c_void, nbytes: usize) -> bool {
+    matches!(nbytes, 1 | 2 | 4 | 8) && !src.is_null()
+}
+
+/// What it puts.
+///
+/// # Safety
+/// It is one ([`is_short`]), and `src` is readable for so many bytes.
+#[inline]
+unsafe fn short_value(src: *const c_void, nbytes: usize) -> u64 {
+    // SAFETY: the caller's.
+    unsafe {
+        match nbytes {
+            8 => value_at::<8>(src),
+            4 => value_at::<4>(src),
+            2 => value_at::<2>(src),
+            _ => value_at::<1>(src),
+        }
+    }
+}
+
+/// A put of any other length.
 ///
 /// # Safety
 /// As [`bsp_put_at`].
 #[inline(never)]
 unsafe extern "C" fn put_any(
+    pid: c_int,
+    src: *const c_void,
+    dst: *mut c_void,
+    offset: usize,
+    nbytes: usize,
+    place: *const c_char,
+) {
+    if is_short(src, nbytes)
+        && let Some(process) = process()
+        // SAFETY: short, and readable (caller).
+        && process.put_near(pid as u32 as usize, dst as usize, offset, nbytes, || unsafe { short_value(src, nbytes) })
+    {
+        return;
+    }
+    // SAFETY: the caller's.
+    unsafe { put_looking(pid, src, dst, offset, nbytes, place) }
+}
+
+/// What takes more.
+///
+/// # Safety
+/// As [`bsp_put_at`].
+#[inline(never)]
+unsafe extern "C" fn put_looking(
     pid: c_int,
     src: *const c_void,
     dst: *mut c_void,
@@ -154,6 +239,13 @@ unsafe fn put(call: &Call, range: &Range, unbuffered: bool) {
         let (offset, len) = (range.offset as u64, range.nbytes);
         let alone = unbuffered && len >= process.settings.hp_bytes && to != process.pid;
         let more = if alone { 0 } else { len };
+        if is_short(range.local, more)
+            // SAFETY: short, and readable (caller).
+            && process.put_short(to, range.base as usize, slot, range.offset, len, || unsafe { short_value(range.local, len) })
+        {
+            return;
+        }
+        process.pack(to);
         if !process.may_buffer(more) {
             too_much(process, call, more);
         }
