@@ -271,8 +271,8 @@ impl Association {
         cx.s.on_message(cx.common, &fragment, &m.envelope, &m.payload, events)
     }
 
-    /// A PARITY frame: if no more fragments of its group lack bytes than rows of it have come, those
-    /// can be restored.
+    /// A PARITY frame: if no more fragments of its group lack bytes than rows of it have come,
+    /// those can be restored.
     pub(crate) fn on_parity(&mut self, s: &Session, h: &ParityHead, row: &[u8], events: &mut Vec<Event>) {
         let (lo, hi) = (h.base, h.base + u64::from(h.count) * u64::from(h.frag));
         let mut lacking: SmallVec<[(u64, u64); HOLES_MAX]> = SmallVec::new();

@@ -170,8 +170,8 @@ pub struct Close<'a> {
     pub reason: &'a str,
 }
 
-/// The fixed part of a PARITY frame: a weighted sum of `count` fragments of `frag` bytes from `base`
-/// on, a short last one taken as filled up with zeros.
+/// The fixed part of a PARITY frame: a weighted sum of `count` fragments of `frag` bytes from
+/// `base` on, a short last one taken as filled up with zeros.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ParityHead {
     /// Message or rendezvous data.
