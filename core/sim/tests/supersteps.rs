@@ -17,7 +17,7 @@ fn supersteps() {
         Steps::of(&points[i], &measured[i].0).mean_ns()
     };
     for (relation, part) in [
-        ("total 8 x 64K", 0.9),
+        ("total 8 x 64K", 0.95),
         ("total 8 x 256K", 0.8),
         ("total 8 x 1M", 0.75),
         ("shift 8 x 1M", 0.65),
