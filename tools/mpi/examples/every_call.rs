@@ -329,9 +329,12 @@ fn standing(group: &Communicator, requests: &mut Requests) -> Checked {
         // Those that are left are taken back: what comes now is for others.
         drop(inbox);
         group.barrier()?;
-        group.send(&[7], next, 1)?;
         let mut inbox = group.inbox(1, 8)?;
-        check!(inbox.receive(0, Source::Any, tag(1))?.bytes()? == 1 && inbox.memory(0)[0] == 7);
+        requests.scope(|scope| -> Checked {
+            let _ = scope.send(group, &[7], next, 1)?;
+            check!(inbox.receive(0, Source::Any, tag(1))?.bytes()? == 1 && inbox.memory(0)[0] == 7);
+            Ok(())
+        })?;
     }
     Ok(())
 }
