@@ -236,9 +236,9 @@ impl Records {
         self.put((start >> SLOT_SHIFT) as u32, start % SHORT_OFFSETS, &value.to_le_bytes()[..len.min(WORD)]);
     }
 
-    /// Short puts of `LEN` bytes each (1, 2, 4 or 8) into one area, in the order of their calls: where each
-    /// begins ([`start_of`]), and its bytes, little-endian. Each ends within [`SHORT_AREA`], and
-    /// they are [`BLOCK`] at most.
+    /// Short puts of `LEN` bytes each (1, 2, 4 or 8) into one area, in the order of their calls:
+    /// where each begins ([`start_of`]), and its bytes, little-endian. Each ends within
+    /// [`SHORT_AREA`], and they are [`BLOCK`] at most.
     pub fn pack<const LEN: usize>(&mut self, starts: &[u64], values: &[u64]) {
         debug_assert!(starts.len() <= BLOCK && starts.len() == values.len());
         if follow_each_other(starts, LEN as u64) {

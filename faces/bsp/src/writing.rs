@@ -1,5 +1,5 @@
-//! Puts that have come, written to where they belong (`spec/bsp.md` 6.7, 6.26): records are read and
-//! judged word by word.
+//! Puts that have come, written to where they belong (`spec/bsp.md` 6.7, 6.26): records are read
+//! and judged word by word.
 
 use crate::packing::{List, Malformed, Record, Run, WORD};
 use std::ops::Range;

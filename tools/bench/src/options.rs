@@ -192,8 +192,8 @@ pub struct Args {
     /// and starts, so that each cell has a partner when the two are compared
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["operations", "sizes", "pairs", "locality", "placement", "start", "window", "iterations"])]
     pub like: Option<PathBuf>,
-    /// Exactly so many repetitions of each cell count, however long they take (--time bounds nothing
-    /// then): warm-up and missed starts come on top; else as many as the time allows
+    /// Exactly so many repetitions of each cell count, however long they take (--time bounds
+    /// nothing then): warm-up and missed starts come on top; else as many as the time allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000), allow_negative_numbers = true)]
     pub reps: Option<u32>,
     /// Time for all cells of a launch together, seconds; shared equally, see below
