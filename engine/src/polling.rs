@@ -51,8 +51,8 @@ impl Endpoint {
     }
 
     /// Up to `max` completions of `queue` that are there already, oldest first: no socket is looked
-    /// at, and what waits to be sent waits on. For a face that has just posted a receive whose
-    /// message may have been there.
+    /// at, and sends that wait for others wait on, unless an answer is owed. For a face that has
+    /// just posted a receive whose message may have been there.
     pub fn take(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
         let Ok(mut core) = self.shared.enter() else { return 0 };
         let now = now();
