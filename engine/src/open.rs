@@ -151,7 +151,7 @@ fn shared_memory(
     }
     let shm = Shm::open(id, job_key, weir_shm::Config::default()).map_err(|cause| cause.to_string())?;
     let terms = Terms { credit_msgs: u64::from(cfg.credit_msgs), credit_bytes: cfg.credit_bytes };
-    Ok(SharedMemory::new(shm, name, terms, cfg.stream_bits.features()))
+    Ok(SharedMemory::new(shm, name, terms, cfg.stream_bits.features(), cfg.dead_may_return))
 }
 
 /// SCTP, if it is wanted; it goes beside packets that have a checksum and no code. Or why there is

@@ -2,6 +2,7 @@
 //! nothing: it gives the core away, or sleeps ([`crate::waiting`]).
 
 use crate::clock::now;
+use crate::core::Core;
 use crate::group::{Group, Sleep};
 use crate::waiting::{self, Descriptors};
 use crate::{Completion, Endpoint, Queue, Shared, broken};
@@ -28,7 +29,7 @@ impl Endpoint {
     pub fn poll_each(&self, queue: Queue, max: usize, each: impl FnMut(&Completion)) -> usize {
         let now = now();
         let was_elsewhere = self.begin_pass(now);
-        let (n, empty) = self.pass(queue, max, now, each);
+        let (n, empty) = self.pass(queue, max, now, each, |_| ());
         if let Some(core) = empty {
             if was_elsewhere {
                 self.shared.is_back(now);
@@ -40,27 +41,33 @@ impl Endpoint {
 
     /// As [`Endpoint::poll`], for a face that waits in its own way, perhaps with a lock that others
     /// need: it gives the core to nobody and does not sleep.
-    pub fn look(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
+    pub fn look(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> Seen {
         let now = now();
         self.begin_pass(now);
-        let (n, empty) = self.pass(queue, max, now, |c| out.push(*c));
+        let mut seen = Seen { at_ns: now.0, ..Seen::default() };
+        let at_end = |core: &Core| seen = Seen::of(core, 0, now);
+        let (n, empty) = self.pass(queue, max, now, |c| out.push(*c), at_end);
         if empty.is_some() {
             self.shared.watch.program_waits(self.shared.look_time());
         }
-        n
+        Seen { completions: n, ..seen }
     }
 
     /// Up to `max` completions of `queue` that are there already, oldest first: no socket is looked
     /// at, and sends that wait for others wait on, unless an answer is owed. For a face that has
     /// just posted a receive whose message may have been there.
-    pub fn take(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> usize {
-        let Ok(mut core) = self.shared.enter() else { return 0 };
+    pub fn take(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> Seen {
+        let Ok(mut core) = self.shared.enter() else { return Seen::default() };
+        if !core.st.messages.has_completions() && !core.st.messages.wants_transmit() {
+            return Seen::default();
+        }
         let now = now();
-        let n = core.take(queue, max, now, |c| out.push(*c));
+        let completions = core.take(queue, max, now, |c| out.push(*c));
+        let seen = Seen::of(&core, completions, now);
         if core.st.messages.wants_transmit() {
             core.transmit(now);
         }
-        n
+        seen
     }
 
     /// A face that waits in its own way ([`Endpoint::look`]) gave the core away for so long: where
@@ -84,7 +91,8 @@ impl Endpoint {
         was_elsewhere
     }
 
-    /// A pass of progress, and what it found. Nothing was found where the core is returned.
+    /// A pass of progress, and what it found; `at_end` sees the state it leaves. Nothing was found
+    /// where the core is returned.
     #[inline]
     fn pass(
         &self,
@@ -92,6 +100,7 @@ impl Endpoint {
         max: usize,
         now: Time,
         mut each: impl FnMut(&Completion),
+        at_end: impl FnOnce(&Core),
     ) -> (usize, Option<broken::Entered<'_>>) {
         let shared = &*self.shared;
         let Ok(mut core) = shared.enter() else { return (0, None) };
@@ -110,6 +119,7 @@ impl Endpoint {
         if queue != Queue::Send && core.st.messages.wants_transmit() {
             core.transmit(now);
         }
+        at_end(&core);
         // Asked for none (a face that has something of its own to hand out first), what is there
         // counts as found.
         let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());
@@ -291,6 +301,27 @@ impl Endpoint {
     }
 }
 
+/// What a look has found ([`Endpoint::look`], [`Endpoint::take`]): whoever looks again and again is
+/// spared the calls that would find nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Completions.
+    pub completions: usize,
+    /// [`Endpoint::peer_events`] has something.
+    pub peers: bool,
+    /// [`Endpoint::peek`] may have something: messages wait for which there is no receive.
+    pub unasked: bool,
+    /// When it looked, nanoseconds of the endpoint's clock; 0 when nothing made it read that.
+    pub at_ns: u64,
+}
+
+impl Seen {
+    fn of(core: &Core, completions: usize, now: Time) -> Seen {
+        let messages = &core.st.messages;
+        Seen { completions, peers: messages.has_news(), unasked: messages.has_unasked(), at_ns: now.0 }
+    }
+}
+
 /// Whether a thread can sleep on the sockets ([`Endpoint::sleep_here`]).
 pub enum SleepHere {
     /// It can, as this says.
@@ -358,7 +389,7 @@ mod tests {
         let yields = || ep.shared.enter().expect("in order").st.counters.yields;
         let mut out = Vec::new();
         for _ in 0..100 {
-            assert_eq!(ep.look(Queue::Both, &mut out, 8), 0);
+            assert_eq!(ep.look(Queue::Both, &mut out, 8).completions, 0);
         }
         assert_eq!(yields(), 0);
         ep.poll(Queue::Both, &mut out, 8);

@@ -8,14 +8,15 @@
 
 use crate::records::kind;
 use crate::state::State;
-use records::{Given, HELLO_LEN, SMALL_MAX, Taken};
+use records::{Given, HELLO_LEN, Taken};
 use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, RawFd};
-use weir_link::{DownReason, EndpointName, Event, PeerId, Time};
+use weir_link::{DownReason, PeerId, Time};
 use weir_session::{Carrier, Handed, Terms};
 use weir_shm::{PeerIx, Shm, State as Association, Why};
 
+mod hello;
 mod records;
 
 /// Records read in one pass before sends have their turn, and of one peer before the next.
@@ -47,6 +48,9 @@ struct Peer {
     pulls: bool,
     /// It has said that it closes.
     bye: bool,
+    /// It has said hello, and who it was before is not forgotten yet: what it said, and since when
+    /// it waits. Until then nothing else of it is read.
+    hello: Option<Box<([u8; HELLO_LEN], Time)>>,
     /// Where records end that it has not been seen to have read, and what they carried.
     handed: Handed,
     /// The program waits for one of them.
@@ -86,6 +90,8 @@ pub struct SharedMemory {
     /// after, however many peers there are.
     handed_to: Vec<PeerIx>,
     timed: Vec<PeerIx>,
+    /// Whose hello waits.
+    waiting: Vec<PeerIx>,
     /// Who closes waits for something to be read.
     unread: bool,
     /// How many sessions had ended when those that did were let go of.
@@ -102,11 +108,13 @@ pub struct SharedMemory {
     terms: Terms,
     /// What must be the same on both sides (`spec/envelopes.md` 5).
     features: u16,
+    /// Who is dead may come again ([`crate::EngineConfig::dead_may_return`]).
+    dead_may_return: bool,
 }
 
 impl SharedMemory {
     /// Listens for peers. `terms`: what peers are let send before anything is consumed.
-    pub fn new(shm: Shm, name: [u8; 48], terms: Terms, features: u16) -> SharedMemory {
+    pub fn new(shm: Shm, name: [u8; 48], terms: Terms, features: u16, dead_may_return: bool) -> SharedMemory {
         SharedMemory {
             shm,
             table: Vec::new(),
@@ -115,6 +123,7 @@ impl SharedMemory {
             up: 0,
             handed_to: Vec::new(),
             timed: Vec::new(),
+            waiting: Vec::new(),
             unread: false,
             ended: 0,
             events: Vec::new(),
@@ -125,6 +134,7 @@ impl SharedMemory {
             name,
             terms,
             features,
+            dead_may_return,
         }
     }
 
@@ -203,7 +213,8 @@ impl SharedMemory {
         let sessions = st.proto().sessions();
         let of_session = |p: &Peer| sessions.get(p.peer?).filter(|s| s.carrier() == Carrier::Shm)?.deadline();
         let timers = self.timed.iter().filter_map(|ix| self.there(*ix)).filter_map(of_session).min();
-        [settle, timers, self.shm.next_timeout_ns().map(Time)].into_iter().flatten().min()
+        let waiting = (!self.waiting.is_empty()).then(|| now.plus_ns(TIMERS_NS));
+        [settle, timers, waiting, self.shm.next_timeout_ns().map(Time)].into_iter().flatten().min()
     }
 
     fn peers(&self) -> impl Iterator<Item = &Peer> {
@@ -238,6 +249,7 @@ impl SharedMemory {
         self.by_peer.clear();
         self.handed_to.clear();
         self.timed.clear();
+        self.waiting.clear();
         (self.known, self.up) = (0, 0);
     }
 
@@ -259,6 +271,7 @@ impl SharedMemory {
             up: false,
             pulls: false,
             bye: false,
+            hello: None,
             handed: Handed::default(),
             awaited: false,
             straight: false,
@@ -360,8 +373,8 @@ impl SharedMemory {
                 self.up += 1;
                 self.entry(st, ix).up = true;
                 // One that was here before, and comes again, is another peer: its hello says who.
-                let lives = |peer: &PeerId| st.proto().sessions().get(*peer).is_some_and(|s| s.down().is_none());
-                if let Some(peer) = st.proto().peer_of(id).filter(lives) {
+                let peer = st.proto().peer_of(id);
+                if let Some(peer) = peer.filter(|peer| !self.is_of_before(st, ix, *peer)) {
                     self.bind(st, ix, peer);
                 }
                 let pulls = self.shm.can_pull(ix) == Some(Ok(()));
@@ -395,46 +408,6 @@ impl SharedMemory {
                 }
             }
         }
-    }
-
-    /// The peer has said who it is and what it lets us send.
-    fn hello(&mut self, st: &mut State, now: Time, ix: PeerIx, bytes: &[u8]) -> Result<(), &'static str> {
-        let name: &[u8; 48] = bytes.first_chunk().ok_or("short hello")?;
-        let decoded = EndpointName::decode(name).map_err(|_| "hello without a name")?;
-        if bytes.len() < HELLO_LEN || self.shm.peer_id(ix) != Some(decoded.endpoint_id) {
-            return Err("hello of somebody else");
-        }
-        if bytes[66..68] != self.features.to_le_bytes() {
-            return Err("hello with other features");
-        }
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let terms = Terms { credit_msgs: word(48), credit_bytes: word(56) };
-        let peer = st.proto_mut().peer(&decoded).map_err(|_| "hello with a name of another job")?;
-        self.bind(st, ix, peer);
-        let pulls = bytes[64] & 1 != 0;
-        self.entry(st, ix).pulls = pulls;
-        st.messages.with_events(now, &[], |proto, events| {
-            let Some(s) = proto.sessions().get(peer) else { return Err("no session") };
-            if s.down().is_some() {
-                return Err("a peer that is down");
-            }
-            if s.carrier() == Carrier::Link && !s.is_up() && !s.has_open() {
-                proto.sessions_mut().set_carrier(peer, Carrier::Shm);
-            }
-            let Some((s, common)) = proto.sessions_mut().get_mut(peer) else { return Err("no session") };
-            if s.carrier() == Carrier::Shm {
-                s.set_piece_max(SMALL_MAX);
-                if pulls {
-                    s.set_lent_from(records::PULL_MIN);
-                }
-                events.push(Event::Up { peer });
-                if !s.begin(common, terms) {
-                    proto.end(now, peer, DownReason::NoRoom, events);
-                }
-                proto.sessions_mut().touch(peer);
-            }
-            Ok(())
-        })
     }
 
     // What arrives.
@@ -495,6 +468,7 @@ impl SharedMemory {
         if round {
             self.timers_at = now.plus_ns(TIMERS_NS);
             self.timers(st, now);
+            self.say_hello_again(st, now);
         }
         read
     }
@@ -537,6 +511,10 @@ impl SharedMemory {
     /// Reads up to `most` records of a peer. Returns how many.
     fn read(&mut self, st: &mut State, now: Time, ix: PeerIx, most: usize) -> usize {
         let mut n = 0;
+        let waits = |shm: &Self| !shm.waiting.is_empty() && shm.there(ix).is_some_and(|p| p.hello.is_some());
+        if waits(self) {
+            return 0;
+        }
         // An answer comes after its question was read: that is to end first, or a program hears of
         // them the wrong way round. (The look for more comes first, and what the peer did before it
         // wrote that is seen after it.)
@@ -563,6 +541,9 @@ impl SharedMemory {
             if result.is_err() {
                 self.shm.close(ix);
                 self.end(st, now, ix, DownReason::Violation);
+                break;
+            }
+            if waits(self) {
                 break;
             }
         }

@@ -6,7 +6,7 @@
  * URL may be two, separated by a comma: one server with both methods, in this order; every other client asks by the second.
  *
  * A request is an unexpected message, its answer has the same bytes and the tag of the request. URL is tcp://host:port or weir://host:port; raw-tcp://
- * is a socket with TCP_NODELAY and an epoll server, raw-udp:// a datagram each way, zmq:// and nng:// what others.c has. With one client and a window
+ * is a socket with TCP_NODELAY and an epoll server, raw-udp:// a datagram each way, zmq://, nng://, na+sm:// and ofi+tcp:// what others.c has. With one client and a window
  * of 1 each round trip is timed. Compiled with others.c against include/bmi.h, or against an original header: ORANGEFS, RADIX. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -48,6 +48,12 @@ static int by_size(const void *a, const void *b)
     return (*(const float *)a > *(const float *)b) - (*(const float *)a < *(const float *)b);
 }
 
+int idle_ms(void)
+{
+    static int ms = -1;
+    return ms >= 0 ? ms : (ms = getenv("EXCHANGE_POLL") != NULL ? 0 : IDLE_MS);
+}
+
 /* ---- BMI ---- */
 
 static void serve_bmi(const char *url)
@@ -70,7 +76,7 @@ static void serve_bmi(const char *url)
     printf("ready %s\n", strrchr(url, ':') + 1);
     fflush(stdout);
     for (int open = 0;;) {
-        check("testunexpected", BMI_testunexpected(16, &n, got, open ? 0 : IDLE_MS));
+        check("testunexpected", BMI_testunexpected(16, &n, got, open ? 0 : idle_ms()));
         for (int i = 0; i < n; i++) {
             void *answer = malloc(got[i].size + 1);
             memcpy(answer, got[i].buffer, got[i].size);
@@ -127,7 +133,7 @@ static void ask_bmi(const char *url, int bytes, int window, double seconds)
         }
         int before = open;
         while (open == before || (window == 1 && sends > 0)) {
-            check("testcontext", BMI_testcontext(window, ended, &n, errors, sizes, which, IDLE_MS, context));
+            check("testcontext", BMI_testcontext(window, ended, &n, errors, sizes, which, idle_ms(), context));
             for (int i = 0; i < n; i++) {
                 check("operation", errors[i]);
                 if (which[i] == NULL) {
@@ -230,7 +236,7 @@ static void ask_raw(const char *url, int bytes, int window, double seconds)
 
 int main(int argc, char **argv)
 {
-    int raw = argc > 2 && strncmp(argv[2], "raw-", 4) == 0, other = argc > 2 && is_other(argv[2]);
+    int raw = argc > 2 && strncmp(argv[2], "raw-", 4) == 0, other = argc > 2 && other_of(argv[2]) != NULL;
     if (argc == 3 && strcmp(argv[1], "serve") == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         (raw ? serve_raw : other ? serve_other : serve_bmi)(argv[2]);

@@ -1,4 +1,4 @@
-/* What exchange.c and others.c share. */
+/* What exchange.c, others.c and mercury.c share. */
 #ifndef EXCHANGE_H
 #define EXCHANGE_H
 #include <stdint.h>
@@ -20,8 +20,16 @@ extern struct seen *seen;
 /* Waits for all clients, and is the instant at which they begin. */
 double begin_together(void);
 
-/* Whether others.c carries it, by its URL; its server, which does not return, and its clients. */
-int is_other(const char *url);
+/* What of others.c carries it, by its URL, or NULL; its server, which does not return, and its clients. */
+struct other;
+const struct other *other_of(const char *url);
 void serve_other(const char *url);
 void ask_other(const char *url, int bytes, int window, double seconds);
+
+/* What mercury.c has, compiled with -DMERCURY. */
+void serve_mercury(const char *url);
+void ask_mercury(const char *url, int bytes, int window, double seconds);
+
+/* How long one waits who has nothing to do, in milliseconds: IDLE_MS, or 0 with EXCHANGE_POLL set. */
+int idle_ms(void);
 #endif

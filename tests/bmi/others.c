@@ -2,8 +2,9 @@
  *
  *     zmq://host:port   ZeroMQ: DEALER clients, a ROUTER server; EXCHANGE_ZMQ names libzmq.so
  *     nng://host:port   nng 1.x: REQ and REP with a context for each request under way; EXCHANGE_NNG names libnng.so
+ *     na+sm://, ofi+tcp://   what mercury.c has, compiled with -DMERCURY
  *
- * Both carry it by TCP, with TCP_NODELAY as they set it themselves. They are loaded and not linked, so that no header of theirs is needed: what is declared here are the few functions of their
+ * The first two carry it by TCP, with TCP_NODELAY as they set it themselves. They are loaded and not linked, so that no header of theirs is needed: what is declared here are the few functions of their
  * documented interfaces (zmq(7), nng(7)), which have been the same for years. */
 #define _GNU_SOURCE
 #include "exchange.h"
@@ -288,17 +289,33 @@ static void ask_nng(const char *url, int bytes, int window, double seconds)
 
 /* ---- */
 
-int is_other(const char *url)
+static const struct other {
+    const char *scheme;
+    void (*serve)(const char *url);
+    void (*ask)(const char *url, int bytes, int window, double seconds);
+} others[] = {
+    {"zmq://", serve_zmq, ask_zmq},
+    {"nng://", serve_nng, ask_nng},
+#ifdef MERCURY
+    {"na+sm://", serve_mercury, ask_mercury},
+    {"ofi+tcp://", serve_mercury, ask_mercury},
+#endif
+};
+
+const struct other *other_of(const char *url)
 {
-    return strncmp(url, "zmq://", 6) == 0 || strncmp(url, "nng://", 6) == 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strncmp(url, others[i].scheme, strlen(others[i].scheme)) == 0)
+            return &others[i];
+    return NULL;
 }
 
 void serve_other(const char *url)
 {
-    (url[0] == 'z' ? serve_zmq : serve_nng)(url);
+    other_of(url)->serve(url);
 }
 
 void ask_other(const char *url, int bytes, int window, double seconds)
 {
-    (url[0] == 'z' ? ask_zmq : ask_nng)(url, bytes, window, seconds);
+    other_of(url)->ask(url, bytes, window, seconds);
 }

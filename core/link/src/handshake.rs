@@ -430,6 +430,18 @@ impl Endpoint {
         }
     }
 
+    /// A peer that is known here opens anew: what it had with us is over there. Where the dead may
+    /// return that is no reason to refuse it: it asks again until its former place is free here,
+    /// and one whose farewell was lost is doubted.
+    fn refuse_anew(&mut self, now: Time, meta: &RxMeta, opener_association: u64, peer: PeerId) {
+        if !self.cfg.dead_may_return {
+            return self.refuse(meta, opener_association, RefuseCode::NoRoom);
+        }
+        self.counters.dropped_state += 1;
+        self.assocs[peer.0 as usize].doubt(now, DownReason::GivenUp);
+        self.touch(peer);
+    }
+
     fn on_confirm(&mut self, now: Time, meta: &RxMeta, c: &wire::Confirm, events: &mut Vec<Event>) {
         let o = &c.opening;
         // Once we sent a CONFIRM the peer may have accepted it, and there would be two
@@ -462,7 +474,7 @@ impl Endpoint {
                     return self.post(meta.remote, meta.local, bytes);
                 }
                 if !matches!(a.state, State::Idle | State::Opening) {
-                    return self.refuse(meta, o.opener_association, RefuseCode::NoRoom);
+                    return self.refuse_anew(now, meta, o.opener_association, p);
                 }
                 p
             }

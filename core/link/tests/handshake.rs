@@ -26,6 +26,7 @@ fn lesser_and_greater(seed: u64) -> Net {
 /// Byte 0 of the handshake packets.
 const INIT: u8 = 0x10;
 const CONFIRM: u8 = 0x12;
+const PROTECTED: u8 = 0x15;
 
 /// From now on what `from` sends of this kind gets lost.
 fn lose(n: &mut Net, from: usize, kinds: &'static [u8]) {
@@ -215,5 +216,37 @@ fn an_init_of_another_version_is_refused_and_nothing_else_of_it_answered() {
             assert_eq!(r.opener_association.to_le_bytes(), init[24..32]);
         }
         other => panic!("{other:?}"),
+    }
+}
+
+// spec: P-9.16
+#[test]
+fn who_drops_a_peer_and_opens_again_at_once_waits_until_it_is_forgotten() {
+    for farewell_is_lost in [false, true] {
+        let mut n = Net::new(2, 1, &Config { dead_may_return: true, ..Config::default() }, 46);
+        n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+        assert!(n.run(S, Net::quiet));
+        let (there, here) = (n.nodes[1].ups[0], n.peer(0, 1));
+        if farewell_is_lost {
+            lose(&mut n, 0, &[PROTECTED]);
+        }
+        let now = n.now;
+        n.nodes[0].ep.close_peer(now, here, &mut Vec::new());
+        n.drain();
+        assert!(n.nodes[0].ep.forget(now, here));
+        n.run(Duration::from_millis(1), |_| false);
+        n.lose = Box::new(|_, _, _| false);
+        n.send(0, 1, false, 0, 0, 0, 8).unwrap();
+        let is_down = |n: &Net| n.nodes[1].ep.is_down(there);
+        assert_eq!(is_down(&n), !farewell_is_lost);
+        // The other's program is slow to forget.
+        n.run(Duration::from_millis(500), |_| false);
+        assert!(is_down(&n), "its farewell was lost, and it lives: one who asks is told");
+        assert_eq!((n.nodes[0].downs.len(), n.nodes[1].ups.len()), (0, 1));
+        let now = n.now;
+        n.nodes[1].mseqs.clear();
+        assert!(n.nodes[1].ep.forget(now, there));
+        assert!(n.run(S, |n| n.nodes[1].messages.len() == 2));
+        assert_eq!(n.nodes[0].downs, []);
     }
 }

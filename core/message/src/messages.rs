@@ -220,6 +220,18 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.with_events(now, &[], |proto, events| proto.close_peer(now, weir_link::PeerId(peer), events));
     }
 
+    /// Something is new of peers.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty() || self.sessions.endpoint().has_answers()
+    }
+
+    /// Messages wait for which there is no receive, or have come since somebody looked for one.
+    #[must_use]
+    pub fn has_unasked(&self) -> bool {
+        self.unasked || self.matcher.unexpected_count() > 0
+    }
+
     /// Moves what is new of peers to `out`, oldest first.
     pub fn take_news(&mut self, out: &mut Vec<PeerEvent>) {
         out.append(&mut self.news);
@@ -334,7 +346,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// Whether any completion waits, or news of a peer, or a message that nobody has looked for
     /// ([`Config::tell_unasked`](crate::Config)).
     pub fn has_completions(&self) -> bool {
-        !self.done.is_empty() || !self.news.is_empty() || self.unasked || self.sessions.endpoint().has_answers()
+        !self.done.is_empty() || self.unasked || self.has_news()
     }
 
     /// Operations ended so far.

@@ -3,7 +3,11 @@
 
 use crate::addresses::AddrKey;
 use crate::memory::Block;
-use std::collections::{HashMap, VecDeque};
+use slotmap::SecondaryMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Places that the queue of a peer keeps when it is empty, for its next messages.
+const KEPT_MAX: usize = 8;
 
 /// Where a message is.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ struct Class {
     turn: VecDeque<AddrKey>,
     /// Messages that the first of them has handed out in its turn.
     handed: usize,
-    queues: HashMap<AddrKey, VecDeque<Entry>>,
+    queues: SecondaryMap<AddrKey, VecDeque<Entry>>,
 }
 
 /// Some of the 256 classes.
@@ -66,7 +70,7 @@ impl Classes {
 /// All that wait.
 #[derive(Debug)]
 pub struct Inbox {
-    classes: HashMap<u8, Class>,
+    classes: BTreeMap<u8, Class>,
     /// Classes that the program looks at.
     looked_at: Classes,
     /// How many.
@@ -82,7 +86,7 @@ impl Default for Inbox {
         // Class 0 is that of the functions without one.
         let mut looked_at = Classes::default();
         looked_at.insert(0);
-        Inbox { classes: HashMap::new(), looked_at, waiting: 0, news: false, turn_max: 1 }
+        Inbox { classes: BTreeMap::new(), looked_at, waiting: 0, news: false, turn_max: 1 }
     }
 }
 
@@ -99,9 +103,12 @@ impl Inbox {
     }
 
     fn put(&mut self, class: u8, from: AddrKey, entry: Entry, first: bool) {
-        self.news |= self.looked_at.contains(class);
+        let is_looked_at = self.looked_at.contains(class);
         let class = self.classes.entry(class).or_default();
-        let queue = class.queues.entry(from).or_default();
+        // (Of an address that is no more, and whose place another has: nobody's.)
+        let Some(queue) = class.queues.entry(from) else { return };
+        let queue = queue.or_default();
+        self.news |= is_looked_at;
         if queue.is_empty() {
             class.turn.push_back(from);
         }
@@ -137,12 +144,14 @@ impl Inbox {
     pub fn pop(&mut self, class: u8) -> Option<(AddrKey, Entry)> {
         let class = self.classes.get_mut(&class)?;
         let from = *class.turn.front()?;
-        let queue = class.queues.get_mut(&from)?;
+        let queue = class.queues.get_mut(from)?;
         let entry = queue.pop_front()?;
         // (One that has to be fetched first is no turn yet.)
         class.handed += usize::from(matches!(entry.body, Body::Here(_)));
         if queue.is_empty() {
-            class.queues.remove(&from);
+            if queue.capacity() > KEPT_MAX {
+                class.queues.remove(from);
+            }
             class.turn.pop_front();
             class.handed = 0;
         } else if class.handed >= self.turn_max {
@@ -168,7 +177,7 @@ impl Inbox {
     /// Whether any of this class waits.
     #[must_use]
     pub fn has(&self, class: u8) -> bool {
-        self.classes.get(&class).is_some_and(|c| !c.turn.is_empty())
+        self.waiting > 0 && self.classes.get(&class).is_some_and(|c| !c.turn.is_empty())
     }
 
     /// Takes away what waits of a peer.
@@ -185,7 +194,7 @@ impl Inbox {
     fn take_away(&mut self, from: AddrKey, of: impl Fn(u8) -> bool) -> Vec<Entry> {
         let mut all = Vec::new();
         for (_, class) in self.classes.iter_mut().filter(|(class, _)| of(**class)) {
-            if let Some(queue) = class.queues.remove(&from) {
+            if let Some(queue) = class.queues.remove(from) {
                 class.handed = if class.turn.front() == Some(&from) { 0 } else { class.handed };
                 class.turn.retain(|key| *key != from);
                 all.extend(queue);

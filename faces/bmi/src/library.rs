@@ -380,7 +380,7 @@ impl Library {
 
     /// Drops addresses that nothing refers to any more (A5).
     fn sweep(&mut self) {
-        for addr in std::mem::take(&mut self.t.ops.released) {
+        while let Some(addr) = self.t.ops.released.pop() {
             if let Some(address) = self.t.addrs.get_mut(addr) {
                 address.ops = address.ops.saturating_sub(1);
                 if address.gone {
@@ -388,7 +388,7 @@ impl Library {
                 }
             }
         }
-        for addr in std::mem::take(&mut self.t.spent) {
+        while let Some(addr) = self.t.spent.pop() {
             if self.t.addrs.is_spent(addr)
                 && let Ok(method) = self.method_of(addr, Code::EINVAL)
             {
@@ -735,6 +735,9 @@ impl Library {
         if let Some((at, handed)) = self.handed.take() {
             let is_quick = at.elapsed() < QUICK * handed;
             self.t.inbox.turn_max = if is_quick { TURN_MESSAGES } else { 1 };
+        }
+        if !self.t.inbox.has(class) {
+            return Vec::new();
         }
         let all: Vec<Unexpected> = std::iter::from_fn(|| self.next_unexpected(class)).take(count).collect();
         self.hands_out(all.len());

@@ -1,8 +1,10 @@
 //! Memory that is handed to programs: `BMI_memalloc`, and the buffers of unexpected messages
 //! (spec/bmi.md M7, M8).
 
+use crate::tables::ByNumber;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 
 /// Pages: whoever maps or reads the memory from elsewhere does so by pages.
 const ALIGN: usize = 4096;
@@ -93,7 +95,7 @@ pub enum Use {
 /// What is handed out and not given back, by address.
 #[derive(Debug, Default)]
 pub struct Lent {
-    blocks: HashMap<usize, (Block, Use)>,
+    blocks: ByNumber<usize, (Block, Use)>,
     made: BTreeMap<usize, Made>,
 }
 
@@ -141,8 +143,13 @@ impl Lent {
 
     /// Takes one back; false when it was never handed out, not as this, or is back already.
     pub fn give_back(&mut self, base: *mut u8, from: Use) -> bool {
-        let at = base as usize;
-        self.blocks.get(&at).is_some_and(|(_, is)| *is == from) && self.blocks.remove(&at).is_some()
+        match self.blocks.entry(base as usize) {
+            Entry::Occupied(block) if block.get().1 == from => {
+                block.remove();
+                true
+            }
+            _ => false,
+        }
     }
 }
 

@@ -6,7 +6,12 @@ use crate::codes::Code;
 use crate::inbox::{Entry, Inbox};
 use crate::memory::Lent;
 use crate::ops::{OpKey, Ops};
+use std::collections::HashMap;
 use weir_engine::Iov;
+
+/// A table whose keys are numbers of ours or of the allocator, looked at for each message: no peer
+/// can choose them, so that a quick hash will do.
+pub type ByNumber<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
 /// Something to send or receive.
 #[derive(Clone, Copy, Debug)]

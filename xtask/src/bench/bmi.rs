@@ -44,6 +44,9 @@ pub struct Options {
     /// nng's library, version 1 (libnng.so.1 of Debian's libnng1): a rival more
     #[arg(long, value_name = "FILE")]
     nng: Option<PathBuf>,
+    /// Where Mercury is installed (include/na.h, lib/libna.so): a rival more, by shared memory and by libfabric's tcp
+    #[arg(long, value_name = "FOLDER")]
+    mercury: Option<PathBuf>,
     /// Name of the report in docs/lab
     #[arg(long, default_value = "bmi")]
     name: String,
@@ -118,18 +121,32 @@ pub enum Build {
     OrangeFs,
     /// radix-io's.
     Radix,
+    /// Weir's, with Mercury's beside it.
+    Mercury,
 }
 
-const SIDES: [Side; 11] = [
+/// Whoever polls is never asleep: its tests wait for nothing.
+const POLLS: (&str, &str) = ("EXCHANGE_POLL", "1");
+
+const SIDES: [Side; 15] = [
     Side { name: "bmi_tcp", scheme: "tcp", build: Build::Ours, env: &[] },
     Side { name: "bmi_weir, packets", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "udp")] },
     Side { name: "bmi_weir, shared memory", scheme: "weir", build: Build::Ours, env: &[("WEIR_CARRIER", "shm")] },
+    Side {
+        name: "bmi_weir, shared memory, polling",
+        scheme: "weir",
+        build: Build::Ours,
+        env: &[("WEIR_CARRIER", "shm"), POLLS],
+    },
     Side { name: "bmi_weir and bmi_tcp", scheme: "weir,tcp", build: Build::Ours, env: &[] },
     Side { name: "bmi_tcp and bmi_weir", scheme: "tcp,weir", build: Build::Ours, env: &[] },
     Side { name: "OrangeFS's bmi_tcp", scheme: "tcp", build: Build::OrangeFs, env: &[] },
     Side { name: "radix-io's bmi_tcp", scheme: "tcp", build: Build::Radix, env: &[] },
     Side { name: "ZeroMQ", scheme: "zmq", build: Build::Ours, env: &[] },
     Side { name: "nng", scheme: "nng", build: Build::Ours, env: &[] },
+    Side { name: "Mercury's na+sm", scheme: "na+sm", build: Build::Mercury, env: &[] },
+    Side { name: "Mercury's na+sm, polling", scheme: "na+sm", build: Build::Mercury, env: &[POLLS] },
+    Side { name: "Mercury's ofi+tcp", scheme: "ofi+tcp", build: Build::Mercury, env: &[] },
     Side { name: "raw TCP", scheme: "raw-tcp", build: Build::Ours, env: &[] },
     Side { name: "raw UDP", scheme: "raw-udp", build: Build::Ours, env: &[] },
 ];
@@ -137,7 +154,9 @@ const SIDES: [Side; 11] = [
 impl Side {
     fn is_of(&self, cell: &Cell) -> bool {
         match self.name {
-            "bmi_weir, shared memory" => !cell.veth,
+            "bmi_weir, shared memory" | "Mercury's na+sm" => !cell.veth,
+            // (With more clients than processors whoever polls takes the others' time.)
+            "bmi_weir, shared memory, polling" | "Mercury's na+sm, polling" => !cell.veth && cell.clients == 1,
             // Every other client asks by the second.
             "bmi_weir and bmi_tcp" | "bmi_tcp and bmi_weir" => cell.clients > 1,
             // Whoever sends many datagrams at once without looking after them loses some.
@@ -168,7 +187,11 @@ impl Options {
             let file = file.as_ref()?.canonicalize().ok()?;
             Some((name.to_owned(), file.file_name()?.to_string_lossy().into_owned()))
         };
-        [named("ZeroMQ", &self.zmq), named("nng", &self.nng)].into_iter().flatten().collect()
+        let na = self.mercury.as_ref().map(|prefix| prefix.join("lib/libna.so"));
+        [named("ZeroMQ", &self.zmq), named("nng", &self.nng), named("Mercury's na", &na)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
@@ -195,7 +218,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
         true => build(paths, options, &folder, sources),
         false => Ok(BTreeMap::new()),
     };
-    let programs = build(!cells.is_empty(), &["exchange.c", "others.c"])?;
+    let programs = build(!cells.is_empty(), &["exchange.c", "others.c", "mercury.c"])?;
     let bulk_programs = build(!bulks.is_empty(), &["bulk.c"])?;
     let many_programs = build(!crowds.is_empty(), &["many.c"])?;
     let libraries = libraries(options, &folder);
@@ -265,6 +288,17 @@ fn build(paths: &Paths, options: &Options, folder: &Path, sources: &[&str]) -> R
         format!("-Wl,-rpath,{}", folder.display()),
     ];
     programs.insert(Build::Ours, compile(name, &ours)?);
+    if let Some(prefix) = options.mercury.as_ref().filter(|_| sources.iter().any(|file| file.ends_with("mercury.c"))) {
+        let lib = prefix.join("lib");
+        let flags = [
+            "-DMERCURY".to_owned(),
+            include(&prefix.join("include")),
+            lib.join("libna.so").display().to_string(),
+            format!("-Wl,-rpath,{}", lib.display()),
+        ];
+        let flags: Vec<String> = ours.iter().cloned().chain(flags).collect();
+        programs.insert(Build::Mercury, compile(&format!("{name}-mercury"), &flags)?);
+    }
     if let Some(prefix) = &options.radix {
         let lib = prefix.join("lib");
         let flags = [
@@ -311,7 +345,11 @@ const FIRST_PORT: u16 = 23_400;
 const SECOND_PORT: u16 = 500;
 
 /// A server, which is gone with this.
-pub struct Server(Child);
+pub struct Server {
+    child: Child,
+    /// Where it says it can be found: a port, for most.
+    at: String,
+}
 
 impl Server {
     /// Starts one and waits until it says that it is ready; what else it says can be read.
@@ -320,12 +358,13 @@ impl Server {
     /// If it does not start, or ends.
     pub fn start(command: &mut Command) -> Result<(Server, BufReader<ChildStdout>)> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut server = Server(child.context("the server does not start")?);
-        let mut said = BufReader::new(server.0.stdout.take().context("no output")?);
+        let mut server = Server { child: child.context("the server does not start")?, at: String::new() };
+        let mut said = BufReader::new(server.child.stdout.take().context("no output")?);
         let mut line = String::new();
         said.read_line(&mut line)?;
-        if !line.starts_with("ready") {
-            bail!("the server ended");
+        match line.strip_prefix("ready") {
+            Some(at) => server.at = at.trim().to_owned(),
+            None => bail!("the server ended"),
         }
         Ok((server, said))
     }
@@ -333,8 +372,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -372,8 +411,11 @@ fn launch(options: &Options, cell: &Cell, side: &Side, program: &Path, lab: Opti
     // (`bmi_weir` takes the TCP port of its number, too.)
     let ports = (port..).step_by(usize::from(SECOND_PORT));
     let urls = side.scheme.split(',').zip(ports).map(|(scheme, port)| format!("{scheme}://{host}:{port}"));
-    let url = urls.collect::<Vec<_>>().join(",");
-    let _server = Server::start(on(0)?.args(["serve", &url]))?;
+    let mut url = urls.collect::<Vec<_>>().join(",");
+    let (server, _said) = Server::start(on(0)?.args(["serve", &url]))?;
+    if side.scheme == "na+sm" {
+        url = format!("na+sm://{}", server.at);
+    }
     let numbers = [cell.bytes, cell.clients, cell.window].map(|number| number.to_string());
     let mut ask = on(1)?;
     ask.args(["ask", &url]).args(numbers).arg(seconds.to_string());
@@ -390,7 +432,7 @@ fn of(results: &BySide, cell: &Cell, side: &Side, key: &str) -> Option<Spread> {
 
 fn page(results: &BySide, cells: &[Cell], sides: &[Side], about: &[(String, String)]) -> String {
     let intro = "A request is an unexpected message, its answer has as many bytes (`tests/bmi/exchange.c`). Raw TCP: blocking clients with TCP_NODELAY, a server with epoll.\n\
-        Raw UDP: a datagram each way, nothing looked after. ZeroMQ (DEALER, ROUTER) and nng (REQ, REP, a context for each request under way) go by TCP (`tests/bmi/others.c`). BMI programs test with an idle time of 10 ms, as the originals' own do. Where a server has two methods, half of its clients ask by each; the share is that of the answers which went by the second.\n";
+        Raw UDP: a datagram each way, nothing looked after. ZeroMQ (DEALER, ROUTER) and nng (REQ, REP, a context for each request under way) go by TCP (`tests/bmi/others.c`). Mercury is its network abstraction alone, without its RPC (`tests/bmi/mercury.c`). BMI programs test with an idle time of 10 ms, as the originals' own do, and Mercury's waits at its descriptor as long; who polls waits for nothing. Where a server has two methods, half of its clients ask by each; the share is that of the answers which went by the second.\n";
     let mut text = head("BMI: requests and answers", intro, about);
     for cell in cells {
         let (key, unit) = cell.metric();
@@ -428,7 +470,7 @@ mod tests {
 
     #[test]
     fn the_program_is_there_and_each_cell_has_a_rival() {
-        for source in ["exchange.c", "others.c", "bulk.c", "many.c"] {
+        for source in ["exchange.c", "others.c", "mercury.c", "bulk.c", "many.c"] {
             assert!(Paths::find().root.join("tests/bmi").join(source).is_file(), "{source}");
         }
         for cell in &CELLS {

@@ -270,8 +270,3 @@ pub extern "C" fn bmi_errno_to_pvfs(error: c_int) -> c_int {
 pub extern "C" fn bmi_status_string(status: c_int) -> *const c_char {
     codes::name_of(status).unwrap_or("(UNKNOWN)\0").as_ptr().cast()
 }
-
-/// The library is initialized in this process.
-pub(super) fn is_initialized() -> Result<(), Code> {
-    instance().map(|_| ())
-}

@@ -3,7 +3,7 @@
 use super::{int, put};
 use crate::addresses::AddrKey;
 use crate::codes::Code;
-use crate::instance::within;
+use crate::instance::{Instance, instance};
 use crate::library::Wanted;
 use crate::ops::OpKey;
 use crate::tables::Posted;
@@ -77,12 +77,17 @@ unsafe fn pieces(list: &List, total: i64) -> Result<Vec<Iov>, Code> {
 /// # Safety
 /// `id` and `actual_size` are null or writable; the memory of the pieces is the library's until the
 /// operation's end is told.
-unsafe fn post(id: *mut i64, actual_size: *mut i64, common: &Common, pieces: &[Iov]) -> Result<c_int, Code> {
+unsafe fn post(
+    instance: &Instance,
+    (id, actual_size): (*mut i64, *mut i64),
+    common: &Common,
+    pieces: &[Iov],
+) -> Result<c_int, Code> {
     let size = u64::try_from(common.size).map_err(|_| Code::EINVAL)?;
     if !matches!(common.buffer_type, 1 | 2) || id.is_null() {
         return Err(Code::EINVAL);
     }
-    let (posted, key): (Posted, OpKey) = within(|library| {
+    let (posted, key): (Posted, OpKey) = instance.within(|library| {
         library.post(&Wanted {
             addr: AddrKey::from_id(common.addr),
             tag: common.tag,
@@ -129,11 +134,11 @@ unsafe fn one(id: *mut i64, actual_size: *mut i64, common: &Common, buffer: *mut
     int(|| {
         // SAFETY: passed on from the caller.
         unsafe { none_yet(id, actual_size) };
-        super::is_initialized()?;
+        let instance = instance()?;
         let piece = piece(buffer, common.size)?;
         let pieces = if piece.len == 0 { &[][..] } else { &[piece] };
         // SAFETY: passed on from the caller.
-        unsafe { post(id, actual_size, common, pieces) }
+        unsafe { post(&instance, (id, actual_size), common, pieces) }
     })
 }
 
@@ -145,11 +150,11 @@ unsafe fn many(id: *mut i64, actual_size: *mut i64, common: &Common, list: &List
     int(|| {
         // SAFETY: passed on from the caller.
         unsafe { none_yet(id, actual_size) };
-        super::is_initialized()?;
+        let instance = instance()?;
         // SAFETY: passed on from the caller.
         unsafe {
             let pieces = pieces(list, common.size)?;
-            post(id, actual_size, common, &pieces)
+            post(&instance, (id, actual_size), common, &pieces)
         }
     })
 }

@@ -2,7 +2,7 @@
 
 use super::{int, put};
 use crate::codes::Code;
-use crate::instance::{instance, within};
+use crate::instance::{Instance, instance, within};
 use crate::library::Library;
 use crate::ops::{CONTEXTS_MAX, Ended, OpKey, Opened, Ops};
 use std::ffi::{c_int, c_void};
@@ -62,12 +62,13 @@ fn ends_early(library: &Library) -> bool {
 
 /// Waits for completions, of which `collect` takes what there is.
 fn wait_for(
+    instance: &Instance,
     ms: c_int,
     mut collect: impl FnMut(&mut Library) -> Result<Vec<(usize, Ended)>, Code>,
 ) -> Result<Vec<(usize, Ended)>, Code> {
     let idle = idle(ms)?;
     let mut looks = 0;
-    let found = instance()?.wait(idle, |library| {
+    let found = instance.wait(idle, |library| {
         if looks == 0 && idle.is_zero() {
             library.t.ops.hold_back();
         }
@@ -132,14 +133,14 @@ pub unsafe extern "C" fn BMI_test(
     context: i64,
 ) -> c_int {
     int(|| {
-        super::is_initialized()?;
+        let instance = instance()?;
         if outcount.is_null() || error_code.is_null() {
             return Err(Code::EINVAL);
         }
         // SAFETY: writable (caller), and not null.
         unsafe { put(outcount, 0) };
         let (key, mut of) = (OpKey::from_id(id), Of::new(context));
-        let all = wait_for(max_idle_time_ms, |library| {
+        let all = wait_for(&instance, max_idle_time_ms, |library| {
             let context = of.context(&library.t.ops)?;
             library.t.ops.get(key).filter(|op| op.context == context).ok_or(Code::EINVAL)?;
             Ok(library.t.ops.collect(key).map(|ended| (0, ended)).into_iter().collect())
@@ -168,7 +169,7 @@ pub unsafe extern "C" fn BMI_testsome(
     context: i64,
 ) -> c_int {
     int(|| {
-        super::is_initialized()?;
+        let instance = instance()?;
         let count = usize::try_from(incount).map_err(|_| Code::EINVAL)?;
         let lacks = id_array.is_null() || index_array.is_null() || error_code_array.is_null();
         if outcount.is_null() || (lacks && count > 0) {
@@ -179,7 +180,7 @@ pub unsafe extern "C" fn BMI_testsome(
         // SAFETY: readable for `incount` entries (caller); an empty list is not looked at.
         let ids = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(id_array, count) } };
         let (mut checked, mut of) = (false, Of::new(context));
-        let all = wait_for(max_idle_time_ms, |library| {
+        let all = wait_for(&instance, max_idle_time_ms, |library| {
             let context = of.context(&library.t.ops)?;
             let named = || ids.iter().enumerate().filter(|(_, id)| **id != 0).map(|(i, id)| (i, OpKey::from_id(*id)));
             if !std::mem::replace(&mut checked, true)
@@ -212,7 +213,7 @@ unsafe fn of_contexts(
     ms: c_int,
     context: Option<i64>,
 ) -> Result<c_int, Code> {
-    super::is_initialized()?;
+    let instance = instance()?;
     let count = usize::try_from(incount).map_err(|_| Code::EINVAL)?;
     if outcount.is_null() || ((out.ids.is_null() || out.errors.is_null()) && count > 0) {
         return Err(Code::EINVAL);
@@ -220,7 +221,7 @@ unsafe fn of_contexts(
     // SAFETY: writable (caller), and not null.
     unsafe { put(outcount, 0) };
     let mut of = context.map(Of::new);
-    let all = wait_for(ms, |library| {
+    let all = wait_for(&instance, ms, |library| {
         let ops = &mut library.t.ops;
         let contexts = match &mut of {
             Some(of) => {
@@ -327,7 +328,7 @@ pub unsafe extern "C" fn BMI_testunexpected_class(
     max_idle_time_ms: c_int,
 ) -> c_int {
     int(|| {
-        super::is_initialized()?;
+        let instance = instance()?;
         let count = usize::try_from(incount).map_err(|_| Code::EINVAL)?;
         if outcount.is_null() || (info_array.is_null() && count > 0) {
             return Err(Code::EINVAL);
@@ -335,7 +336,7 @@ pub unsafe extern "C" fn BMI_testunexpected_class(
         // SAFETY: writable (caller), and not null.
         unsafe { put(outcount, 0) };
         let idle = idle(max_idle_time_ms)?;
-        let found = instance()?.wait(idle, |library| {
+        let found = instance.wait(idle, |library| {
             let all = library.take_unexpected(class, count);
             Ok((!all.is_empty()).then_some(all))
         })?;

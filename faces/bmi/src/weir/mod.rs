@@ -10,7 +10,7 @@ use crate::memory::Block;
 use crate::method::Kind;
 use crate::ops::{Limit, OpKey, Staging, gather};
 use crate::settings::Settings;
-use crate::tables::{Post, Posted, Tables};
+use crate::tables::{ByNumber, Post, Posted, Tables};
 use slotmap::SecondaryMap;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use unexpected::look;
 use weir_engine::{
     CarrierUse, Class, Completion, Diagnostic, DownReason, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES,
-    MAX_IOV, NoSctp, OpError, PeerEvent, Queue, RecvOp, SendMode, SendOp, SleepHere, StreamBits,
+    MAX_IOV, NoSctp, OpError, PeerEvent, Queue, RecvOp, Seen, SendMode, SendOp, SleepHere, StreamBits,
 };
 
 /// Longest message, bytes.
@@ -30,6 +30,8 @@ pub const UNEXPECTED_MAX: u64 = 16 << 10;
 /// Messages that the engine holds for us by number; those behind them wait in the engine's own
 /// order.
 const CLAIMS_MAX: usize = 4096;
+/// Looks after silent peers in the time after which one is taken for dead.
+const WATCHES: u32 = 8;
 /// Completions taken in one pass.
 const PASS: usize = 256;
 
@@ -100,7 +102,7 @@ pub struct Weir {
     ep: Arc<Endpoint>,
     places: SecondaryMap<AddrKey, Place>,
     /// Addresses of a peer: what it sends comes from the first.
-    by_peer: HashMap<u32, Vec<AddrKey>>,
+    by_peer: ByNumber<u32, Vec<AddrKey>>,
     tickets: HashMap<u64, AddrKey>,
     /// Addresses that are still to be asked, for too many were at once.
     to_ask: Vec<AddrKey>,
@@ -110,10 +112,12 @@ pub struct Weir {
     held_up: BTreeSet<AddrKey>,
     claims: usize,
     next_claim: usize,
-    taking: HashMap<usize, Taking>,
+    taking: ByNumber<usize, Taking>,
     /// Peers on shared memory that are asked whether they live: by ticket, and since when.
     watched: HashMap<u64, (AddrKey, Instant)>,
     next_watch: Instant,
+    /// The same on the engine's clock, nanoseconds.
+    watch_due_ns: u64,
     /// Pings that somebody waits for, and what they have found.
     pings: HashMap<u64, Option<Result<(), Code>>>,
     out: Vec<Completion>,
@@ -239,16 +243,17 @@ impl Weir {
         Ok(Weir {
             ep,
             places: SecondaryMap::new(),
-            by_peer: HashMap::new(),
+            by_peer: ByNumber::default(),
             tickets: HashMap::new(),
             to_ask: Vec::new(),
             leaving: Vec::new(),
             held_up: BTreeSet::new(),
             claims: 0,
             next_claim: 1,
-            taking: HashMap::new(),
+            taking: ByNumber::default(),
             watched: HashMap::new(),
             next_watch: Instant::now(),
+            watch_due_ns: 0,
             pings: HashMap::new(),
             out: Vec::new(),
             events: Vec::new(),
@@ -340,7 +345,7 @@ impl Weir {
                     Tried::Begun => {
                         if is_recv {
                             // One whose message had arrived has ended already.
-                            self.take_completions(t, false);
+                            self.take_received(t);
                         }
                         return Ok(Posted::Begun);
                     }
@@ -478,7 +483,22 @@ impl Weir {
 
     /// One pass: what has ended, who has come or gone, what has arrived.
     pub fn progress(&mut self, t: &mut Tables) {
-        self.take_completions(t, true);
+        let seen = self.look(t);
+        if !self.to_ask.is_empty() || !self.held_up.is_empty() {
+            self.progress_of_some(t);
+        }
+        if seen.unasked {
+            self.claim(t);
+        }
+        self.let_go(t);
+        if seen.at_ns >= self.watch_due_ns {
+            self.watch_due_ns = seen.at_ns + (self.patience / WATCHES).as_nanos() as u64;
+            self.watch(t);
+        }
+    }
+
+    /// What some addresses wait for.
+    fn progress_of_some(&mut self, t: &mut Tables) {
         for addr in std::mem::take(&mut self.to_ask) {
             if self.places.get(addr).is_some_and(|p| p.state == State::Unknown && !p.kept.is_empty()) {
                 self.ask(addr);
@@ -487,9 +507,6 @@ impl Weir {
         for addr in std::mem::take(&mut self.held_up) {
             self.go_on(t, addr);
         }
-        self.claim(t);
-        self.let_go(t);
-        self.watch(t);
     }
 
     /// When to look after silent peers next.
@@ -503,15 +520,12 @@ impl Weir {
     /// computes.
     fn watch(&mut self, t: &mut Tables) {
         let now = Instant::now();
-        if now < self.next_watch {
-            return;
-        }
-        self.next_watch = now + self.patience / 8;
+        self.next_watch = now + self.patience / WATCHES;
         self.tell_of_refused();
         let silent: Vec<(u64, AddrKey)> = self
             .watched
             .iter()
-            .filter(|(_, (_, since))| now.duration_since(*since) >= self.patience / 8 * 5)
+            .filter(|(_, (_, since))| now.duration_since(*since) >= self.patience / WATCHES * 5)
             .map(|(ticket, (addr, _))| (*ticket, *addr))
             .collect();
         for (ticket, addr) in silent {
@@ -553,18 +567,27 @@ impl Weir {
         }
     }
 
-    fn take_completions(&mut self, t: &mut Tables, look: bool) {
+    /// Looks at what has arrived. (With the library's lock, for which other threads wait: not by a
+    /// poll that may sleep.)
+    fn look(&mut self, t: &mut Tables) -> Seen {
         let mut out = std::mem::take(&mut self.out);
-        if look {
-            // (With the library's lock, for which other threads wait: not by a poll that may
-            // sleep.)
-            self.ep.look(Queue::Both, &mut out, PASS);
-        } else {
-            // Sends that wait for others wait on (W8).
-            self.ep.take(Queue::Recv, &mut out, PASS);
-        }
+        let seen = self.ep.look(Queue::Both, &mut out, PASS);
+        self.ended(t, out, seen);
+        seen
+    }
+
+    /// The ends of receives that are there already: sends that wait for others wait on (W8).
+    fn take_received(&mut self, t: &mut Tables) {
+        let mut out = std::mem::take(&mut self.out);
+        let seen = self.ep.take(Queue::Recv, &mut out, PASS);
+        self.ended(t, out, seen);
+    }
+
+    fn ended(&mut self, t: &mut Tables, mut out: Vec<Completion>, seen: Seen) {
         // What is new of a peer is there before completions that name it.
-        self.hear(t);
+        if seen.peers {
+            self.hear(t);
+        }
         for c in out.drain(..) {
             if c.user == OPERATION {
                 let key = OpKey::from_id(c.context as i64);
@@ -726,7 +749,7 @@ impl Weir {
         }
         let context = key.to_id() as usize;
         let given_up = if is_recv { self.ep.cancel(context) } else { self.ep.cancel_send(context) };
-        self.take_completions(t, true);
+        self.look(t);
         if !given_up && t.ops.get(key).is_some_and(|op| op.done.is_none()) {
             t.ops.limit(key, Limit::Drop, Instant::now() + self.patience);
         }
@@ -742,7 +765,7 @@ impl Weir {
                 self.discard_rest(peer);
                 let addrs = self.no_more(peer);
                 self.ep.drop_peer(peer);
-                self.take_completions(t, true);
+                self.look(t);
                 // It tells nobody of an end that it made itself.
                 self.lost_all(t, &addrs, peer);
             }

@@ -99,7 +99,7 @@ impl Weir {
             return self.not_taken(t, from);
         }
         self.taking.insert(context, Taking { from, class, tag: entry.tag, block });
-        self.take_completions(t, false);
+        self.take_received(t);
     }
 
     /// A message is in its buffer.
