@@ -59,6 +59,7 @@ impl Endpoint {
         let n = core.take(queue, max, now, |c| out.push(*c));
         if core.st.messages.wants_transmit() {
             core.transmit(now);
+            self.shared.look_soon();
         }
         n
     }
