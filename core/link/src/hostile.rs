@@ -176,26 +176,6 @@ fn parity_over_what_was_not_granted_restores_nothing() {
     assert_eq!(bases, [o.granted - 1000]);
 }
 
-/// Where packets have grown since a group was sent, several of its rows fit into one.
-#[test]
-fn rows_of_a_group_in_one_packet_restore_it_once() {
-    let mut t = Two::up(&Config::default());
-    let o = t.ends[1].open_rndv(t.now, P, 1 << 20).expect("open");
-    for bases in [[0, 0, 0], [0, 1000, 0]] {
-        t.inject(0, |out| {
-            for (row, base) in (0..).zip(bases) {
-                let head = frame::ParityHead { key: DataKey::Rndv(o.handle), count: 1, row, frag: 100, base };
-                frame::write_parity_head(&head, out);
-                out.extend([0; 100]);
-            }
-        });
-    }
-    let bases =
-        t.events[1].iter().filter_map(|e| if let Event::Parity { hole, .. } = e { Some(hole.base) } else { None });
-    // (Another group is another matter.)
-    assert_eq!(bases.collect::<Vec<_>>(), [0, 1000, 0]);
-}
-
 // spec: P-5.22
 #[test]
 fn rendezvous_in_crumbs_end_the_association() {

@@ -80,9 +80,9 @@ impl ParitySender {
         let mut g = match self.group.take() {
             Some(g) if joins => Group { count: g.count + 1, ..g },
             other => {
-                // Another message had its turn, or fragments are longer now: what was sent of this
-                // group is one.
-                other.into_iter().for_each(|g| self.close(g, each, rows));
+                // Another message has its turn, or fragments are longer now: what was sent of this
+                // group is one, unless that is so little that a row would cost more than it saves.
+                other.into_iter().filter(|g| g.count >= each / 2).for_each(|g| self.close(g, each, rows));
                 Group { key, base: from, frag: len as u16, count: 1, most: group_size(each * rows, total - from, len) }
             }
         };
@@ -244,6 +244,11 @@ fn in_fragments(h: &ParityHead, lacking: &[(u64, u64)]) -> SmallVec<[(u64, u64, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hostile::{P, Two, meta};
+    use crate::requirements::{has, quiet};
+    use crate::{Event, Message};
+    use core::time::Duration;
+    use weir_wire::Frame;
 
     const KEY: DataKey = DataKey::Message(7);
 
@@ -295,7 +300,7 @@ mod tests {
     fn a_group_that_another_message_interrupts_has_its_rows() {
         let (cfg, mut p) = (Config::default(), ParitySender { active: true, ..ParitySender::default() });
         let mut rows = Vec::new();
-        // Of 69 fragments each, 48 in a turn: groups of 35 and of 13 in the first, of 21 in the second.
+        // Of 69 fragments each, 48 in a turn: groups of 35 and 13 in the first, of 21 in the second.
         for turn in [0..48, 48..69] {
             for message in 0..2 {
                 for k in turn.clone() {
@@ -359,5 +364,53 @@ mod tests {
         let mut p = ParityReceiver::default();
         assert_eq!(restored(&mut p, 2, &[(1000, 3000)]), [], "four");
         assert!(p.rows.is_empty());
+    }
+
+    // spec: P-6.34
+    #[test]
+    fn rows_and_groups_are_no_more_than_the_peer_takes() {
+        for (takes, rows, fragments) in [(1, 1, 16), (2, 2, 32), (3, 3, 48)] {
+            let mut t = Two::up(&quiet());
+            t.ends[0].assocs[0].peer.parity_rows = takes;
+            let m = Message { control: false, stream: 0, envelope: b"e", len: 500_000, patient: false, token: 2 };
+            t.ends[0].send(t.now, P, m).expect("accepted");
+            let mut most = (0, 0);
+            for _ in 0..100 {
+                t.now += Duration::from_micros(100);
+                // As on a long lossy path, which this wire is not.
+                t.ends[0].assocs[0].parity.active = true;
+                for mut p in t.poll(0) {
+                    has(&p, |f| {
+                        if let Frame::Parity(p) = f {
+                            most = (most.0.max(p.head.row + 1), most.1.max(p.head.count));
+                        }
+                        false
+                    });
+                    t.ends[1].handle(t.now, meta(0), &mut p, &mut t.events[1]);
+                }
+                t.exchange([1, 1]);
+            }
+            assert_eq!(most, (rows, fragments), "{takes} rows");
+        }
+    }
+
+    /// Where packets have grown since a group was sent, several of its rows fit into one.
+    // spec: P-6.37
+    #[test]
+    fn rows_of_a_group_in_one_packet_restore_it_once() {
+        let mut t = Two::up(&Config::default());
+        let o = t.ends[1].open_rndv(t.now, P, 1 << 20).expect("open");
+        for bases in [[0, 0, 0], [0, 1000, 0]] {
+            t.inject(0, |out| {
+                for (row, base) in (0..).zip(bases) {
+                    let head = ParityHead { key: DataKey::Rndv(o.handle), count: 1, row, frag: 100, base };
+                    weir_wire::frame::write_parity_head(&head, out);
+                    out.extend([0; 100]);
+                }
+            });
+        }
+        let restored = |e: &Event| if let Event::Parity { hole, .. } = e { Some(hole.base) } else { None };
+        // (Another group is another matter.)
+        assert_eq!(t.events[1].iter().filter_map(restored).collect::<Vec<_>>(), [0, 1000, 0]);
     }
 }

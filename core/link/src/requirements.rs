@@ -107,37 +107,6 @@ fn who_says_nothing_of_parity_takes_one_row() {
     }
 }
 
-// spec: P-6.34
-#[test]
-fn rows_and_groups_are_no_more_than_the_peer_takes() {
-    for (says, rows, fragments) in [(0, 1, 16), (1, 1, 16), (2, 2, 32), (3, 3, 48)] {
-        let mut o = opening(&quiet());
-        assert!(o.gets(|a| a.params.parity_rows = says));
-        let mut t = o.t;
-        t.steps(20);
-        let m = Message { control: false, stream: 0, envelope: b"e", len: 500_000, patient: false, token: 2 };
-        t.ends[0].send(t.now, P, m).expect("accepted");
-        let mut most = (0, 0);
-        for _ in 0..100 {
-            t.now += Duration::from_micros(100);
-            // As on a long lossy path, which this wire is not.
-            t.ends[0].assocs[0].parity.active = true;
-            let sent = t.poll(0);
-            for mut p in sent {
-                frames_of(&p, |f| {
-                    if let Frame::Parity(p) = f {
-                        most = (most.0.max(p.head.row + 1), most.1.max(p.head.count));
-                    }
-                });
-                let (now, events) = (t.now, &mut t.events[1]);
-                t.ends[1].handle(now, meta(0), &mut p, events);
-            }
-            t.exchange([1, 1]);
-        }
-        assert_eq!(most, (rows, fragments), "{says} rows");
-    }
-}
-
 // spec: P-2.42
 #[test]
 fn an_accept_that_takes_datagrams_too_small_is_dropped() {
