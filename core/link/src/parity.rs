@@ -300,7 +300,7 @@ mod tests {
     fn a_group_that_another_message_interrupts_has_its_rows() {
         let (cfg, mut p) = (Config::default(), ParitySender { active: true, ..ParitySender::default() });
         let mut rows = Vec::new();
-        // Of 69 fragments each, 48 in a turn: groups of 35 and 13 in the first, of 21 in the second.
+        // Of 69 fragments each, 48 in a turn: groups of 35 and 13, then of 21.
         for turn in [0..48, 48..69] {
             for message in 0..2 {
                 for k in turn.clone() {
