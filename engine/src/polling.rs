@@ -66,6 +66,7 @@ impl Endpoint {
         let seen = Seen::of(&core, completions, now);
         if core.st.messages.wants_transmit() {
             core.transmit(now);
+            self.shared.look_soon();
         }
         seen
     }

@@ -112,11 +112,12 @@ pub enum Lie {
         code: u16,
         sure: u8,
     },
+    /// Rows of one group, as the bits say, which is often so short that they restore it.
     Parity {
         message: bool,
         handle: Handle,
         count: u8,
-        row: u8,
+        rows: u8,
         frag: u8,
         base: u16,
     },
@@ -681,16 +682,14 @@ impl Liar {
             Lie::Response(data) => frame::write_path_response(*data, out),
             Lie::Close { code, sure: 0 } => frame::write_close(*code, "lie", out),
             Lie::Close { .. } => {}
-            Lie::Parity { message, handle, count, row, frag, base } => {
-                let head = ParityHead {
-                    key: key(*message, *handle),
-                    count: 1 + count % 48,
-                    row: row % 3,
-                    frag: u16::from(*frag).max(1),
-                    base: u64::from(*base),
-                };
-                frame::write_parity_head(&head, out);
-                out.extend_from_slice(&filling[..usize::from(head.frag)]);
+            Lie::Parity { message, handle, count, rows, frag, base } => {
+                let count = 1 + if count & 0x80 == 0 { count % 48 } else { count % 4 };
+                let rows = if rows % 8 == 0 { 1 } else { rows % 8 };
+                for row in (0..3).filter(|row| rows >> row & 1 == 1) {
+                    let (key, frag, base) = (key(*message, *handle), u16::from(*frag).max(1), u64::from(*base));
+                    frame::write_parity_head(&ParityHead { key, count, row, frag, base }, out);
+                    out.extend_from_slice(&filling[..usize::from(frag)]);
+                }
             }
             Lie::Marked { path, count } => {
                 frame::write_marked(&frame::Marked { path: path % 8, count: *count }, out);

@@ -18,8 +18,8 @@ const DUE_MAX: usize = 8;
 const SHARE: u64 = 8;
 /// A group with fewer fragments is not protected: it would be repetition.
 const GROUP_MIN: u8 = 2;
-/// Fragments whose data may be saved up for parity.
-const SAVED_FRAGMENTS: u64 = 32;
+/// Rows whose data may be saved up at most.
+const SAVED_ROWS: u64 = 32;
 /// Parts of fragments that the rows of a group are used for, at most.
 pub(crate) const HOLES_MAX: usize = 8;
 
@@ -71,7 +71,7 @@ impl ParitySender {
         if !self.active || len == 0 {
             return;
         }
-        self.budget = (self.budget + len).min(SHARE * SAVED_FRAGMENTS * len.max(1024));
+        self.budget = (self.budget + len).min(SHARE * SAVED_ROWS * len.max(1024));
         let joins = self.group.is_some_and(|g| {
             g.key == key && from == g.base + u64::from(g.count) * u64::from(g.frag) && len <= u64::from(g.frag)
         });
@@ -79,7 +79,10 @@ impl ParitySender {
         let rows = rows.clamp(1, MAX_PARITY_ROWS);
         let mut g = match self.group.take() {
             Some(g) if joins => Group { count: g.count + 1, ..g },
-            _ => {
+            other => {
+                // Another message has its turn, or fragments are longer now: what was sent of this
+                // group is one, unless that is so little that a row would cost more than it saves.
+                other.into_iter().filter(|g| g.count >= each / 2).for_each(|g| self.close(g, each, rows));
                 Group { key, base: from, frag: len as u16, count: 1, most: group_size(each * rows, total - from, len) }
             }
         };
@@ -93,6 +96,11 @@ impl ParitySender {
             self.group = Some(g);
             return;
         }
+        self.close(g, each, rows);
+    }
+
+    /// A group is complete: its rows are due, one for `each` so many of its fragments.
+    fn close(&mut self, g: Group, each: u8, rows: u8) {
         let cost = SHARE * u64::from(g.frag);
         for row in 0..g.count.div_ceil(each).min(rows) {
             if g.count >= GROUP_MIN && self.budget >= cost && self.due.len() < DUE_MAX {
@@ -163,6 +171,8 @@ impl Row {
 #[derive(Debug, Default)]
 pub(crate) struct ParityReceiver {
     of: Option<(DataKey, u64, u16, u8)>,
+    /// What it lacked was told: rows of it that come yet, as in the same packet, tell nothing more.
+    told: bool,
     rows: SmallVec<[(u8, Vec<u8>); MAX_PARITY_ROWS as usize]>,
 }
 
@@ -175,8 +185,10 @@ impl ParityReceiver {
     pub(crate) fn take(&mut self, h: &ParityHead, row: &[u8], lacking: &[(u64, u64)]) -> Vec<Restorable> {
         let of = Some((h.key, h.base, h.frag, h.count));
         if self.of != of {
-            self.rows.clear();
-            self.of = of;
+            *self = ParityReceiver { of, ..ParityReceiver::default() };
+        }
+        if self.told {
+            return Vec::new();
         }
         let holes = in_fragments(h, lacking);
         let mut fragments: SmallVec<[u64; MAX_PARITY_ROWS as usize]> = holes.iter().map(|(k, ..)| *k).collect();
@@ -192,7 +204,8 @@ impl ParityReceiver {
         if self.rows.len() < fragments.len() {
             return Vec::new();
         }
-        let rows = core::mem::take(self).rows;
+        self.told = true;
+        let rows = core::mem::take(&mut self.rows);
         let rows = &rows[..fragments.len()];
         let numbers: SmallVec<[u8; MAX_PARITY_ROWS as usize]> = rows.iter().map(|(number, _)| *number).collect();
         let mut restorable = Vec::new();
@@ -231,6 +244,11 @@ fn in_fragments(h: &ParityHead, lacking: &[(u64, u64)]) -> SmallVec<[(u64, u64, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hostile::{P, Two, meta};
+    use crate::requirements::{has, quiet};
+    use crate::{Event, Message};
+    use core::time::Duration;
+    use weir_wire::Frame;
 
     const KEY: DataKey = DataKey::Message(7);
 
@@ -276,6 +294,30 @@ mod tests {
         assert_eq!(groups(33, 200), [(0, 33, 3)]);
     }
 
+    /// Messages that take turns, as they do on one association.
+    // spec: P-6.18
+    #[test]
+    fn a_group_that_another_message_interrupts_has_its_rows() {
+        let (cfg, mut p) = (Config::default(), ParitySender { active: true, ..ParitySender::default() });
+        let mut rows = Vec::new();
+        // Of 69 fragments each, 48 in a turn: groups of 35 and 13, then of 21.
+        for turn in [0..48, 48..69] {
+            for message in 0..2 {
+                for k in turn.clone() {
+                    p.note(&cfg, 3, DataKey::Message(message), (k * 1000, 1000), 69_000);
+                    rows.extend(core::iter::from_fn(|| p.due.pop_front()));
+                }
+            }
+        }
+        for message in 0..2 {
+            let of_it = rows.iter().filter(|row| row.group.key == DataKey::Message(message));
+            let groups: Vec<(u64, u8, u8)> =
+                of_it.map(|row| (row.group.base / 1000, row.group.count, row.row)).collect();
+            let wanted = [(0, 35, 0), (0, 35, 1), (0, 35, 2), (35, 13, 0), (48, 21, 0), (48, 21, 1)];
+            assert_eq!(groups, wanted, "message {message}");
+        }
+    }
+
     // spec: P-6.20, P-6.37
     #[test]
     fn rows_wait_until_they_are_as_many_as_the_fragments_that_lack() {
@@ -305,6 +347,8 @@ mod tests {
         };
         let mut p = ParityReceiver::default();
         assert_eq!(restored(&mut p, 0, &[(1500, 2000)]), [(1500, 2000)]);
+        assert_eq!(restored(&mut p, 1, &[(1500, 2000)]), [], "in the same packet: it is being restored");
+        let mut p = ParityReceiver::default();
         assert_eq!(restored(&mut p, 1, &[]), []);
         // Two neighbours, and a part of a third.
         let three = [(3000, 4000), (19_600, 19_900)];
@@ -313,10 +357,60 @@ mod tests {
         assert_eq!(restored(&mut p, 1, &three), []);
         assert_eq!(restored(&mut p, 2, &three), [(3000, 3500), (3500, 4000), (19_600, 19_900)]);
         assert!(p.rows.is_empty());
+        let mut p = ParityReceiver::default();
         // One came meanwhile, and the first row with it.
         assert_eq!(restored(&mut p, 1, &[(1000, 1500), (5000, 5500)]), []);
         assert_eq!(restored(&mut p, 2, &[(5000, 5500)]), [(5000, 5500)]);
+        let mut p = ParityReceiver::default();
         assert_eq!(restored(&mut p, 2, &[(1000, 3000)]), [], "four");
         assert!(p.rows.is_empty());
+    }
+
+    // spec: P-6.34
+    #[test]
+    fn rows_and_groups_are_no_more_than_the_peer_takes() {
+        for (takes, rows, fragments) in [(1, 1, 16), (2, 2, 32), (3, 3, 48)] {
+            let mut t = Two::up(&quiet());
+            t.ends[0].assocs[0].peer.parity_rows = takes;
+            let m = Message { control: false, stream: 0, envelope: b"e", len: 500_000, patient: false, token: 2 };
+            t.ends[0].send(t.now, P, m).expect("accepted");
+            let mut most = (0, 0);
+            for _ in 0..100 {
+                t.now += Duration::from_micros(100);
+                // As on a long lossy path, which this wire is not.
+                t.ends[0].assocs[0].parity.active = true;
+                for mut p in t.poll(0) {
+                    has(&p, |f| {
+                        if let Frame::Parity(p) = f {
+                            most = (most.0.max(p.head.row + 1), most.1.max(p.head.count));
+                        }
+                        false
+                    });
+                    t.ends[1].handle(t.now, meta(0), &mut p, &mut t.events[1]);
+                }
+                t.exchange([1, 1]);
+            }
+            assert_eq!(most, (rows, fragments), "{takes} rows");
+        }
+    }
+
+    /// Where packets have grown since a group was sent, several of its rows fit into one.
+    // spec: P-6.37
+    #[test]
+    fn rows_of_a_group_in_one_packet_restore_it_once() {
+        let mut t = Two::up(&Config::default());
+        let o = t.ends[1].open_rndv(t.now, P, 1 << 20).expect("open");
+        for bases in [[0, 0, 0], [0, 1000, 0]] {
+            t.inject(0, |out| {
+                for (row, base) in (0..).zip(bases) {
+                    let head = ParityHead { key: DataKey::Rndv(o.handle), count: 1, row, frag: 100, base };
+                    weir_wire::frame::write_parity_head(&head, out);
+                    out.extend([0; 100]);
+                }
+            });
+        }
+        let restored = |e: &Event| if let Event::Parity { hole, .. } = e { Some(hole.base) } else { None };
+        // (Another group is another matter.)
+        assert_eq!(t.events[1].iter().filter_map(restored).collect::<Vec<_>>(), [0, 1000, 0]);
     }
 }

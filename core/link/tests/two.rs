@@ -423,6 +423,20 @@ fn parity_restores_single_losses_on_a_long_lossy_path() {
     assert!(times[1] < times[0], "{times:?}");
 }
 
+// spec: P-6.20, P-6.35
+#[test]
+fn rows_restore_several_losses_of_a_group() {
+    let mut n = Net::new(2, 1, &Config { max_datagram: 1472, ..Config::default() }, 22);
+    n.faults = Faults { loss: 30_000, delay_ns: 2_000_000, rate: 125_000_000, ..Faults::default() };
+    for _ in 0..40 {
+        n.send(0, 1, false, 0, 0, 0, 300_000).unwrap();
+        assert!(n.run(30 * S, Net::quiet));
+    }
+    let node = &n.nodes[1];
+    // At 3 % half of the groups of 48 that lack two or three lack as many.
+    assert!(node.restored_of_several > 40, "{} of {}", node.restored_of_several, node.restored);
+}
+
 // spec: P-7.4
 #[test]
 fn a_name_without_endpoint_id_means_whoever_is_there() {

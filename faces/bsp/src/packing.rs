@@ -246,8 +246,9 @@ impl Records {
         }
         // A run of `RUN_MIN` has two of these one after the other. (No sum is another area's start:
         // none of them is so near to the end of what an area can have.)
-        let fours = starts.as_chunks::<4>().0;
-        if !fours.iter().zip(&fours[1.min(fours.len())..]).any(|(one, next)| one[0] + 4 * LEN as u64 == next[0]) {
+        let (fours, rest) = starts.as_chunks::<4>();
+        let next = fours.iter().skip(1).map(|four| &four[0]).chain(rest.first());
+        if !fours.iter().zip(next).any(|(one, next)| one[0] + 4 * LEN as u64 == *next) {
             return self.list::<LEN>(starts, values);
         }
         let (mut listed, mut at) = (0, 0);

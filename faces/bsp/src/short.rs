@@ -39,8 +39,9 @@ impl Aim {
     }
 }
 
-/// So many to one area, one after another, are put by themselves before a block begins: often there
-/// are no others, or they go to several areas by turns.
+/// So many of one length to one area, one after another, are put by themselves before a block
+/// begins: often there are no others, or they go to several areas, or have several lengths, by
+/// turns.
 const ALONE: usize = 3;
 
 /// What is to be done about a put.
@@ -68,8 +69,9 @@ pub struct Short {
     first: usize,
     /// Bytes of each.
     len: usize,
-    /// To where the last one went that was put alone, and how many did before it.
-    alone: (usize, usize),
+    /// To where the last one went that was put alone, its bytes, and how many like it did before
+    /// it.
+    alone: (usize, usize, usize),
     starts: [u64; BLOCK],
     values: [u64; BLOCK],
 }
@@ -77,7 +79,7 @@ pub struct Short {
 impl Default for Short {
     fn default() -> Self {
         let (starts, values) = ([0; BLOCK], [0; BLOCK]);
-        Short { base: 0, eights: 0, start: 0, next: BLOCK, first: BLOCK, len: 0, alone: (0, 0), starts, values }
+        Short { base: 0, eights: 0, start: 0, next: BLOCK, first: BLOCK, len: 0, alone: (0, 0, 0), starts, values }
     }
 }
 
@@ -117,9 +119,9 @@ impl Short {
         if self.base == aim.base && self.len == len {
             return if self.next < BLOCK { Way::Block } else { Way::Begin };
         }
-        let (last, before) = self.alone;
-        let alone = if last == aim.base && !is_first { before + 1 } else { 0 };
-        self.alone = (aim.base, alone);
+        let (last, bytes, before) = self.alone;
+        let alone = if (last, bytes) == (aim.base, len) && !is_first { before + 1 } else { 0 };
+        self.alone = (aim.base, len, alone);
         if alone < ALONE { Way::Alone } else { Way::Begin }
     }
 

@@ -156,6 +156,32 @@ fn write(bytes: &[u8], memory: &mut std::collections::BTreeMap<u32, Vec<u8>>, ap
     unsafe { apply(&bytes.as_chunks().0, apart, area) }
 }
 
+// spec/bsp.md 6.27
+#[test]
+fn eight_that_follow_each_other_at_the_end_are_a_run() {
+    // (The first words of records but for their lengths, in area 0.)
+    let starts: Vec<u64> = std::iter::once(4000).chain((0..8).map(|nth| 800 + nth * 8)).collect();
+    for behind in 0..4 {
+        let starts: Vec<u64> = (0..behind).map(|nth| 9000 + nth * 80).chain(starts.iter().copied()).collect();
+        let mut records = Records::default();
+        records.pack::<8>(&starts, &vec![7; starts.len()]);
+        let lens: Vec<u64> = Runs::puts(records.bytes()).map(|run| run.expect("readable").0.len).collect();
+        assert_eq!(lens.last(), Some(&64), "{behind}: {lens:?}");
+    }
+}
+
+// spec/bsp.md 6.27
+#[test]
+fn puts_of_two_lengths_by_turns_into_one_area_go_by_themselves() {
+    let (aim, mut short) = (Aim::of(1, 0, 1 << 20), Short::default());
+    for nth in 0..20 {
+        let len = if nth % 2 == 0 { 8 } else { 4 };
+        assert_eq!(short.way(&aim, len, nth == 0), Way::Alone, "{nth}: a block of one is packed for each");
+    }
+    let ways: Vec<Way> = (0..4).map(|_| short.way(&aim, 8, false)).collect();
+    assert_eq!(ways, [Way::Alone, Way::Alone, Way::Alone, Way::Begin]);
+}
+
 // spec/bsp.md 6.28
 #[test]
 fn ten_thousand_puts_of_eight_bytes_take_little_more_than_their_bytes() {

@@ -53,7 +53,8 @@ pub struct TaggedArgs {
     /// Time between two messages of open-loop, microseconds
     #[arg(long, value_name = "US", default_value_t = 500.0, allow_negative_numbers = true)]
     pub interval: f64,
-    /// A farm that is not done after so long ends the measurement, seconds; never if not given
+    /// A farm that is not done after so long ends the measurement when a worker next asks,
+    /// seconds; never if not given
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub timeout: Option<f64>,
 }

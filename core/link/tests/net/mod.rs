@@ -107,6 +107,8 @@ pub struct Node {
     pub downs: Vec<(PeerId, DownReason)>,
     pub ups: Vec<PeerId>,
     pub restored: u64,
+    /// Of these, from more rows than that of the XOR alone.
+    pub restored_of_several: u64,
     /// Rendezvous transfers to send when the peer has opened a handle: token -> length.
     pub offers: BTreeMap<u64, u64>,
     /// Do not consume: withhold credit.
@@ -169,6 +171,7 @@ impl Net {
                     downs: Vec::new(),
                     ups: Vec::new(),
                     restored: 0,
+                    restored_of_several: 0,
                     offers: BTreeMap::new(),
                     hold: false,
                     stopped: false,
@@ -504,6 +507,7 @@ impl Net {
                     r.bytes += 1;
                 }
                 n.restored += 1;
+                n.restored_of_several += u64::from(hole.factors[1] != 0 || hole.factors[2] != 0);
                 let mut ev = Vec::new();
                 n.ep.restored(now, *peer, *key, hole.offset, u32::from(hole.len), &mut ev);
                 self.events(i, &ev, &[]);
