@@ -2,7 +2,8 @@
 //! `INSTA_UPDATE=always cargo test -p weir-sim --test service` accepts a new one;
 //! `weir-sim table service` prints the large one.
 
-use weir_sim::service_table::{all_faults, measure, points, quantile_ns, table};
+use weir_sim::service_table::{all_faults, measure, points, quantile_ns, round_table, rounds, table};
+use weir_sim::table::Wire;
 use weir_sim::spec::{Fault, MS, SEC};
 use weir_sim::work::Workload;
 
@@ -52,4 +53,18 @@ fn all_faults_of_other_seeds() {
         assert_eq!(r.violation, None, "seed {seed}: {:#?}", r.story);
         assert_eq!((r.hash, r.answer_ns), (again.hash, again.answer_ns), "seed {seed}");
     }
+}
+
+/// Rounds of 64 clients, whose answers leave by the server's own slow cable, and of 32 over a fast
+/// one with short queues.
+#[test]
+fn rounds_of_many() {
+    let slow = Wire { rate_bits_per_s: 100_000_000, queue_packets: 1000, ..Wire::GIGABIT };
+    let points = [
+        rounds(64, slow, 100_000, 4, 208 << 10),
+        rounds(64, slow, 100_000, 4, 2 << 20),
+        rounds(32, Wire::GIGABIT, 65_536, 4, 208 << 10),
+    ];
+    let reports: Vec<_> = points.iter().map(measure).collect();
+    insta::assert_snapshot!("rounds", round_table(&points, &reports));
 }
