@@ -164,3 +164,129 @@ impl Endpoint {
         self.turns.packets += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const PACKET: u64 = 1472;
+
+    /// So many peers, none of which anything is sent to.
+    fn endpoint(peers: u32) -> (Endpoint, Vec<PeerId>) {
+        let at = |port: u16| core::net::SocketAddr::from(([10, 0, 0, 1], port));
+        let mut e = Endpoint::new(Config::default(), [7; 32], 1, &[at(1)], [1; 32]);
+        let name = |i: u32| {
+            let at = [at(i as u16 + 2)];
+            Endpoint::new(Config::default(), [7; 32], u64::from(i) + 2, &at, [2; 32]).name()
+        };
+        let peers = (0..peers).map(|i| e.peer(&name(i)).expect("a name")).collect();
+        (e, peers)
+    }
+
+    /// Serves whoever is in front until nobody is, each so many bytes; those that come later than
+    /// at the beginning do so when so many bytes have left. Returns what each had got when the
+    /// first had all.
+    fn serve(e: &mut Endpoint, wanted: u64, peers: &[(PeerId, u64)]) -> Vec<u64> {
+        let mut got = alloc::vec![0u64; peers.len()];
+        let (mut left, mut at_first_end) = (0, None);
+        loop {
+            for (i, &(peer, from)) in peers.iter().enumerate() {
+                if from <= left && got[i] == 0 && !e.assocs[peer.0 as usize].ready {
+                    e.enter_line(Time(1_000_000_000 + left), peer);
+                }
+            }
+            let Some(&peer) = e.ready.front() else { break };
+            if e.is_others_turn() {
+                e.end_turn();
+                continue;
+            }
+            let i = peers.iter().position(|p| p.0 == peer).expect("one of them");
+            e.count_turn_bytes(peer, PACKET);
+            (got[i], left) = (got[i] + PACKET, left + PACKET);
+            if got[i] >= wanted {
+                at_first_end.get_or_insert_with(|| got.clone());
+                e.ready.pop_front();
+                (e.turns.packets, e.assocs[peer.0 as usize].ready) = (0, false);
+            }
+        }
+        at_first_end.unwrap_or_default()
+    }
+
+    proptest! {
+        // spec: P-6.38, P-6.39
+        #[test]
+        fn whoever_comes_a_little_later_is_not_done_much_later(
+            late in prop::collection::vec(0..CATCH_UP - 4 * PACKET, 2..48),
+            packets in 40u64..200,
+        ) {
+            let (mut e, all) = endpoint(late.len() as u32);
+            e.outflow.rate = 12_500_000;
+            let wanted = packets * PACKET;
+            let mut peers: Vec<_> = all.into_iter().zip(late).collect();
+            peers[0].1 = 0;
+            let got = serve(&mut e, wanted, &peers);
+            let least = got.iter().copied().min().unwrap_or(0);
+            // A turn that it has not had yet, what counts as alike, and what comes of whole packets.
+            prop_assert!(least + TURN_LEAST + ALIKE + 2 * PACKET >= wanted, "{least} of {wanted}: {got:?}");
+        }
+
+        // spec: P-6.40
+        #[test]
+        fn nobody_is_owed_more_than_what_it_may_catch_up(
+            silent in 1u64..1000,
+            packets in 100u64..300,
+        ) {
+            let (mut e, all) = endpoint(3);
+            e.outflow.rate = 12_500_000;
+            // Two are busy for long; the third comes then, and once it has caught up has a third.
+            let long = silent * 64 * PACKET;
+            serve(&mut e, long, &[(all[0], 0), (all[1], 0)]);
+            let wanted = packets * PACKET;
+            let got = serve(&mut e, wanted, &[(all[0], 0), (all[1], 0), (all[2], PACKET)]);
+            let ahead = got[2].saturating_sub(got[0].min(got[1]));
+            prop_assert!(ahead <= CATCH_UP + 2 * (TURN_LEAST + ALIKE + PACKET), "{got:?}");
+        }
+    }
+
+    // spec: P-6.41
+    #[test]
+    fn what_may_wait_follows_what_leaves() {
+        let mut o = Outflow::default();
+        assert_eq!(o.own_queue(), OWN_QUEUE_FIRST);
+        let mut flow = |bytes_per_ms: u64, ms: u64, from: u64| {
+            (from..from + ms).for_each(|t| o.on_acked(Time(1 + t * 1_000_000), bytes_per_ms));
+            o.own_queue()
+        };
+        assert_eq!(flow(12_500, 100, 0), OWN_QUEUE_LEAST, "100 Mbit/s");
+        assert_eq!(flow(125_000, 100, 100), 128 << 10, "1 Gbit/s");
+        assert_eq!(flow(1_250_000, 100, 200), 2 << 20, "10 Gbit/s");
+        assert_eq!(flow(12_500, 1000, 300), OWN_QUEUE_LEAST, "and down again");
+    }
+
+    // spec: P-6.42
+    #[test]
+    fn a_superstep_has_turns_and_a_queue_of_its_own() {
+        let (mut e, peers) = endpoint(2);
+        e.superstep(Time(5), &[(peers[0], 1 << 20)], &[], None, weir_superstep::OwnQueue::Bytes(5000));
+        assert!(!e.own_queue_follows());
+        peers.iter().for_each(|&peer| e.enter_line(Time(5), peer));
+        assert_eq!((e.own_queue_bytes(Time(5)), e.turn_packets()), (Some(5000), e.cfg.told_batch_packets));
+        e.superstep(Time(6), &[], &[], None, weir_superstep::OwnQueue::System);
+        assert_eq!(e.own_queue_bytes(Time(6)), Some(OWN_QUEUE_FIRST));
+    }
+
+    // spec: P-6.41
+    #[test]
+    fn only_several_that_wait_bound_it() {
+        let (mut e, peers) = endpoint(2);
+        assert_eq!(e.own_queue_bytes(Time(5)), None);
+        e.enter_line(Time(5), peers[0]);
+        assert_eq!(e.own_queue_bytes(Time(5)), None);
+        e.enter_line(Time(5), peers[1]);
+        assert_eq!(e.own_queue_bytes(Time(5)), Some(OWN_QUEUE_FIRST));
+        assert_eq!(e.own_queue_bytes(Time(5 + CROWDED_NS)), None);
+    }
+}
