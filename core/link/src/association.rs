@@ -17,9 +17,9 @@ use crate::marks::MarksIn;
 use crate::opening::Opening;
 use crate::openings::Openings;
 use crate::paths::{Path, PathState};
-use crate::turns::Outflow;
 use crate::received::Received;
 use crate::recovery::Recovery;
+use crate::turns::Outflow;
 use crate::{BulkNews, Config, Counters, DownReason, Event, Level, PeerId, Time};
 
 /// What every step of an association works with.

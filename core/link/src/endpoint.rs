@@ -19,8 +19,8 @@ use crate::judging::{Lateness, Unread};
 use crate::openings::Openings;
 use crate::paths::PathState;
 use crate::spent::Spent;
-use crate::turns::{Outflow, Turns};
 use crate::template::Template;
+use crate::turns::{Outflow, Turns};
 use crate::{
     BulkNews, Config, Counters, Credit, DataKey, DownReason, Event, Level, Message, PacketBuf, PathStats, Payloads,
     PeerCounters, PeerId, PeerStats, RndvOpened, RxMeta, SendError, Time, Transmit,
@@ -128,7 +128,18 @@ macro_rules! with_association {
         #[cfg(test)]
         let plain = $self.plain;
         let Endpoint {
-            assocs, sessions, cfg, counters, rng, endpoint_id, bulk_news, openings, outflow, lateness, unread, ..
+            assocs,
+            sessions,
+            cfg,
+            counters,
+            rng,
+            endpoint_id,
+            bulk_news,
+            openings,
+            outflow,
+            lateness,
+            unread,
+            ..
         } = $self;
         let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns + openings.crowded_ns());
         assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {

@@ -131,7 +131,12 @@ fn faults(net: &NetSpec, seed: u64) -> Vec<TimedFault> {
 #[must_use]
 pub fn rounds(clients: u32, wire: Wire, bytes: u64, rounds: u32, nic_queue_bytes: u64) -> Point {
     let mut p = self::clients(clients, wire, (bytes, bytes), rounds);
-    p.name = format!("{clients:>3} clients {:>6} {:>4} Mbit/s queue {:>4}", size(bytes), wire.rate_bits_per_s / 1_000_000, wire.queue_packets);
+    p.name = format!(
+        "{clients:>3} clients {:>6} {:>4} Mbit/s queue {:>4}",
+        size(bytes),
+        wire.rate_bits_per_s / 1_000_000,
+        wire.queue_packets
+    );
     if let Workload::Service(service) = &mut p.scenario.work {
         // Twice what the wire needs, so that nobody is late for the next.
         let answers_ns = u64::from(clients) * bytes * 8 * 1_000_000_000 / wire.rate_bits_per_s;
@@ -141,6 +146,18 @@ pub fn rounds(clients: u32, wire: Wire, bytes: u64, rounds: u32, nic_queue_bytes
         network.nic_queue_bytes = nic_queue_bytes;
     }
     p
+}
+
+/// Answers that leave by the server's own slow cable, whose interface has little room or much, and
+/// by a fast one with short queues behind it.
+#[must_use]
+pub fn round_points() -> Vec<Point> {
+    let slow = Wire { rate_bits_per_s: 100_000_000, queue_packets: 1000, ..Wire::GIGABIT };
+    vec![
+        rounds(64, slow, 100_000, 4, 208 << 10),
+        rounds(64, slow, 100_000, 4, 2 << 20),
+        rounds(32, Wire::GIGABIT, 65_536, 4, 208 << 10),
+    ]
 }
 
 /// How alike clients were served in a round.
@@ -169,8 +186,7 @@ impl Shares {
 pub fn shares(p: &Point, r: &Report) -> Vec<Shares> {
     let Workload::Service(service) = p.scenario.work else { return Vec::new() };
     let mut times = vec![Vec::new(); service.requests as usize];
-    for &(from, at_ns, _) in r.arrivals.iter().filter(|(from, ..)| *from == 0) {
-        debug_assert_eq!(from, 0);
+    for &(_, at_ns, _) in r.arrivals.iter().filter(|(from, ..)| *from == 0) {
         if let Some(round) = times.get_mut((at_ns / service.round_ns.max(1)) as usize) {
             round.push(at_ns % service.round_ns.max(1));
         }

@@ -2,8 +2,7 @@
 //! `INSTA_UPDATE=always cargo test -p weir-sim --test service` accepts a new one;
 //! `weir-sim table service` prints the large one.
 
-use weir_sim::service_table::{all_faults, measure, points, quantile_ns, round_table, rounds, table};
-use weir_sim::table::Wire;
+use weir_sim::service_table::{all_faults, measure, points, quantile_ns, round_points, round_table, shares, table};
 use weir_sim::spec::{Fault, MS, SEC};
 use weir_sim::work::Workload;
 
@@ -55,16 +54,18 @@ fn all_faults_of_other_seeds() {
     }
 }
 
-/// Rounds of 64 clients, whose answers leave by the server's own slow cable, and of 32 over a fast
-/// one with short queues.
+/// All are served alike in each round, whoever asked first, and the server's interface drops nothing.
 #[test]
 fn rounds_of_many() {
-    let slow = Wire { rate_bits_per_s: 100_000_000, queue_packets: 1000, ..Wire::GIGABIT };
-    let points = [
-        rounds(64, slow, 100_000, 4, 208 << 10),
-        rounds(64, slow, 100_000, 4, 2 << 20),
-        rounds(32, Wire::GIGABIT, 65_536, 4, 208 << 10),
-    ];
+    let points = round_points();
     let reports: Vec<_> = points.iter().map(measure).collect();
+    for (p, r) in points.iter().zip(&reports) {
+        assert_eq!(r.violation, None, "{}", p.name);
+        let all = shares(p, r);
+        assert_eq!(all.len(), 4, "{}", p.name);
+        for of in all {
+            assert!(of.spread() < 1.5 && of.jain > 0.98, "{}: {of:?}", p.name);
+        }
+    }
     insta::assert_snapshot!("rounds", round_table(&points, &reports));
 }
