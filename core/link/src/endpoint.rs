@@ -527,8 +527,7 @@ impl Endpoint {
 
     /// The peer whose turn it is has nothing more to say now.
     fn has_sent_all(&mut self, peer: PeerId, now: Time) {
-        self.ready.pop_front();
-        (self.turns.packets, self.turns.empty_since) = (0, now);
+        self.leave_line(now);
         let Some((a, cx)) = with_association!(self, peer, now) else { return };
         a.ready = false;
         let due = a.deadline(cx.s, cx.cfg);
