@@ -46,6 +46,7 @@ impl Endpoint {
         let due = a.due_after_alone(cx.cfg);
         self.counters.packets_sent += 1;
         self.counters.bytes_sent += out.head.len() as u64;
+        self.count_alone(now, peer, out.head.len() as u64);
         self.arm(peer, due);
         Some(t)
     }

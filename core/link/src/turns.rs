@@ -135,17 +135,31 @@ impl Endpoint {
 
     /// Something waits for a peer.
     pub(crate) fn enter_line(&mut self, now: Time, peer: PeerId) {
-        if self.ready.is_empty() && now.since_ns(self.turns.empty_since) >= FORGOTTEN_NS {
-            self.turns.least = self.turns.most + CATCH_UP;
-        }
-        let a = &mut self.assocs[peer.0 as usize];
-        a.ready = true;
-        // What others got while it had nothing to send is not owed to it.
-        a.served = a.served.max(self.turns.least.saturating_sub(CATCH_UP));
+        self.owe_no_more(now, peer);
+        self.assocs[peer.0 as usize].ready = true;
         if !self.ready.is_empty() {
             self.turns.crowded_until = now.plus_ns(CROWDED_NS);
         }
         self.line_up(peer);
+    }
+
+    /// What others got while it had nothing to send is not owed to it; and after a pause nothing is
+    /// owed to anybody.
+    #[inline]
+    fn owe_no_more(&mut self, now: Time, peer: PeerId) {
+        if self.ready.is_empty() && now.since_ns(self.turns.empty_since) >= FORGOTTEN_NS {
+            self.turns.least = self.turns.most + CATCH_UP;
+        }
+        let a = &mut self.assocs[peer.0 as usize];
+        a.served = a.served.max(self.turns.least.saturating_sub(CATCH_UP));
+    }
+
+    /// A packet of so many bytes went past the empty line, as if its peer had stood there.
+    #[inline]
+    pub(crate) fn count_alone(&mut self, now: Time, peer: PeerId, bytes: u64) {
+        self.owe_no_more(now, peer);
+        self.count_turn_bytes(peer, bytes);
+        (self.turns.packets, self.turns.bytes, self.turns.empty_since) = (0, 0, now);
     }
 
     fn line_up(&mut self, peer: PeerId) {
