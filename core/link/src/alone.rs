@@ -63,6 +63,14 @@ impl Association {
             && self.paths.iter().all(|p| p.is_calm(now))
     }
 
+    /// What other paths have in flight takes of the receiver's buffer what two packets would need
+    /// (P-6.15).
+    #[inline]
+    fn is_filled_by_others(&self) -> bool {
+        let (true, Some(p)) = (self.paths.len() > 1, self.path()) else { return false };
+        p.in_flight + 2 * u64::from(p.mtu.size()) > self.window_of(usize::from(self.primary))
+    }
+
     /// What the packet adds to [`Association::deadline`]; the timer knows the rest.
     #[inline]
     fn due_after_alone(&self, cfg: &Config) -> Time {
@@ -90,6 +98,7 @@ impl Association {
             || self.lead(cx.cfg) != self.primary
             || cx.common.slot().is_some()
             || !self.path()?.lets_out_at_ease(cx.now, self.peer.rx_buffer)
+            || self.is_filled_by_others()
             || self.rec.is_full(cx.cfg.sent_packets_max)
         {
             return None;
