@@ -318,8 +318,8 @@ impl Core {
     }
 
     /// What may wait in this host's interface is as a superstep wants it, or as it was set.
-    pub fn bound_backlog(&mut self) {
-        let bytes = self.st.proto().own_queue_bytes();
+    pub fn bound_backlog(&mut self, now: Time) {
+        let bytes = self.st.proto().own_queue_bytes(now);
         self.device.set_backlog(bytes);
     }
 
@@ -475,6 +475,9 @@ impl Core {
             }
         }
         self.transmit_sctp(now);
+        if self.st.proto().own_queue_follows() {
+            self.bound_backlog(now);
+        }
         for n in 1..=TX_PACKETS {
             let Some(t) = self.st.messages.poll_transmit(now, &mut self.out) else {
                 if n == 1 {

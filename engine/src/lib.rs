@@ -474,7 +474,7 @@ impl Endpoint {
         let now = now();
         let mut core = self.shared.enter()?;
         core.st.messages.superstep(now, step)?;
-        core.bound_backlog();
+        core.bound_backlog(now);
         if core.st.messages.endpoint().may_transmit() {
             core.transmit(now);
             self.shared.look_soon();

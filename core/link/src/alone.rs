@@ -46,6 +46,7 @@ impl Endpoint {
         let due = a.due_after_alone(cx.cfg);
         self.counters.packets_sent += 1;
         self.counters.bytes_sent += out.head.len() as u64;
+        self.count_alone(now, peer, out.head.len() as u64);
         self.arm(peer, due);
         Some(t)
     }
@@ -60,6 +61,14 @@ impl Association {
             && self.probes == 0
             && self.rec.next() < PACKETS_MAX / 2
             && self.paths.iter().all(|p| p.is_calm(now))
+    }
+
+    /// What other paths have in flight takes of the receiver's buffer what two packets would need
+    /// (P-6.15).
+    #[inline]
+    fn is_filled_by_others(&self) -> bool {
+        let (true, Some(p)) = (self.paths.len() > 1, self.path()) else { return false };
+        p.in_flight + 2 * u64::from(p.mtu.size()) > self.window_of(usize::from(self.primary))
     }
 
     /// What the packet adds to [`Association::deadline`]; the timer knows the rest.
@@ -89,6 +98,7 @@ impl Association {
             || self.lead(cx.cfg) != self.primary
             || cx.common.slot().is_some()
             || !self.path()?.lets_out_at_ease(cx.now, self.peer.rx_buffer)
+            || self.is_filled_by_others()
             || self.rec.is_full(cx.cfg.sent_packets_max)
         {
             return None;

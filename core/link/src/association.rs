@@ -19,6 +19,7 @@ use crate::openings::Openings;
 use crate::paths::{Path, PathState};
 use crate::received::Received;
 use crate::recovery::Recovery;
+use crate::turns::Outflow;
 use crate::{BulkNews, Config, Counters, DownReason, Event, Level, PeerId, Time};
 
 /// What every step of an association works with.
@@ -35,6 +36,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) bulk_news: &'a mut VecDeque<BulkNews>,
     /// Openings of the endpoint.
     pub(crate) openings: &'a mut Openings,
+    /// What leaves the endpoint.
+    pub(crate) outflow: &'a mut Outflow,
     /// What counts in no verdict about others: what the endpoint was late by, and the time in which
     /// many openings went on, all in all.
     pub(crate) late_ns: u64,
@@ -168,6 +171,8 @@ pub(crate) struct Association {
     pub(crate) forgetting: bool,
     /// It stands in the endpoint's queue of associations with something to send.
     pub(crate) ready: bool,
+    /// Bytes it was served, and those it did not want while others were.
+    pub(crate) served: u64,
     /// Earliest entry in the endpoint's timer heap.
     pub(crate) armed: Time,
     pub(crate) counts: PeerCounters,
@@ -233,6 +238,7 @@ impl Association {
             vacant: false,
             forgetting: false,
             ready: false,
+            served: 0,
             armed: Time::MAX,
             counts: PeerCounters::default(),
             #[cfg(test)]
@@ -249,8 +255,8 @@ impl Association {
     /// Becomes the association of another peer; what the endpoint's queues and timers know of its
     /// place stays true.
     pub(crate) fn renew(&mut self, cfg: &Config, endpoint_id: u64, addrs: &[SocketAddr], now: Time) {
-        let (ready, armed) = (self.ready, self.armed);
-        *self = Association { ready, armed, ..Association::new(cfg, self.id, endpoint_id, addrs, now) };
+        let (ready, served, armed) = (self.ready, self.served, self.armed);
+        *self = Association { ready, served, armed, ..Association::new(cfg, self.id, endpoint_id, addrs, now) };
     }
 
     pub(crate) fn level(&self) -> Level {

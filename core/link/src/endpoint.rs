@@ -20,6 +20,7 @@ use crate::openings::Openings;
 use crate::paths::PathState;
 use crate::spent::Spent;
 use crate::template::Template;
+use crate::turns::{Outflow, Turns};
 use crate::{
     BulkNews, Config, Counters, Credit, DataKey, DownReason, Event, Level, Message, PacketBuf, PathStats, Payloads,
     PeerCounters, PeerId, PeerStats, RndvOpened, RxMeta, SendError, Time, Transmit,
@@ -83,9 +84,11 @@ pub struct Endpoint {
     pub(crate) spent: Spent,
     /// Forgotten, but still to be told that they are closed, or to be let go of by a carrier.
     pub(crate) forgetting: Vec<PeerId>,
-    /// Associations with something to send, and packets the front one sent in its turn.
+    /// Associations with something to send.
     pub(crate) ready: VecDeque<PeerId>,
-    turn: u32,
+    pub(crate) turns: Turns,
+    /// What leaves, to all of them.
+    pub(crate) outflow: Outflow,
     /// Whom this superstep sends to: their receivers grant what they know is coming, one after
     /// another.
     pub(crate) granted: Vec<PeerId>,
@@ -125,7 +128,18 @@ macro_rules! with_association {
         #[cfg(test)]
         let plain = $self.plain;
         let Endpoint {
-            assocs, sessions, cfg, counters, rng, endpoint_id, bulk_news, openings, lateness, unread, ..
+            assocs,
+            sessions,
+            cfg,
+            counters,
+            rng,
+            endpoint_id,
+            bulk_news,
+            openings,
+            outflow,
+            lateness,
+            unread,
+            ..
         } = $self;
         let (endpoint_id, late_ns) = (*endpoint_id, lateness.total_ns + openings.crowded_ns());
         assocs.get_mut($peer.0 as usize).zip(sessions.get_mut($peer)).map(|(a, (s, common))| {
@@ -139,6 +153,7 @@ macro_rules! with_association {
                 endpoint_id,
                 bulk_news,
                 openings,
+                outflow,
                 late_ns,
                 unread,
                 #[cfg(test)]
@@ -184,7 +199,8 @@ impl Endpoint {
             spent: Spent::default(),
             forgetting: Vec::new(),
             ready: VecDeque::new(),
-            turn: 0,
+            turns: Turns::default(),
+            outflow: Outflow::default(),
             granted: Vec::new(),
             own_queue: OwnQueue::System,
             template: None,
@@ -477,9 +493,8 @@ impl Endpoint {
             return Some(t);
         }
         while let Some(&peer) = self.ready.front() {
-            if self.turn >= self.peer_batch() && self.ready.len() > 1 {
-                self.turn = 0;
-                self.ready.rotate_left(1);
+            if self.is_others_turn() {
+                self.end_turn();
                 continue;
             }
             out.head.clear();
@@ -512,8 +527,7 @@ impl Endpoint {
 
     /// The peer whose turn it is has nothing more to say now.
     fn has_sent_all(&mut self, peer: PeerId, now: Time) {
-        self.ready.pop_front();
-        self.turn = 0;
+        self.leave_line(now);
         let Some((a, cx)) = with_association!(self, peer, now) else { return };
         a.ready = false;
         let due = a.deadline(cx.s, cx.cfg);
@@ -522,9 +536,8 @@ impl Endpoint {
 
     /// The next packet by the template, if there is one and it goes on.
     fn go_on(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
-        let batch = self.peer_batch();
+        let others_turn = self.template.is_some() && self.is_others_turn();
         let template = self.template.as_mut()?;
-        let others_turn = self.turn >= batch && self.ready.len() > 1;
         let same = template.now == now && self.ready.front() == Some(&template.peer) && !others_turn;
         let built = match with_association!(self, template.peer, now) {
             Some((a, mut cx)) if same => a.build_from_template(&mut cx, template, payloads, out),
@@ -544,9 +557,10 @@ impl Endpoint {
     }
 
     fn count_sent(&mut self, t: &Transmit, out: &PacketBuf) {
-        self.turn += 1;
+        let bytes = out.head.len() as u64 + t.payload.map_or(0, |p| u64::from(p.len));
+        self.count_turn_bytes(t.peer, bytes);
         self.counters.packets_sent += 1;
-        self.counters.bytes_sent += out.head.len() as u64 + t.payload.map_or(0, |p| u64::from(p.len));
+        self.counters.bytes_sent += bytes;
     }
 
     /// A datagram arrived. It may be changed: the AEAD opens in place. Event ranges index it.

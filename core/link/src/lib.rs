@@ -55,6 +55,7 @@ mod striping;
 mod supersteps;
 mod template;
 mod timers;
+mod turns;
 
 pub use api::*;
 pub use asked::Answer;

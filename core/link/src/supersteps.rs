@@ -32,15 +32,9 @@ impl Endpoint {
         self.sessions.common_mut().pace(now, slots, chance);
     }
 
-    /// Packets to one peer before another is served.
-    pub(crate) fn peer_batch(&self) -> u32 {
-        if self.granted.is_empty() { self.cfg.peer_batch_packets } else { self.cfg.told_batch_packets }
-    }
-
-    /// What may wait in this host's interface now, bytes (`spec/superstep.md` 6); `None`: as much
-    /// as the system lets wait. Whoever moves packets sees to it.
-    #[must_use]
-    pub fn own_queue_bytes(&self) -> Option<u64> {
+    /// What may wait in this host's interface in a superstep, bytes (`spec/superstep.md` 6); `None`:
+    /// as much as the system lets wait.
+    pub(crate) fn told_queue_bytes(&self) -> Option<u64> {
         let path = |peer: &PeerId| self.assocs.get(peer.0 as usize)?.path();
         self.own_queue.bytes(self.granted.iter().filter_map(path).map(Path::seen_rate).max().unwrap_or(0))
     }

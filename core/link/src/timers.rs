@@ -140,8 +140,7 @@ impl Endpoint {
             a.consider_bulk(&mut cx);
             a.check_drained(cx.s);
             if !a.ready && a.wants_to_send(cx.s, now) {
-                a.ready = true;
-                self.ready.push_back(peer);
+                self.enter_line(now, peer);
             } else {
                 let due = a.deadline(cx.s, cx.cfg);
                 self.arm(peer, due);

@@ -29,6 +29,7 @@ pub fn clients(clients: u32, wire: Wire, answer_bytes: (u64, u64), requests: u32
         compute_ns: 2 * US,
         spread_ns: 0,
         serve_ns: 0,
+        round_ns: 0,
     };
     let name = format!(
         "{clients:>5} clients {:>5} queue {:>4} loss {} %",
@@ -71,6 +72,7 @@ pub fn all_faults(clients: u32, seed: u64) -> Point {
         compute_ns: 10 * US,
         spread_ns: 500 * MS,
         serve_ns: 12 * SEC,
+        round_ns: 0,
     };
     let endpoint = EndpointSpec { credit_bytes: 16 << 10, unexpected_bytes: 1 << 20, ..endpoint() };
     let mut p =
@@ -122,6 +124,112 @@ fn faults(net: &NetSpec, seed: u64) -> Vec<TimedFault> {
     add(600 * MS, Fault::Cut { host: 0, net: 0, direction: Direction::Both });
     add(900 * MS, Fault::Heal { host: 0, net: 0, direction: Direction::Both });
     all
+}
+
+/// Rounds in each of which all clients ask at one instant, as `weir bench serverload` has them. The
+/// server's own cable is the narrow place; its interface takes `nic_queue_bytes`.
+#[must_use]
+pub fn rounds(clients: u32, wire: Wire, bytes: u64, rounds: u32, nic_queue_bytes: u64) -> Point {
+    let mut p = self::clients(clients, wire, (bytes, bytes), rounds);
+    p.name = format!(
+        "{clients:>3} clients {:>6} {:>4} Mbit/s queue {:>4}",
+        size(bytes),
+        wire.rate_bits_per_s / 1_000_000,
+        wire.queue_packets
+    );
+    if let Workload::Service(service) = &mut p.scenario.work {
+        // Twice what the wire needs, so that nobody is late for the next.
+        let answers_ns = u64::from(clients) * bytes * 8 * 1_000_000_000 / wire.rate_bits_per_s;
+        service.round_ns = 2 * answers_ns + 10 * MS;
+    }
+    for network in &mut p.scenario.net.networks {
+        network.nic_queue_bytes = nic_queue_bytes;
+    }
+    p
+}
+
+/// Answers that leave by the server's own slow cable, whose interface has little room or much, and
+/// by a fast one with short queues behind it.
+#[must_use]
+pub fn round_points() -> Vec<Point> {
+    let slow = Wire { rate_bits_per_s: 100_000_000, queue_packets: 1000, ..Wire::GIGABIT };
+    vec![
+        rounds(64, slow, 100_000, 4, 208 << 10),
+        rounds(64, slow, 100_000, 4, 2 << 20),
+        rounds(32, Wire::GIGABIT, 65_536, 4, 208 << 10),
+    ]
+}
+
+/// How alike clients were served in a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares {
+    /// Of the times from request to answer: the shortest, their mean, the longest.
+    pub least_ns: Ns,
+    /// See `least_ns`.
+    pub mean_ns: Ns,
+    /// See `least_ns`.
+    pub most_ns: Ns,
+    /// Jain's index of the clients' rates: 1 if all are served alike.
+    pub jain: f64,
+}
+
+impl Shares {
+    /// Longest over shortest.
+    #[must_use]
+    pub fn spread(&self) -> f64 {
+        self.most_ns as f64 / self.least_ns.max(1) as f64
+    }
+}
+
+/// Of each round of [`rounds`].
+#[must_use]
+pub fn shares(p: &Point, r: &Report) -> Vec<Shares> {
+    let Workload::Service(service) = p.scenario.work else { return Vec::new() };
+    let mut times = vec![Vec::new(); service.requests as usize];
+    for &(_, at_ns, _) in r.arrivals.iter().filter(|(from, ..)| *from == 0) {
+        if let Some(round) = times.get_mut((at_ns / service.round_ns.max(1)) as usize) {
+            round.push(at_ns % service.round_ns.max(1));
+        }
+    }
+    times.iter().filter(|round| !round.is_empty()).map(|round| of_round(round)).collect()
+}
+
+fn of_round(times: &[Ns]) -> Shares {
+    let (sum, squares) = times.iter().map(|&t| 1.0 / t.max(1) as f64).fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+    Shares {
+        least_ns: times.iter().copied().min().unwrap_or(0),
+        mean_ns: times.iter().sum::<Ns>() / times.len().max(1) as u64,
+        most_ns: times.iter().copied().max().unwrap_or(0),
+        jain: sum * sum / (times.len() as f64 * squares),
+    }
+}
+
+/// Writes one line for each round.
+#[must_use]
+pub fn round_table(points: &[Point], reports: &[Report]) -> String {
+    let width = points.iter().map(|p| p.name.len()).max().unwrap_or(0).max(8);
+    let mut s = format!(
+        "{:<width$} {:>5} {:>10} {:>10} {:>10} {:>7} {:>6} {:>7} {:>6}\n",
+        "rounds", "round", "least", "mean", "most", "max/min", "Jain", "dropped", "resent"
+    );
+    for (p, r) in points.iter().zip(reports) {
+        for (round, of) in shares(p, r).iter().enumerate() {
+            let _ = writeln!(
+                s,
+                "{:<width$} {:>5} {:>10} {:>10} {:>10} {:>7.2} {:>6.3} {:>7} {:>5.1}%",
+                p.name,
+                round,
+                time(of.least_ns),
+                time(of.mean_ns),
+                time(of.most_ns),
+                of.spread(),
+                of.jain,
+                r.net.switch_full + r.net.lost + r.net.socket_full,
+                r.bytes_resent as f64 * 100.0 / r.bytes.max(1) as f64,
+            );
+        }
+    }
+    s
 }
 
 /// Runs a point.

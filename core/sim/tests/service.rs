@@ -2,7 +2,7 @@
 //! `INSTA_UPDATE=always cargo test -p weir-sim --test service` accepts a new one;
 //! `weir-sim table service` prints the large one.
 
-use weir_sim::service_table::{all_faults, measure, points, quantile_ns, table};
+use weir_sim::service_table::{all_faults, measure, points, quantile_ns, round_points, round_table, shares, table};
 use weir_sim::spec::{Fault, MS, SEC};
 use weir_sim::work::Workload;
 
@@ -52,4 +52,20 @@ fn all_faults_of_other_seeds() {
         assert_eq!(r.violation, None, "seed {seed}: {:#?}", r.story);
         assert_eq!((r.hash, r.answer_ns), (again.hash, again.answer_ns), "seed {seed}");
     }
+}
+
+/// All are served alike in each round, whoever asked first, and the server's interface drops nothing.
+#[test]
+fn rounds_of_many() {
+    let points = round_points();
+    let reports: Vec<_> = points.iter().map(measure).collect();
+    for (p, r) in points.iter().zip(&reports) {
+        assert_eq!(r.violation, None, "{}", p.name);
+        let all = shares(p, r);
+        assert_eq!(all.len(), 4, "{}", p.name);
+        for of in all {
+            assert!(of.spread() < 1.5 && of.jain > 0.98, "{}: {of:?}", p.name);
+        }
+    }
+    insta::assert_snapshot!("rounds", round_table(&points, &reports));
 }

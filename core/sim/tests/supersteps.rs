@@ -20,7 +20,7 @@ fn supersteps() {
         ("total 8 x 64K", 0.95),
         ("total 8 x 256K", 0.8),
         ("total 8 x 1M", 0.75),
-        ("shift 8 x 1M", 0.65),
+        ("shift 8 x 1M", 0.95),
         ("sparse 8 x 3 x 1..100K", 1.0),
         ("to one 8 x 256K", 1.01),
     ] {

@@ -765,6 +765,9 @@ fn tables(what: &str, e: &EndpointSpec, only: Option<&str>, wanted: impl Fn(&mut
     for points in kept("service") {
         let measured: Vec<_> = points.par_iter().map(service_table::measure).collect();
         say!("{}", service_table::table(&points, &measured).trim_end());
+        let points = service_table::round_points();
+        let measured: Vec<_> = points.par_iter().map(service_table::measure).collect();
+        say!("{}", service_table::round_table(&points, &measured).trim_end());
     }
     if what == "all" || what == "storm" {
         let storms = rows::storms();

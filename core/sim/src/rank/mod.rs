@@ -524,6 +524,10 @@ impl Rank {
 impl Core {
     fn transmit(&mut self, host: &mut Host<'_, Shared>) {
         self.messages.begin_transmit();
+        let endpoint = self.messages.endpoint();
+        if endpoint.own_queue_follows() {
+            host.set_own_queue(endpoint.own_queue_bytes(Time(host.now)));
+        }
         while host.can_send() {
             let Some(t) = self.messages.poll_transmit(Time(host.now), &mut self.buffer) else {
                 break;

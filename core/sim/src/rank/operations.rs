@@ -70,7 +70,7 @@ impl Core {
         if let Err(e) = self.messages.superstep(Time(host.now), &step) {
             host.violation("superstep", format!("{me}: {e:?}"));
         }
-        host.set_own_queue(self.messages.endpoint().own_queue_bytes());
+        host.set_own_queue(self.messages.endpoint().own_queue_bytes(Time(host.now)));
     }
 
     pub(super) fn least_round_trip(&mut self, host: &mut Host<'_, Shared>, to: HostId) -> Ns {

@@ -35,6 +35,10 @@ pub struct Service {
     pub spread_ns: Ns,
     /// The server lives so long at least.
     pub serve_ns: Ns,
+    /// Requests go in rounds: the nth of each client at n of these, if its last is answered. 0: as
+    /// soon as that is.
+    #[serde(default)]
+    pub round_ns: Ns,
 }
 
 impl Service {
@@ -181,8 +185,16 @@ impl Client {
         }
     }
 
+    /// When the next request may go.
+    fn due_ns(&self) -> Ns {
+        self.begins_ns + u64::from(self.asked) * self.service.round_ns
+    }
+
     fn ask(&mut self, io: &mut Io<'_, '_>) {
-        while self.asked < self.service.requests && (self.waiting.len() as u32) < self.service.ahead {
+        while self.asked < self.service.requests
+            && (self.waiting.len() as u32) < self.service.ahead
+            && io.now() >= self.due_ns()
+        {
             let receive = RecvOp {
                 from: Some(0),
                 tagged: true,
@@ -232,7 +244,8 @@ impl App for Client {
     }
 
     fn next_wake(&self) -> Option<Ns> {
-        (!self.begun).then_some(self.begins_ns)
+        let waits = self.asked < self.service.requests && (self.waiting.len() as u32) < self.service.ahead;
+        (!self.begun || self.service.round_ns > 0 && waits).then(|| self.due_ns())
     }
 
     fn is_done(&self) -> bool {

@@ -1,0 +1,322 @@
+//! Whose packet is next of those peers for which something waits (spec 6.9), and what may wait in
+//! this host's own interface meanwhile.
+
+use crate::{Endpoint, PeerId, Time};
+
+/// What leaves in this time may wait in this host's interface, and all that wait have a turn in it:
+/// as Linux has it for each TCP connection (TCP small queues).
+const OWN_QUEUE_NS: u64 = 1_000_000;
+/// At least so much may wait: 22 packets, in whose time a sleeper wakes.
+const OWN_QUEUE_LEAST: u64 = 32 << 10;
+/// So much while nobody knows what leaves: what Linux lets wait unless it is told otherwise.
+const OWN_QUEUE_FIRST: u64 = 256 << 10;
+/// Who was served less than others may catch up by so much.
+const CATCH_UP: u64 = 64 << 10;
+/// After so long without anybody who waits all begin anew.
+const FORGOTTEN_NS: u64 = 10_000_000;
+/// Who was served less by no more than this waits as all do: else who asks again and again would be
+/// served twice, now and then, before another is once.
+const ALIKE: u64 = 4 << 10;
+/// Those that somebody passes at once, at most: many may wait, and the first are served soon.
+const PASSED_MOST: usize = 64;
+/// What may wait in the interface is bounded for so long after several waited at once.
+const CROWDED_NS: u64 = 1_000_000_000;
+/// Least turn, bytes: as long as a step of grants.
+const TURN_LEAST: u64 = 16 << 10;
+/// A rate is that of so many bytes at least: of acknowledgements that come in a heap each tells of
+/// 64 KiB.
+const METER_BYTES: u64 = 128 << 10;
+/// And of so much time.
+const METER_NS: u64 = 1_000_000;
+
+/// What leaves this endpoint, by what is acknowledged of it, whatever the peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Outflow {
+    since: Time,
+    bytes: u64,
+    /// Bytes per second; 0: not known.
+    rate: u64,
+    /// What may wait in this host's interface, bytes: a power of two, so that it seldom changes.
+    own_queue: u64,
+}
+
+impl Default for Outflow {
+    fn default() -> Self {
+        Outflow { since: Time::ZERO, bytes: 0, rate: 0, own_queue: OWN_QUEUE_FIRST }
+    }
+}
+
+impl Outflow {
+    pub(crate) fn on_acked(&mut self, now: Time, bytes: u64) {
+        if self.since == Time::ZERO {
+            self.since = now;
+        }
+        self.bytes += bytes;
+        if self.bytes < METER_BYTES {
+            return;
+        }
+        let elapsed = now.since_ns(self.since);
+        if elapsed >= METER_NS {
+            let rate = crate::scale::mul_div(self.bytes, 1_000_000_000, elapsed).min(1 << 50);
+            // (Time without anything to send is in some of these.)
+            self.set_rate(rate.max(self.rate - self.rate / 8));
+            (self.since, self.bytes) = (now, 0);
+        }
+    }
+
+    fn set_rate(&mut self, rate: u64) {
+        self.rate = rate;
+        let leaves = crate::scale::mul_div(rate, OWN_QUEUE_NS, 1_000_000_000);
+        self.own_queue = leaves.max(OWN_QUEUE_LEAST).next_power_of_two();
+    }
+}
+
+/// The order in which peers are served: who got least is next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turns {
+    /// Packets of this turn, and their bytes.
+    packets: u32,
+    bytes: u64,
+    /// What whoever is served had got before: of all that wait the least.
+    least: u64,
+    /// What any had got at most.
+    most: u64,
+    /// Nobody waits, and since when.
+    empty_since: Time,
+    /// Several waited at once not long before this.
+    crowded_until: Time,
+}
+
+impl Endpoint {
+    /// What may wait in this host's interface now, bytes; `None`: as much as the system lets wait.
+    /// Whoever moves packets sees to it.
+    #[must_use]
+    pub fn own_queue_bytes(&self, now: Time) -> Option<u64> {
+        if !self.granted.is_empty() {
+            return self.told_queue_bytes();
+        }
+        (now < self.turns.crowded_until).then_some(self.outflow.own_queue)
+    }
+
+    /// Whether [`Endpoint::own_queue_bytes`] follows what leaves: in a superstep it changes only with
+    /// that.
+    #[must_use]
+    #[inline]
+    pub fn own_queue_follows(&self) -> bool {
+        self.granted.is_empty()
+    }
+
+    /// Whether the peer in front has had its turn, and others wait.
+    #[inline]
+    pub(crate) fn is_others_turn(&self) -> bool {
+        if self.ready.len() < 2 {
+            return false;
+        }
+        if !self.granted.is_empty() {
+            return self.turns.packets >= self.cfg.told_batch_packets;
+        }
+        let each = self.outflow.own_queue / self.ready.len() as u64;
+        self.turns.packets >= self.cfg.peer_batch_packets || self.turns.bytes >= each.max(TURN_LEAST)
+    }
+
+    /// The peer in front has had its turn: it stands behind those that got no more than it.
+    pub(crate) fn end_turn(&mut self) {
+        (self.turns.packets, self.turns.bytes) = (0, 0);
+        if let Some(peer) = self.ready.pop_front() {
+            self.line_up(peer);
+        }
+    }
+
+    /// Nothing waits any more for the peer in front.
+    pub(crate) fn leave_line(&mut self, now: Time) {
+        self.ready.pop_front();
+        (self.turns.packets, self.turns.bytes, self.turns.empty_since) = (0, 0, now);
+    }
+
+    /// Something waits for a peer.
+    pub(crate) fn enter_line(&mut self, now: Time, peer: PeerId) {
+        self.owe_no_more(now, peer);
+        self.assocs[peer.0 as usize].ready = true;
+        if !self.ready.is_empty() {
+            self.turns.crowded_until = now.plus_ns(CROWDED_NS);
+        }
+        self.line_up(peer);
+    }
+
+    /// What others got while it had nothing to send is not owed to it; and after a pause nothing is
+    /// owed to anybody.
+    #[inline]
+    fn owe_no_more(&mut self, now: Time, peer: PeerId) {
+        if self.ready.is_empty() && now.since_ns(self.turns.empty_since) >= FORGOTTEN_NS {
+            self.turns.least = self.turns.most + CATCH_UP;
+        }
+        let a = &mut self.assocs[peer.0 as usize];
+        a.served = a.served.max(self.turns.least.saturating_sub(CATCH_UP));
+    }
+
+    /// A packet of so many bytes went past the empty line, as if its peer had stood there.
+    #[inline]
+    pub(crate) fn count_alone(&mut self, now: Time, peer: PeerId, bytes: u64) {
+        self.owe_no_more(now, peer);
+        self.count_turn_bytes(peer, bytes);
+        (self.turns.packets, self.turns.bytes, self.turns.empty_since) = (0, 0, now);
+    }
+
+    fn line_up(&mut self, peer: PeerId) {
+        let served = |peer: &PeerId| self.assocs[peer.0 as usize].served;
+        let own = served(&peer);
+        // A superstep has an order of its own, and so have slots.
+        let has_order = !self.granted.is_empty() || self.sessions.common().slot().is_some();
+        let most = if has_order { 0 } else { PASSED_MOST };
+        // Who has its turn keeps it.
+        let others = self.ready.len() - usize::from(self.turns.packets > 0).min(self.ready.len());
+        let passes = |other: &&PeerId| served(other) > own + ALIKE;
+        let passed = self.ready.iter().rev().take(others.min(most)).take_while(passes).count();
+        self.ready.insert(self.ready.len() - passed, peer);
+    }
+
+    /// A packet of so many bytes to a peer was written.
+    #[inline]
+    pub(crate) fn count_turn_bytes(&mut self, peer: PeerId, bytes: u64) {
+        if let Some(a) = self.assocs.get_mut(peer.0 as usize) {
+            if self.turns.packets == 0 {
+                self.turns.least = self.turns.least.max(a.served);
+            }
+            a.served += bytes;
+            self.turns.most = self.turns.most.max(a.served);
+        }
+        self.turns.packets += 1;
+        self.turns.bytes += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const PACKET: u64 = 1472;
+
+    /// So many peers, none of which anything is sent to.
+    fn endpoint(peers: u32) -> (Endpoint, Vec<PeerId>) {
+        let at = |port: u16| core::net::SocketAddr::from(([10, 0, 0, 1], port));
+        let mut e = Endpoint::new(Config::default(), [7; 32], 1, &[at(1)], [1; 32]);
+        let name = |i: u32| {
+            let at = [at(i as u16 + 2)];
+            Endpoint::new(Config::default(), [7; 32], u64::from(i) + 2, &at, [2; 32]).name()
+        };
+        let peers = (0..peers).map(|i| e.peer(&name(i)).expect("a name")).collect();
+        (e, peers)
+    }
+
+    /// Serves whoever is in front until nobody is, each so many bytes; those that come later than
+    /// at the beginning do so when so many bytes have left. Returns what each had got when the
+    /// first had all.
+    fn serve(e: &mut Endpoint, wanted: u64, peers: &[(PeerId, u64)]) -> Vec<u64> {
+        let mut got = alloc::vec![0u64; peers.len()];
+        let (mut left, mut at_first_end) = (0, None);
+        loop {
+            for (i, &(peer, from)) in peers.iter().enumerate() {
+                if from <= left && got[i] == 0 && !e.assocs[peer.0 as usize].ready {
+                    e.enter_line(Time(1_000_000_000 + left), peer);
+                }
+            }
+            let Some(&peer) = e.ready.front() else { break };
+            if e.is_others_turn() {
+                e.end_turn();
+                continue;
+            }
+            let i = peers.iter().position(|p| p.0 == peer).expect("one of them");
+            e.count_turn_bytes(peer, PACKET);
+            (got[i], left) = (got[i] + PACKET, left + PACKET);
+            if got[i] >= wanted {
+                at_first_end.get_or_insert_with(|| got.clone());
+                e.leave_line(Time(1_000_000_000 + left));
+                e.assocs[peer.0 as usize].ready = false;
+            }
+        }
+        at_first_end.unwrap_or_default()
+    }
+
+    proptest! {
+        // spec: P-6.38, P-6.39
+        #[test]
+        fn whoever_comes_a_little_later_is_not_done_much_later(
+            late in prop::collection::vec(0..CATCH_UP - 4 * PACKET, 2..48),
+            packets in 40u64..200,
+        ) {
+            let (mut e, all) = endpoint(late.len() as u32);
+            e.outflow.set_rate(12_500_000);
+            let wanted = packets * PACKET;
+            let mut peers: Vec<_> = all.into_iter().zip(late).collect();
+            peers[0].1 = 0;
+            let got = serve(&mut e, wanted, &peers);
+            let least = got.iter().copied().min().unwrap_or(0);
+            // A turn that it has not had yet, what counts as alike, and what comes of whole packets.
+            prop_assert!(least + TURN_LEAST + ALIKE + 3 * PACKET >= wanted, "{least} of {wanted}: {got:?}");
+        }
+
+        // spec: P-6.40
+        #[test]
+        fn nobody_is_owed_more_than_what_it_may_catch_up(
+            silent in 1u64..1000,
+            packets in 100u64..300,
+        ) {
+            let (mut e, all) = endpoint(3);
+            e.outflow.set_rate(12_500_000);
+            // Two are busy for long; the third comes then, and once it has caught up has a third.
+            let long = silent * 64 * PACKET;
+            serve(&mut e, long, &[(all[0], 0), (all[1], 0)]);
+            let wanted = packets * PACKET;
+            let got = serve(&mut e, wanted, &[(all[0], 0), (all[1], 0), (all[2], PACKET)]);
+            let ahead = got[2].saturating_sub(got[0].min(got[1]));
+            prop_assert!(ahead <= CATCH_UP + 2 * (TURN_LEAST + ALIKE + PACKET), "{got:?}");
+        }
+    }
+
+    // spec: P-6.41
+    #[test]
+    fn what_may_wait_follows_what_leaves() {
+        let mut o = Outflow::default();
+        assert_eq!(o.own_queue, OWN_QUEUE_FIRST);
+        let mut flow = |bytes_per_ms: u64, ms: u64, from: u64| {
+            (from..from + ms).for_each(|t| o.on_acked(Time(1 + t * 1_000_000), bytes_per_ms));
+            o.own_queue
+        };
+        assert_eq!(flow(12_500, 100, 0), OWN_QUEUE_LEAST, "100 Mbit/s");
+        assert_eq!(flow(125_000, 100, 100), 128 << 10, "1 Gbit/s");
+        assert_eq!(flow(1_250_000, 100, 200), 2 << 20, "10 Gbit/s");
+        assert_eq!(flow(12_500, 1000, 300), OWN_QUEUE_LEAST, "and down again");
+    }
+
+    // spec: P-6.42
+    #[test]
+    fn a_superstep_has_turns_and_a_queue_of_its_own() {
+        let (mut e, peers) = endpoint(2);
+        e.superstep(Time(5), &[(peers[0], 1 << 20)], &[], None, weir_superstep::OwnQueue::Bytes(5000));
+        assert!(!e.own_queue_follows());
+        peers.iter().for_each(|&peer| e.enter_line(Time(5), peer));
+        assert_eq!(e.own_queue_bytes(Time(5)), Some(5000));
+        for _ in 0..e.cfg.told_batch_packets {
+            assert!(!e.is_others_turn());
+            e.count_turn_bytes(peers[0], 100);
+        }
+        assert!(e.is_others_turn());
+        e.superstep(Time(6), &[], &[], None, weir_superstep::OwnQueue::System);
+        assert_eq!(e.own_queue_bytes(Time(6)), Some(OWN_QUEUE_FIRST));
+    }
+
+    // spec: P-6.41
+    #[test]
+    fn only_several_that_wait_bound_it() {
+        let (mut e, peers) = endpoint(2);
+        assert_eq!(e.own_queue_bytes(Time(5)), None);
+        e.enter_line(Time(5), peers[0]);
+        assert_eq!(e.own_queue_bytes(Time(5)), None);
+        e.enter_line(Time(5), peers[1]);
+        assert_eq!(e.own_queue_bytes(Time(5)), Some(OWN_QUEUE_FIRST));
+        assert_eq!(e.own_queue_bytes(Time(5 + CROWDED_NS)), None);
+    }
+}
