@@ -3,10 +3,9 @@
 //! compiled for more than the oldest processor.
 //!
 //! How: the remainder of a long text is folded, 64 or 192 bytes at a step, by carry-less
-//! multiplication (Gopal and others, *Fast CRC computation for generic polynomials using PCLMULQDQ*,
-//! Intel 2009); beside 128-bit vectors the instruction for CRC32C itself works on three more parts
-//! of the text, whose remainders are put together at the end
-//! (<https://www.corsix.org/content/fast-crc32c-4k>).
+//! multiplication (Gopal and others, *Fast CRC computation for generic polynomials*, Intel 2009).
+//! Beside 128-bit vectors the instruction for CRC32C itself works on three more parts of the text,
+//! whose remainders are put together at the end (<https://www.corsix.org/content/fast-crc32c-4k>).
 
 #[cfg(target_arch = "x86_64")]
 mod powers;

@@ -1,5 +1,6 @@
 //! The five text files of MPIBench, `ROOT.{summary,histograms,outliers,subsamples,gnu}`, for each
-//! operation and placement, and beside them `ROOT.{span,waits,bandwidth}` where a run records these.
+//! operation and placement, and beside them `ROOT.{span,waits,bandwidth}` where a run records
+//! these.
 //!
 //! ROOT is `machine.NxP.operation.INIT-INCR-MAX`, e.g. `perseus.4x1.bcast.0-128-1024`; sizes that
 //! do not rise evenly give `INIT-xFACTOR-MAX` or `INIT-list-MAX`. Where runs differ in what ROOT
