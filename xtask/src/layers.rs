@@ -10,27 +10,28 @@ use anyhow::{Context, Result, bail};
 fn layer_of(folder: &str) -> Option<u32> {
     let (top, name) = folder.split_once('/').unwrap_or((folder, ""));
     match (top, name) {
-        ("core", "wire" | "clock" | "stats" | "net" | "collective" | "superstep" | "annotations") => Some(0),
-        ("core", "session" | "match" | "predict") => Some(1),
+        ("core", "crc") => Some(0),
+        ("core", "wire" | "clock" | "stats" | "net" | "collective" | "superstep" | "annotations") => Some(1),
+        ("core", "session" | "match" | "predict") => Some(2),
         // Carriers: they pull from sessions. Packets also carry what the two ends of a bulk TCP
         // connection say to each other.
-        ("core", "bulk") => Some(2),
-        ("core", "link") => Some(3),
-        ("core", "message" | "bulk-driver") => Some(4),
+        ("core", "bulk") => Some(3),
+        ("core", "link") => Some(4),
+        ("core", "message" | "bulk-driver") => Some(5),
         // The simulator runs what ships, so it stands on their heads.
-        ("core", "sim") => Some(5),
+        ("core", "sim") => Some(6),
         // What `job` needs of the system and of PMIx beyond safe calls.
-        ("job", "sys") => Some(5),
-        ("transports" | "job", _) => Some(6),
-        ("engine", _) => Some(7),
-        ("faces", _) => Some(8),
-        ("tools", "put" | "xdpd") => Some(8),
-        ("tools", "emulate" | "distribution" | "mpi") => Some(9),
-        ("tools", "bench" | "report" | "annotate" | "record") => Some(10),
-        ("tools", "scene") => Some(11),
-        ("tools", "predict" | "ping" | "bsp") => Some(12),
-        ("tools", _) => Some(13),
-        ("xtask" | "fuzz" | "tests", _) => Some(14),
+        ("job", "sys") => Some(6),
+        ("transports" | "job", _) => Some(7),
+        ("engine", _) => Some(8),
+        ("faces", _) => Some(9),
+        ("tools", "put" | "xdpd") => Some(9),
+        ("tools", "emulate" | "distribution" | "mpi") => Some(10),
+        ("tools", "bench" | "report" | "annotate" | "record") => Some(11),
+        ("tools", "scene") => Some(12),
+        ("tools", "predict" | "ping" | "bsp") => Some(13),
+        ("tools", _) => Some(14),
+        ("xtask" | "fuzz" | "tests", _) => Some(15),
         _ => None,
     }
 }

@@ -70,9 +70,15 @@ pub fn run(paths: &Paths, only: &str, mut report: impl FnMut(&str, &Ended)) -> R
     let lab = Lab::start(2, &Wire::plain(0.0))?;
     let ways = ways(paths);
     let title = |way: &Way| format!("Slurm: srun --mpi={} with {} over Weir between hosts", way.interface, way.name);
-    let by_weir_run = "Slurm: weir run within an allocation";
+    type Ours = fn(&Paths, &Cluster<&Lab>) -> Result<(), String>;
+    let ours: [(&str, Ours); 4] = [
+        ("Slurm: weir run within an allocation", allocated),
+        ("Slurm: weir run --launcher srun outside of an allocation", outside),
+        ("Slurm: weir env in a batch script", batch_by_srun),
+        ("Slurm: weir run in a batch script that hands on no environment", batch_without_environment),
+    ];
     let wanted = |title: &str| title.contains(only);
-    if !ways.iter().map(title).any(|title| wanted(&title)) && !wanted(by_weir_run) {
+    if !ways.iter().map(title).any(|title| wanted(&title)) && !ours.iter().any(|(title, _)| wanted(title)) {
         return Ok(());
     }
     let cluster = match Cluster::start(&lab) {
@@ -89,8 +95,8 @@ pub fn run(paths: &Paths, only: &str, mut report: impl FnMut(&str, &Ended)) -> R
         };
         report(&title(way), &ended);
     }
-    if wanted(by_weir_run) {
-        report(by_weir_run, &allocated(paths, &cluster).into());
+    for (title, test) in ours.iter().filter(|(title, _)| wanted(title)) {
+        report(title, &test(paths, &cluster).into());
     }
     drop(cluster);
     lab.clear();
@@ -195,6 +201,60 @@ fn allocated(paths: &Paths, cluster: &Cluster<&Lab>) -> Result<(), String> {
     let keys =
         [1, 2].map(|number| std::fs::read_to_string(folder.path().join(format!("keys-{number}"))).unwrap_or_default());
     one_key_for_each(&keys)
+}
+
+/// One job by `weir run --launcher srun`, which asks for its nodes itself.
+fn outside(paths: &Paths, cluster: &Cluster<&Lab>) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(no_folder)?;
+    let mut command = cluster.command(&paths.command().display().to_string());
+    without_foreign(&mut command);
+    command.args(["run", "-n", "2", "--launcher", "srun", "--launcher-arg=-N2"]);
+    command.arg(mpi::program(paths, Mpi::Mpich, PROGRAM)).args(WORK);
+    command.env("WEIR_IFACE", DATA_IFACE).env("WEIR_LIB", paths.provider_dir());
+    command.env("WEIR_STATS", folder.path().join("%p"));
+    judged(run_limited(&mut command, LIMIT))?;
+    carried(&counters_in(folder.path()), 2)
+}
+
+/// The guide's batch script: `weir env`, then plain `srun`.
+fn batch_by_srun(paths: &Paths, cluster: &Cluster<&Lab>) -> Result<(), String> {
+    let line = format!("eval $(weir env --mpi mpich)\nsrun --mpi=pmi2 {}", ring(paths));
+    batch(paths, cluster, "--nodes=2 --ntasks-per-node=2", &line)
+}
+
+/// What a site may make of all batch scripts: `srun` then hands on nothing, unless it is told to.
+fn batch_without_environment(paths: &Paths, cluster: &Cluster<&Lab>) -> Result<(), String> {
+    let line = format!("weir run -n {RANKS} {}", ring(paths));
+    batch(paths, cluster, "--nodes=2 --ntasks-per-node=2 --export=NONE", &line)
+}
+
+fn ring(paths: &Paths) -> String {
+    format!("{} {}", mpi::program(paths, Mpi::Mpich, PROGRAM).display(), WORK.join(" "))
+}
+
+/// Four ranks on two nodes by `line` of a batch script.
+fn batch(paths: &Paths, cluster: &Cluster<&Lab>, asked: &str, line: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(no_folder)?;
+    let at = folder.path().display();
+    let bins = [&paths.command(), &Mpi::Mpich.bin(paths, "mpiexec")]
+        .map(|file| file.parent().unwrap_or(file).display().to_string());
+    let text = format!(
+        "#!/bin/sh\n#SBATCH {asked}\nexport PATH={}:/usr/bin:/bin WEIR_LIB={} WEIR_IFACE={DATA_IFACE} WEIR_STATS={at}/%p HOME={at}\n\
+         export MPIR_CVAR_NOLOCAL=1\n{line}\n",
+        bins.join(":"),
+        paths.provider_dir().display()
+    );
+    let script = folder.path().join("job");
+    std::fs::write(&script, text).map_err(no_folder)?;
+    let mut command = cluster.command("sbatch");
+    without_foreign(&mut command);
+    command.arg("--wait").arg("-o").arg(folder.path().join("said")).arg(&script);
+    let outcome = run_limited(&mut command, LIMIT).map_err(|error| format!("{error:#}"))?;
+    let said = std::fs::read_to_string(folder.path().join("said")).unwrap_or_default();
+    if !outcome.ok() {
+        return Err(format!("{}\n{}\n{said}", outcome.cause(), outcome.stderr.trim()));
+    }
+    carried(&counters_in(folder.path()), RANKS).map_err(|why| format!("{why}\n{said}"))
 }
 
 /// Of what the ranks of each job said of their keys: all of a job the same, no two jobs the same.

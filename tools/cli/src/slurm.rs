@@ -89,6 +89,9 @@ pub fn words(args: &RunArgs, interface: &str) -> Vec<OsString> {
         vec![format!("--mpi={interface}").into(), "-n".into(), args.ranks.to_string().into()];
     // Slurm leaves the others running when one has failed, unless told otherwise.
     words.push("--kill-on-bad-exit=1".into());
+    // Scripts that are handed no environment (`sbatch --export=NONE`) make srun hand on none, by a
+    // variable: the ranks would not know of Weir. What the user says comes behind, and counts.
+    words.push("--export=ALL".into());
     if !args.hosts.is_empty() {
         // Without their number it takes as few of them as have room.
         words.extend(["-N".into(), args.hosts.len().to_string().into()]);
@@ -168,6 +171,6 @@ mod tests {
     fn hosts_are_all_used_and_a_failed_rank_ends_the_others() {
         let words = words(&run_args(&["-n", "4", "--hosts", "a,b", "--launcher-arg=--exclusive", "./p"]), "pmi2");
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-        assert_eq!(words.join(" "), "--mpi=pmi2 -n 4 --kill-on-bad-exit=1 -N 2 -w a,b --exclusive");
+        assert_eq!(words.join(" "), "--mpi=pmi2 -n 4 --kill-on-bad-exit=1 --export=ALL -N 2 -w a,b --exclusive");
     }
 }

@@ -65,22 +65,41 @@ fn check_head(file: &Path, head: &Head) -> Result<()> {
 }
 
 fn tracked(file: &Path, text: &[u8], unknown: &mut Vec<String>) -> Result<Run> {
-    let mut json = serde_json::Deserializer::from_slice(text);
-    let mut track = serde_path_to_error::Track::new();
-    let tracking = serde_path_to_error::Deserializer::new(&mut json, &mut track);
-    let parsed = serde_ignored::deserialize(tracking, |path| {
+    let parsed = with_fields(text, &mut |path| {
         if unknown.len() < MAX_UNKNOWN {
             unknown.push(with_brackets(&shortened(&path.to_string())));
         }
     });
-    let parsed = parsed.and_then(|run| json.end().map(|()| run));
-    parsed.map_err(|e| Error::Json {
+    parsed.map_err(|(path, e)| Error::Json {
         file: file.to_owned(),
-        field: place(&track.path()),
+        field: place(&path),
         problem: if text.trim_ascii().is_empty() { "the file is empty".to_owned() } else { in_words(&e.to_string()) },
         line: e.line(),
         column: e.column(),
     })
+}
+
+/// Hears of each field that is not known.
+type Unknown<'a> = &'a mut dyn FnMut(serde_ignored::Path);
+
+/// Parses a whole text; an error has the field that the parser was in. All texts go through this
+/// one: each other parser would be compiled for all types of a run, which takes 0.2 MB.
+fn with_fields<T: serde::de::DeserializeOwned>(
+    text: &[u8],
+    unknown: Unknown,
+) -> std::result::Result<T, (serde_path_to_error::Path, serde_json::Error)> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let mut track = serde_path_to_error::Track::new();
+    let tracking = serde_path_to_error::Deserializer::new(&mut json, &mut track);
+    let parsed = serde_ignored::deserialize::<_, Unknown, T>(tracking, unknown);
+    match parsed {
+        Ok(value) => match json.end() {
+            Ok(()) => Ok(value),
+            // What follows is in no field.
+            Err(e) => Err((serde_path_to_error::Track::new().path(), e)),
+        },
+        Err(e) => Err((track.path(), e)),
+    }
 }
 
 /// The field that a parser was in; `.` for the file as a whole. Parts that the parser had no name
@@ -142,11 +161,9 @@ fn shortened(text: &str) -> String {
 /// cannot hold are found here, with their field, and not by the reader.
 pub(crate) fn render_cell(file: &Path, index: usize, cell: &Cell) -> Result<String> {
     let text = pretty(file, cell)?;
-    let mut json = serde_json::Deserializer::from_str(&text);
-    let read: std::result::Result<Cell, _> = serde_path_to_error::deserialize(&mut json);
-    if let Err(e) = read {
-        let field = format!("cells[{index}].{}", e.path());
-        return Err(Error::Field { file: file.to_owned(), field, problem: in_words(&e.inner().to_string()) });
+    if let Err((path, e)) = with_fields::<Cell>(text.as_bytes(), &mut |_| {}) {
+        let field = format!("cells[{index}].{path}");
+        return Err(Error::Field { file: file.to_owned(), field, problem: in_words(&e.to_string()) });
     }
     Ok(text.replace('\n', "\n    "))
 }
@@ -162,15 +179,9 @@ pub(crate) fn render_line(file: &Path, cell: &Cell) -> Result<String> {
 /// # Errors
 /// Not JSON, or a field that is missing or of another type.
 pub(crate) fn parse_line(file: &Path, number: usize, line: &[u8]) -> Result<Cell> {
-    let mut json = serde_json::Deserializer::from_slice(line);
-    let parsed: std::result::Result<Cell, _> = serde_path_to_error::deserialize(&mut json);
-    let whole = parsed.map_err(|e| (place(e.path()), e.into_inner())).and_then(|cell| match json.end() {
-        Ok(()) => Ok(cell),
-        Err(e) => Err((".".to_owned(), e)),
-    });
-    whole.map_err(|(field, e)| Error::Json {
+    with_fields(line, &mut |_| {}).map_err(|(path, e)| Error::Json {
         file: file.to_owned(),
-        field,
+        field: place(&path),
         problem: in_words(&e.to_string()),
         line: number,
         column: e.column(),

@@ -98,8 +98,8 @@ fn classic_files_follow_the_variables() {
     compare(&classic::write(&reader, &dir.path().join("out"), &options.unwrap()).unwrap(), "classic-variables");
 }
 
-/// A run of two launches with what some operations record besides: spans, bandwidths.
-fn with_spans_and_bandwidths() -> (tempfile::TempDir, Reader) {
+/// A run of two launches with what some operations record besides: spans, bandwidths, waits.
+fn with_more() -> (tempfile::TempDir, Reader) {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(dir.path().join("run"), Run::new("perseus"), Existing::Refuse).unwrap();
     for (number, slower) in [(0, 1.0), (1, 1.5)] {
@@ -136,6 +136,10 @@ fn with_spans_and_bandwidths() -> (tempfile::TempDir, Reader) {
             };
             let cell = Cell::new(0, number, Configuration::pair("stream", size));
             writer.write_record(Cell { bandwidth: Some(bandwidth), summary: Some(summary(8.0)), ..cell }).unwrap();
+            let waits = Some(Skew { summary: summary(slower * (300 + size) as f64), histogram: None });
+            let farm = Configuration { pairs: 0, ..Configuration::pair("farm", size) };
+            let cell = Cell { waits, summary: Some(summary(9000.0)), ..Cell::new(0, number, farm) };
+            writer.write_record(cell).unwrap();
         }
     }
     writer.finish(State::Complete).unwrap();
@@ -144,21 +148,23 @@ fn with_spans_and_bandwidths() -> (tempfile::TempDir, Reader) {
 }
 
 #[test]
-fn spans_and_bandwidths_stand_behind_the_other_columns_of_csv() {
-    let (dir, reader) = with_spans_and_bandwidths();
+fn what_some_operations_have_stands_behind_the_other_columns_of_csv() {
+    let (dir, reader) = with_more();
     let made = csv::write(&reader, &dir.path().join("out"), csv::Layout::CellsOnly, csv::Packing::Plain).unwrap();
     compare(&made, "csv-besides");
     let text = fs::read_to_string(&made[0]).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     let place = |name: &str| rows[0].iter().position(|column| *column == name).unwrap();
-    let (span, rate, before) = (place("span_p50_ns"), place("bandwidth_p50_bytes_per_s"), place("clock_error_ns"));
-    assert!(before < span && span < rate && rows.iter().all(|row| row.len() == rows[0].len()));
-    assert_eq!((rows[1][span], rows[1][rate], rows[2][span], rows[2][rate]), ("5008", "", "", "1000000000"));
+    let columns = ["span_p50_ns", "bandwidth_p50_bytes_per_s", "waits_p50_ns"].map(place);
+    assert!(place("clock_error_ns") < columns[0] && columns.is_sorted());
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()));
+    let of = |row: usize| columns.map(|column| rows[row][column]);
+    assert_eq!([of(1), of(2), of(3)], [["5008", "", ""], ["", "1000000000", ""], ["", "", "308"]]);
 }
 
 #[test]
-fn spans_and_bandwidths_have_classic_files_of_their_own() {
-    let (dir, reader) = with_spans_and_bandwidths();
+fn what_some_operations_have_is_in_classic_files_of_its_own() {
+    let (dir, reader) = with_more();
     let made = classic::write(&reader, &dir.path().join("out"), &classic::Options::default()).unwrap();
     let endings = |part: &str| {
         let of = made.iter().filter(|file| file.to_string_lossy().contains(part));
@@ -167,8 +173,11 @@ fn spans_and_bandwidths_have_classic_files_of_their_own() {
     let five = ["summary", "histograms", "outliers", "subsamples", "gnu"];
     assert_eq!(endings("bcast"), [&five[..], &["span"]].concat());
     assert_eq!(endings("stream"), [&five[..], &["bandwidth"]].concat());
-    let more: Vec<PathBuf> =
-        made.into_iter().filter(|file| file.extension().is_some_and(|e| e == "span" || e == "bandwidth")).collect();
+    assert_eq!(endings("farm"), [&five[..], &["waits"]].concat());
+    let more: Vec<PathBuf> = made
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|e| five.iter().all(|of_all| e != *of_all)))
+        .collect();
     compare(&more, "classic-besides");
 }
 

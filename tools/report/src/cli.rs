@@ -81,8 +81,8 @@ pub enum ExportFormat {
     Csv,
     /// cells.csv, and a file of samples for each cell
     CsvPerCell,
-    /// The five text files of MPIBench: summary, histograms, outliers, subsamples, gnu; and span
-    /// and bandwidth where a run has them
+    /// The five text files of MPIBench: summary, histograms, outliers, subsamples, gnu; and span,
+    /// waits and bandwidth where a run has them
     Classic,
 }
 
@@ -94,8 +94,8 @@ pub enum ExportFormat {
   weir export run1 --format classic -o old    five text files for each table, or six
   MPIBENCH_SUBSAMPLES=100 weir export run1 --format classic
 
-cells.csv has the span of collectives and the bandwidth of streams in its last columns; the classic files have them in ROOT.span \
-and ROOT.bandwidth, a line for each launch.
+cells.csv has the span of collectives, the bandwidth of streams and the waits of farms in its last columns; the classic files \
+have them in ROOT.span, ROOT.bandwidth and ROOT.waits, a line for each launch.
 
 The classic files heed MPIBENCH_HIST_BIN, MPIBENCH_OUTLIER_PERCENTILE, MPIBENCH_OUTLIER_PERCENTILE_MULTIPLIER and \
 MPIBENCH_SUBSAMPLES; without the two of outliers, they are those that weir bench found. Programs that read Parquet need no \
@@ -328,6 +328,16 @@ impl Subject {
         }
     }
 
+    /// Why there is no plot.
+    fn nothing_to_draw(&self) -> Error {
+        Error::NothingToDraw(match self {
+            Self::One(digest) => format!("{} holds no cell that can be drawn", clean(&digest.name)),
+            Self::Two(two) => {
+                format!("{} and {} have no cell in common that can be drawn", clean(&two.0.name), clean(&two.1.name))
+            }
+        })
+    }
+
     /// Facts, warnings, tables.
     fn text(&self) -> String {
         match self {
@@ -400,9 +410,12 @@ fn write(subject: &Subject, args: &ReportArgs) -> Result<String, Error> {
         put(&path, text.as_bytes())?;
         return Ok(format!("{what}: {}", path.display()));
     }
+    let plots = subject.plots();
+    if plots.is_empty() {
+        return Err(subject.nothing_to_draw());
+    }
     let folder = args.output.clone().unwrap_or_else(|| folder.join(named("plots")));
     std::fs::create_dir_all(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
-    let plots = subject.plots();
     for plot in &plots {
         let (bytes, ending) = match args.format {
             Format::Png => (png::png(plot)?, "png"),

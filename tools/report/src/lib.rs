@@ -72,6 +72,9 @@ pub enum Error {
         /// Why.
         what: String,
     },
+    /// There is no plot to write.
+    #[error("{0}; no plots are written")]
+    NothingToDraw(String),
     /// A run is not what its label says, and would be compared under it.
     #[error(
         "{run}: FI_PROVIDER={named} was set when it was measured, and nothing went by it: this is {told}. Measure it anew{advice}; or compare it as what it is: --anyway"

@@ -223,6 +223,30 @@ fn what_cannot_be_done_is_said_in_one_line() {
 }
 
 #[test]
+fn runs_without_a_cell_in_common_leave_no_folder_of_plots() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (run(dir.path(), "one"), dir.path().join("two"));
+    let other = Shape { sizes: vec![16], pairs: vec![1], collectives: Vec::new(), fits: false, ..Shape::small() };
+    common::write(&second, &other).unwrap();
+    let named = dir.path().join("figures");
+    for (format, output) in [(Format::Png, None), (Format::Svg, None), (Format::Png, Some(named.clone()))] {
+        let error = report(&args(vec![first.clone(), second.clone()], format, output)).unwrap_err().to_string();
+        assert_eq!(error, "one and two have no cell in common that can be drawn; no plots are written");
+    }
+    assert!(!second.join("plots-against-one").exists() && !named.exists());
+}
+
+#[test]
+fn a_run_without_cells_leaves_no_folder_of_plots() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(dir.path(), "one");
+    edit(&run, |value| value["cells"] = serde_json::json!([]));
+    let error = report(&args(vec![run.clone()], Format::Png, None)).unwrap_err().to_string();
+    assert_eq!(error, "one holds no cell that can be drawn; no plots are written");
+    assert!(!run.join("plots").exists());
+}
+
+#[test]
 fn a_run_is_exported_in_each_format() {
     let dir = tempfile::tempdir().unwrap();
     let run = run(dir.path(), "one");

@@ -8,7 +8,6 @@ use aes_gcm::aead::AeadInOut;
 use aes_gcm::{Aes256Gcm, KeyInit};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
-use super::crc::{combine, crc32c};
 use super::{JobKey, crc32c_append, hkdf_sha256};
 use crate::bulk::BulkKey;
 use crate::bytes::{le32, part};
@@ -168,10 +167,8 @@ fn packet_crc(salt: u32, packet: &mut [u8]) -> u32 {
         return crc32c_append(salt, &packet[..packet.len().min(HEADER_LEN)]);
     }
     let head: [u8; HEADER_LEN] = part(packet, 0);
-    let moved = &mut packet[CRC_LEN..CRC_LEN + HEADER_LEN];
-    moved.copy_from_slice(&head);
-    moved[..4].copy_from_slice(&combine(salt, part(&head, 0)));
-    let crc = crc32c(&packet[CRC_LEN..]);
+    packet[CRC_LEN..CRC_LEN + HEADER_LEN].copy_from_slice(&head);
+    let crc = crc32c_append(salt, &packet[CRC_LEN..]);
     packet[..HEADER_LEN].copy_from_slice(&head);
     crc
 }

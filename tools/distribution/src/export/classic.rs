@@ -1,5 +1,6 @@
 //! The five text files of MPIBench, `ROOT.{summary,histograms,outliers,subsamples,gnu}`, for each
-//! operation and placement, and beside them `ROOT.{span,bandwidth}` where a run records these.
+//! operation and placement, and beside them `ROOT.{span,waits,bandwidth}` where a run records
+//! these.
 //!
 //! ROOT is `machine.NxP.operation.INIT-INCR-MAX`, e.g. `perseus.4x1.bcast.0-128-1024`; sizes that
 //! do not rise evenly give `INIT-xFACTOR-MAX` or `INIT-list-MAX`. Where runs differ in what ROOT
@@ -89,8 +90,10 @@ pub fn write(reader: &Reader, dir: &Path, options: &Options) -> Result<Vec<PathB
         folder.file(&format!("{root}.subsamples"), |out| text::subsamples(&title, &series, options, out))?;
         folder.file(&format!("{root}.gnu"), |out| text::gnuplot(&title, &root, &series, out))?;
         let all: Vec<&Cell> = sizes.iter().flat_map(|(_, configuration)| of(reader.run(), configuration)).collect();
-        if all.iter().any(|cell| cell.span.is_some()) {
-            folder.file(&format!("{root}.span"), |out| text::span(&title, &all, out))?;
+        for within in &WITHIN {
+            if all.iter().any(|cell| (within.of)(cell).is_some()) {
+                folder.file(&format!("{root}.{}", within.ending), |out| text::within(&title, within, &all, out))?;
+            }
         }
         if all.iter().any(|cell| cell.bandwidth.is_some()) {
             folder.file(&format!("{root}.bandwidth"), |out| text::bandwidth(&title, &all, out))?;
@@ -98,6 +101,22 @@ pub fn write(reader: &Reader, dir: &Path, options: &Options) -> Result<Vec<PathB
     }
     Ok(folder.made)
 }
+
+/// The files of times within repetitions.
+const WITHIN: [text::Within; 2] = [
+    text::Within {
+        ending: "span",
+        what: "last end minus first start of a repetition",
+        counted: "repetitions",
+        of: |cell| cell.span.as_ref(),
+    },
+    text::Within {
+        ending: "waits",
+        what: "how long an answer was waited for",
+        counted: "waits",
+        of: |cell| cell.waits.as_ref(),
+    },
+];
 
 /// The cells of a configuration, by launch.
 fn of<'a>(run: &'a Run, configuration: &Configuration) -> Vec<&'a Cell> {

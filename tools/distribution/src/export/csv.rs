@@ -39,7 +39,9 @@ const SUMMARY: &str = "measured,count,min_ns,p1_ns,p25_ns,p50_ns,p75_ns,p99_ns,p
 /// What some operations have besides: behind all others, so that those keep their places.
 const BESIDES: &str = "span_count,span_min_ns,span_p1_ns,span_p25_ns,span_p50_ns,span_p75_ns,span_p99_ns,span_p999_ns,span_max_ns,\
                        span_mean_ns,span_stddev_ns,span_median_low_ns,span_median_high_ns,bandwidth_bytes,\
-                       bandwidth_p1_bytes_per_s,bandwidth_p50_bytes_per_s,bandwidth_p99_bytes_per_s,bandwidth_mean_bytes_per_s";
+                       bandwidth_p1_bytes_per_s,bandwidth_p50_bytes_per_s,bandwidth_p99_bytes_per_s,bandwidth_mean_bytes_per_s,\
+                       waits_count,waits_min_ns,waits_p1_ns,waits_p25_ns,waits_p50_ns,waits_p75_ns,waits_p99_ns,waits_p999_ns,\
+                       waits_max_ns,waits_mean_ns,waits_stddev_ns,waits_median_low_ns,waits_median_high_ns";
 
 /// Writes a run as CSV into a folder; returns the files.
 ///
@@ -192,7 +194,8 @@ fn besides(cell: &Cell) -> String {
         b.map(|b| b.p99_bytes_per_s),
         b.map(|b| b.mean_bytes_per_s),
     ];
-    format!("{},{}", statistics(cell.span.as_ref().map(|span| &span.summary)), numbers.map(text).join(","))
+    let [span, waits] = [&cell.span, &cell.waits].map(|s| statistics(s.as_ref().map(|s| &s.summary)));
+    format!("{span},{},{waits}", numbers.map(text).join(","))
 }
 
 /// Count, quantiles, mean and deviation, and the interval of the median.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crc_fast::{CrcAlgorithm, Digest};
+use crc32fast::Hasher;
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{DataType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
@@ -22,7 +22,7 @@ const GROUP_ROWS: usize = 1 << 18;
 /// Counts and sums what passes through.
 struct Summed {
     inner: Box<dyn Output>,
-    digest: Digest,
+    digest: Hasher,
     bytes: u64,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct SamplesWriter {
 impl SamplesWriter {
     pub(crate) fn new(out: Box<dyn Output>) -> io::Result<Self> {
         let schema = parse_message_type(SCHEMA).map_err(to_io)?;
-        let sink = Summed { inner: out, digest: Digest::new(CrcAlgorithm::Crc32IsoHdlc), bytes: 0 };
+        let sink = Summed { inner: out, digest: Hasher::new(), bytes: 0 };
         let file = SerializedFileWriter::new(sink, Arc::new(schema), Arc::new(properties())).map_err(to_io)?;
         Ok(Self { file, columns: Columns::default(), count: 0 })
     }
@@ -131,7 +131,7 @@ impl SamplesWriter {
         let sink = self.file.inner_mut();
         sink.inner.flush()?;
         sink.inner.sync()?;
-        let crc32 = u32::try_from(sink.digest.finalize()).unwrap_or(u32::MAX);
+        let crc32 = sink.digest.clone().finalize();
         Ok(Written { count: self.count, bytes: sink.bytes, crc32 })
     }
 }

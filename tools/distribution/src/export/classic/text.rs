@@ -6,7 +6,7 @@ use super::Options;
 use super::series::{Series, ms};
 use crate::error::Result;
 use crate::export::writing;
-use crate::model::{Cell, Sample};
+use crate::model::{Cell, Sample, Skew};
 
 /// A time or, where it is not known, what gnuplot takes for missing.
 fn time(t: f64) -> String {
@@ -73,15 +73,26 @@ pub(super) fn subsamples(title: &str, all: &[Series], o: &Options, out: &mut dyn
     lines().map_err(writing)
 }
 
-/// How long repetitions took from the first start to the last end: not pooled, as launches record
-/// summaries.
-pub(super) fn span(title: &str, all: &[&Cell], out: &mut dyn Write) -> Result<()> {
+/// Times within repetitions, of which a cell has a summary.
+pub(super) struct Within {
+    /// How the file's name ends.
+    pub(super) ending: &'static str,
+    /// What the times are.
+    pub(super) what: &'static str,
+    /// What there are so many of.
+    pub(super) counted: &'static str,
+    /// A cell's.
+    pub(super) of: fn(&Cell) -> Option<&Skew>,
+}
+
+/// Of each cell that has them: not pooled, as launches record summaries.
+pub(super) fn within(title: &str, within: &Within, all: &[&Cell], out: &mut dyn Write) -> Result<()> {
     let mut lines = || {
         writeln!(out, "# {title}")?;
-        writeln!(out, "# last end minus first start of a repetition, in ms; a line for each launch")?;
-        writeln!(out, "# size_bytes launch repetitions min p1 median p99 max mean")?;
-        for (cell, span) in all.iter().filter_map(|cell| Some((cell, cell.span.as_ref()?))) {
-            let s = &span.summary;
+        writeln!(out, "# {}, in ms; a line for each launch", within.what)?;
+        writeln!(out, "# size_bytes launch {} min p1 median p99 max mean", within.counted)?;
+        for (cell, skew) in all.iter().filter_map(|cell| Some((cell, (within.of)(cell)?))) {
+            let s = &skew.summary;
             let times = [s.min_ns, s.p1_ns, s.p50_ns, s.p99_ns, s.max_ns, s.mean_ns].map(|ns| time(ms(ns))).join(" ");
             writeln!(out, "{} {} {} {times}", cell.configuration.size_bytes, cell.launch, s.count)?;
         }
