@@ -143,6 +143,41 @@ fn who_is_gone_and_named_by_a_completion_may_come_again_once_that_is_taken() {
     }
 }
 
+/// spec: P-9.16, and `spec/shm.md` 10, 11.
+#[test]
+fn who_drops_a_peer_and_comes_again_at_once_waits_until_it_is_forgotten() {
+    for cfg in carriers() {
+        let cfg = EngineConfig { dead_may_return: true, ..cfg };
+        let server = open(EngineConfig { strangers_max: Some(4), ..cfg.clone() });
+        let client = open(EngineConfig { strangers_max: Some(0), ..cfg });
+        let to = client.insert_peer(&server.name()).expect("name");
+        let from = asks(&client, to, &server, 1);
+        assert_eq!(events(&server), [PeerEvent::Arrived { peer: from }]);
+        client.drop_peer(to);
+        let to = client.insert_peer(&server.name()).expect("name");
+        let mut data = pattern(8, 1);
+        let message = iov(&mut data);
+        // SAFETY: the memory outlives the completion.
+        unsafe { client.send(&send_op(to, 7, &message, SendMode::Match)).expect("accepted") };
+        // The server's program hears of the end, and is slow to let go of who it was.
+        let (start, mut heard) = (Instant::now(), Vec::new());
+        while start.elapsed() < Duration::from_millis(300) {
+            let mut out = Vec::new();
+            assert_eq!(client.poll(Queue::Both, &mut out, 1), 0, "{out:?}");
+            server.progress();
+            heard.extend(events(&server));
+        }
+        assert_eq!(heard, [PeerEvent::Down { peer: from, reason: DownReason::Closed }]);
+        server.remove_peer(from);
+        let mut buf = [0; 8];
+        let piece = iov(&mut buf);
+        // SAFETY: as above.
+        unsafe { server.recv(&recv_op(None, 7, &piece)).expect("posted") };
+        assert_eq!(completion(&client, &server).result, Ok(()));
+        assert_eq!(buf[..], data[..]);
+    }
+}
+
 #[test]
 fn the_death_of_a_peer_is_told_of_before_its_operations_fail() {
     for cfg in carriers() {
