@@ -57,11 +57,16 @@ impl Outflow {
         }
         let elapsed = now.since_ns(self.since);
         if elapsed >= METER_NS {
-            let rate = crate::scale::mul_div(self.bytes, 1_000_000_000, elapsed).min(1 << 50);
-            // (Time without anything to send is in some of these.)
+            let rate = crate::scale::mul_div(self.bytes, 1_000_000_000, elapsed).clamp(1, 1 << 50);
+            // (Some time without anything to send may be in it, as while windows were full.)
             self.set_rate(rate.max(self.rate - self.rate / 8));
             (self.since, self.bytes) = (now, 0);
         }
+    }
+
+    /// For a while nobody had anything to send: that is no part of the rate.
+    fn pause(&mut self, now: Time) {
+        (self.since, self.bytes) = (now, 0);
     }
 
     fn set_rate(&mut self, rate: u64) {
@@ -95,7 +100,7 @@ impl Endpoint {
         if !self.granted.is_empty() {
             return self.told_queue_bytes();
         }
-        (now < self.turns.crowded_until).then_some(self.outflow.own_queue)
+        (self.ready.len() > 1 || now < self.turns.crowded_until).then_some(self.outflow.own_queue)
     }
 
     /// Whether [`Endpoint::own_queue_bytes`] follows what leaves: in a superstep it changes only with
@@ -129,6 +134,9 @@ impl Endpoint {
 
     /// Nothing waits any more for the peer in front.
     pub(crate) fn leave_line(&mut self, now: Time) {
+        if self.ready.len() > 1 {
+            self.turns.crowded_until = now.plus_ns(CROWDED_NS);
+        }
         self.ready.pop_front();
         (self.turns.packets, self.turns.bytes, self.turns.empty_since) = (0, 0, now);
     }
@@ -147,8 +155,14 @@ impl Endpoint {
     /// owed to anybody.
     #[inline]
     fn owe_no_more(&mut self, now: Time, peer: PeerId) {
-        if self.ready.is_empty() && now.since_ns(self.turns.empty_since) >= FORGOTTEN_NS {
-            self.turns.least = self.turns.most + CATCH_UP;
+        if self.ready.is_empty() {
+            let empty_ns = now.since_ns(self.turns.empty_since);
+            if empty_ns >= METER_NS {
+                self.outflow.pause(now);
+            }
+            if empty_ns >= FORGOTTEN_NS {
+                self.turns.least = self.turns.most + CATCH_UP;
+            }
         }
         let a = &mut self.assocs[peer.0 as usize];
         a.served = a.served.max(self.turns.least.saturating_sub(CATCH_UP));
@@ -163,11 +177,16 @@ impl Endpoint {
     }
 
     fn line_up(&mut self, peer: PeerId) {
-        let served = |peer: &PeerId| self.assocs[peer.0 as usize].served;
-        let own = served(&peer);
         // A superstep has an order of its own, and so have slots.
         let has_order = !self.granted.is_empty() || self.sessions.common().slot().is_some();
         let most = if has_order { 0 } else { PASSED_MOST };
+        if has_order {
+            // Nobody is served by bytes here, and nobody is owed any for it afterwards.
+            let a = &mut self.assocs[peer.0 as usize];
+            a.served = a.served.max(self.turns.least.saturating_sub(CATCH_UP));
+        }
+        let served = |peer: &PeerId| self.assocs[peer.0 as usize].served;
+        let own = served(&peer);
         // Who has its turn keeps it.
         let others = self.ready.len() - usize::from(self.turns.packets > 0).min(self.ready.len());
         let passes = |other: &&PeerId| served(other) > own + ALIKE;
@@ -179,7 +198,8 @@ impl Endpoint {
     #[inline]
     pub(crate) fn count_turn_bytes(&mut self, peer: PeerId, bytes: u64) {
         if let Some(a) = self.assocs.get_mut(peer.0 as usize) {
-            if self.turns.packets == 0 {
+            // (Whoever is alone has no turn that ends: what it gets is not owed to who comes later.)
+            if self.turns.packets == 0 || self.ready.len() < 2 {
                 self.turns.least = self.turns.least.max(a.served);
             }
             a.served += bytes;
@@ -317,6 +337,21 @@ mod tests {
         assert_eq!(e.own_queue_bytes(Time(5)), None);
         e.enter_line(Time(5), peers[1]);
         assert_eq!(e.own_queue_bytes(Time(5)), Some(OWN_QUEUE_FIRST));
-        assert_eq!(e.own_queue_bytes(Time(5 + CROWDED_NS)), None);
+        // As long as both stand there, and a while after.
+        assert_eq!(e.own_queue_bytes(Time(5 + 2 * CROWDED_NS)), Some(OWN_QUEUE_FIRST));
+        e.leave_line(Time(5 + 2 * CROWDED_NS));
+        assert_eq!(e.own_queue_bytes(Time(4 + 3 * CROWDED_NS)), Some(OWN_QUEUE_FIRST));
+        assert_eq!(e.own_queue_bytes(Time(5 + 3 * CROWDED_NS)), None);
+    }
+
+    // spec: P-6.40
+    #[test]
+    fn what_one_gets_alone_is_not_owed_to_who_comes_later() {
+        let (mut e, peers) = endpoint(2);
+        e.enter_line(Time(5), peers[0]);
+        (0..100_000).for_each(|_| e.count_turn_bytes(peers[0], PACKET));
+        e.enter_line(Time(6), peers[1]);
+        let served = |e: &Endpoint, i: usize| e.assocs[peers[i].0 as usize].served;
+        assert!(served(&e, 0) - served(&e, 1) <= CATCH_UP + PACKET, "{} {}", served(&e, 0), served(&e, 1));
     }
 }

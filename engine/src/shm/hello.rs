@@ -26,7 +26,7 @@ impl SharedMemory {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let terms = Terms { credit_msgs: word(48), credit_bytes: word(56) };
         let peer = st.proto_mut().peer(&decoded).map_err(|_| "hello with a name of another job")?;
-        if self.must_wait(st, now, ix, peer, hello) {
+        if self.must_wait(st, now, ix, peer, hello)? {
             return Ok(());
         }
         self.bind(st, ix, peer);
@@ -68,18 +68,25 @@ impl SharedMemory {
     /// Whether a hello has to wait: its peer was here before, and who refers to that has not let go
     /// of it yet. (One that drops a peer and comes again at once was ended, when the other's program
     /// was slow to look.)
-    fn must_wait(&mut self, st: &mut State, now: Time, ix: PeerIx, peer: PeerId, hello: &[u8; HELLO_LEN]) -> bool {
+    fn must_wait(
+        &mut self,
+        st: &mut State,
+        now: Time,
+        ix: PeerIx,
+        peer: PeerId,
+        hello: &[u8; HELLO_LEN],
+    ) -> Result<bool, &'static str> {
         if !self.dead_may_return || !self.is_of_before(st, ix, peer) {
-            return false;
+            return Ok(false);
         }
         let entry = self.entry(st, ix);
         let since = entry.hello.take().map_or(now, |waits| waits.1);
         if now.since_ns(since) >= HELLO_WAIT_NS {
-            return false;
+            return Err("a peer that is not forgotten");
         }
         entry.hello = Some(Box::new((*hello, since)));
         self.waiting.push(ix);
-        true
+        Ok(true)
     }
 
     /// Those whose hello waits say it again.

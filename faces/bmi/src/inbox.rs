@@ -143,6 +143,13 @@ impl Inbox {
     /// The oldest of the peer whose turn it is.
     pub fn pop(&mut self, class: u8) -> Option<(AddrKey, Entry)> {
         let class = self.classes.get_mut(&class)?;
+        // (Of one whose place another address has meanwhile nothing is left.)
+        while let Some(from) = class.turn.front()
+            && class.queues.get(*from).is_none_or(VecDeque::is_empty)
+        {
+            class.turn.pop_front();
+            class.handed = 0;
+        }
         let from = *class.turn.front()?;
         let queue = class.queues.get_mut(from)?;
         let entry = queue.pop_front()?;

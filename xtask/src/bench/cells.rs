@@ -350,7 +350,16 @@ fn wan(e: Extent) -> Vec<Cell> {
                     Cell::new("wan", id, Wire::shaped(1000, delay_us, loss), 2, &command, &[BANDWIDTH, MEDIAN, P99]);
                 if loss == 0.01 {
                     cell = cell.goal(Goal::ToOwn { metric: BANDWIDTH, cell: format!("{base}/0%"), ratio: 0.7 });
-                    cell = cell.goal(Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 1.5 });
+                }
+                if loss > 0.0 {
+                    let ratio = if size == 30_000 {
+                        4.0
+                    } else if loss == 0.01 {
+                        1.3
+                    } else {
+                        1.5
+                    };
+                    cell = cell.goal(Goal::ToRival { metric: BANDWIDTH, rival: "", ratio });
                 }
                 cells.push(cell);
             }

@@ -490,7 +490,11 @@ impl Weir {
         if seen.unasked {
             self.claim(t);
         }
-        self.let_go(t);
+        if !self.leaving.is_empty() {
+            self.let_go(t);
+            // (Whoever looks whether they have left anything may have seen what came since.)
+            self.claim(t);
+        }
         if seen.at_ns >= self.watch_due_ns {
             self.watch_due_ns = seen.at_ns + (self.patience / WATCHES).as_nanos() as u64;
             self.watch(t);
