@@ -32,8 +32,8 @@ impl Endpoint {
         self.sessions.common_mut().pace(now, slots, chance);
     }
 
-    /// What may wait in this host's interface in a superstep, bytes (`spec/superstep.md` 6); `None`:
-    /// as much as the system lets wait.
+    /// What may wait in this host's interface in a superstep, bytes (`spec/superstep.md` 6);
+    /// `None`: as much as the system lets wait.
     pub(crate) fn told_queue_bytes(&self) -> Option<u64> {
         let path = |peer: &PeerId| self.assocs.get(peer.0 as usize)?.path();
         self.own_queue.bytes(self.granted.iter().filter_map(path).map(Path::seen_rate).max().unwrap_or(0))

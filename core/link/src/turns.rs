@@ -103,8 +103,8 @@ impl Endpoint {
         (self.ready.len() > 1 || now < self.turns.crowded_until).then_some(self.outflow.own_queue)
     }
 
-    /// Whether [`Endpoint::own_queue_bytes`] follows what leaves: in a superstep it changes only with
-    /// that.
+    /// Whether [`Endpoint::own_queue_bytes`] follows what leaves: in a superstep it changes only
+    /// with that.
     #[must_use]
     #[inline]
     pub fn own_queue_follows(&self) -> bool {
@@ -198,7 +198,7 @@ impl Endpoint {
     #[inline]
     pub(crate) fn count_turn_bytes(&mut self, peer: PeerId, bytes: u64) {
         if let Some(a) = self.assocs.get_mut(peer.0 as usize) {
-            // (Whoever is alone has no turn that ends: what it gets is not owed to who comes later.)
+            // (Whoever is alone has no turn that ends: what it gets is owed to nobody.)
             if self.turns.packets == 0 || self.ready.len() < 2 {
                 self.turns.least = self.turns.least.max(a.served);
             }
@@ -274,7 +274,7 @@ mod tests {
             peers[0].1 = 0;
             let got = serve(&mut e, wanted, &peers);
             let least = got.iter().copied().min().unwrap_or(0);
-            // A turn that it has not had yet, what counts as alike, and what comes of whole packets.
+            // A turn that it has not had yet, what counts as alike, what comes of whole packets.
             prop_assert!(least + TURN_LEAST + ALIKE + 3 * PACKET >= wanted, "{least} of {wanted}: {got:?}");
         }
 

@@ -54,7 +54,7 @@ fn all_faults_of_other_seeds() {
     }
 }
 
-/// All are served alike in each round, whoever asked first, and the server's interface drops nothing.
+/// All are served alike in each round, whoever asked first; the server's interface drops nothing.
 #[test]
 fn rounds_of_many() {
     let points = round_points();

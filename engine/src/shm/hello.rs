@@ -66,8 +66,8 @@ impl SharedMemory {
     }
 
     /// Whether a hello has to wait: its peer was here before, and who refers to that has not let go
-    /// of it yet. (One that drops a peer and comes again at once was ended, when the other's program
-    /// was slow to look.)
+    /// of it yet. (One that drops a peer and comes again at once was ended, when the other's
+    /// program was slow to look.)
     fn must_wait(
         &mut self,
         st: &mut State,

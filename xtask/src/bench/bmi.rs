@@ -44,7 +44,8 @@ pub struct Options {
     /// nng's library, version 1 (libnng.so.1 of Debian's libnng1): a rival more
     #[arg(long, value_name = "FILE")]
     nng: Option<PathBuf>,
-    /// Where Mercury is installed (include/na.h, lib/libna.so): a rival more, by shared memory and by libfabric's tcp
+    /// Where Mercury is installed (include/na.h, lib/libna.so): a rival more, by shared memory and
+    /// by libfabric's tcp
     #[arg(long, value_name = "FOLDER")]
     mercury: Option<PathBuf>,
     /// Name of the report in docs/lab
