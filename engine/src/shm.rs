@@ -373,8 +373,8 @@ impl SharedMemory {
                 self.up += 1;
                 self.entry(st, ix).up = true;
                 // One that was here before, and comes again, is another peer: its hello says who.
-                let peer = st.proto().peer_of(id);
-                if let Some(peer) = peer.filter(|peer| !self.is_of_before(st, ix, *peer)) {
+                let lives = |peer: &PeerId| st.proto().sessions().get(*peer).is_some_and(|s| s.down().is_none());
+                if let Some(peer) = st.proto().peer_of(id).filter(lives) {
                     self.bind(st, ix, peer);
                 }
                 let pulls = self.shm.can_pull(ix) == Some(Ok(()));

@@ -56,15 +56,6 @@ impl SharedMemory {
         })
     }
 
-    /// Whether what is known of a peer is of before it came again as `ix`: it is over, or about to
-    /// be, for the peer has let go of its former memory, and that has not been looked at yet.
-    pub(super) fn is_of_before(&self, st: &State, ix: PeerIx, peer: PeerId) -> bool {
-        let former = self.by_peer.get(peer.0 as usize).copied().flatten().filter(|former| *former != ix);
-        let comes_again = former.and_then(|former| self.there(former)).is_some_and(|p| p.up);
-        let is_down = st.proto().sessions().get(peer).is_none_or(|s| s.down().is_some());
-        is_down || (comes_again && self.dead_may_return)
-    }
-
     /// Whether a hello has to wait: its peer was here before, and who refers to that has not let go
     /// of it yet. (One that drops a peer and comes again at once was ended, when the other's
     /// program was slow to look.)
@@ -76,7 +67,8 @@ impl SharedMemory {
         peer: PeerId,
         hello: &[u8; HELLO_LEN],
     ) -> Result<bool, &'static str> {
-        if !self.dead_may_return || !self.is_of_before(st, ix, peer) {
+        let is_over = st.proto().sessions().get(peer).is_some_and(|s| s.down().is_some());
+        if !self.dead_may_return || !is_over {
             return Ok(false);
         }
         let entry = self.entry(st, ix);
@@ -92,8 +84,7 @@ impl SharedMemory {
     /// Those whose hello waits say it again.
     pub(super) fn say_hello_again(&mut self, st: &mut State, now: Time) {
         for ix in std::mem::take(&mut self.waiting) {
-            let entry = self.table.get(ix.slot()).and_then(Option::as_ref).filter(|p| p.ix == ix);
-            let Some((hello, _)) = entry.and_then(|p| p.hello.as_deref()).copied() else { continue };
+            let Some((hello, _)) = self.there(ix).and_then(|p| p.hello.as_deref()).copied() else { continue };
             if self.hello(st, now, ix, &hello).is_err() {
                 self.shm.close(ix);
                 self.end(st, now, ix, DownReason::Violation);
