@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::os::fd::{AsRawFd, RawFd};
 use weir_link::{DownReason, PeerId, Time};
-use weir_session::{Carrier, Handed, Terms};
+use weir_session::{Carrier, Handed, Session, Terms};
 use weir_shm::{PeerIx, Shm, State as Association, Why};
 
 mod hello;
@@ -31,6 +31,8 @@ const SETTLE_AT: usize = 64;
 const SETTLE_NS: u64 = 50_000;
 /// How often the timers of sessions are looked at, and what nobody waits for.
 const TIMERS_NS: u64 = 1_000_000;
+/// The latter while all sleep: what a peer has read is forgotten by it, and no more.
+const FORGET_NS: u64 = 100_000_000;
 /// Passes that find records may leave all else to a later one: so many in a row, and while timers
 /// are not later than so. What comes is somebody's turn; the rest can wait until nothing has come.
 /// A program that polls seldom and finds something each time is to hear of a death no later than
@@ -207,12 +209,20 @@ impl SharedMemory {
 
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, st: &State, now: Time) -> Option<Time> {
-        let wait_ns = |p: &Peer| if p.awaited { SETTLE_NS } else { TIMERS_NS };
+        let sessions = st.proto().sessions();
+        // Control messages wait for earlier ones to have been read.
+        let has_control = |p: &Peer| p.peer.and_then(|peer| sessions.get(peer)).is_some_and(Session::has_control);
+        let wait_ns = |p: &Peer| match p.awaited {
+            true => SETTLE_NS,
+            false if has_control(p) => TIMERS_NS,
+            false => FORGET_NS,
+        };
         let waits = self.handed_to.iter().filter_map(|ix| self.there(*ix)).filter(|p| !p.handed.is_empty());
         let settle = waits.map(wait_ns).chain(self.unread.then_some(SETTLE_NS)).min().map(|ns| now.plus_ns(ns));
-        let sessions = st.proto().sessions();
         let of_session = |p: &Peer| sessions.get(p.peer?).filter(|s| s.carrier() == Carrier::Shm)?.deadline();
+        // (They are looked at in rounds only: who did not sleep until the next would spin.)
         let timers = self.timed.iter().filter_map(|ix| self.there(*ix)).filter_map(of_session).min();
+        let timers = timers.map(|t| t.max(self.timers_at));
         let waiting = (!self.waiting.is_empty()).then(|| now.plus_ns(TIMERS_NS));
         [settle, timers, waiting, self.shm.next_timeout_ns().map(Time)].into_iter().flatten().min()
     }

@@ -27,8 +27,10 @@ pub struct Watch {
     sockets: [RawFd; WAKE_SOURCES],
     /// The same of bulk connections and of shared memory. -1 is none.
     others: [RawFd; 2],
-    /// The sockets are in the set, and the thread asleep or about to be.
+    /// The sockets are in the set: the thread sleeps on them, or has and may again.
     watched: AtomicBool,
+    /// One of them is there for room as well.
+    for_room: AtomicBool,
     /// The thread sleeps, or is about to, for longer than a program that is back may go unseen, and
     /// nobody has moved its timer. Set with the core locked.
     long: AtomicBool,
@@ -79,6 +81,7 @@ impl Watch {
             sockets,
             others,
             watched: AtomicBool::new(false),
+            for_room: AtomicBool::new(false),
             long: AtomicBool::new(false),
             holds: AtomicU8::new(HELD),
             look_owed: AtomicBool::new(false),
@@ -96,6 +99,7 @@ impl Watch {
     /// back. Whether one was. (One that is held back just before this begins may wait for all of
     /// the time.)
     pub fn sleep(&self, time: Duration, held: Duration) -> bool {
+        self.forget_sockets();
         self.watch_for_held(time, held);
         self.set_timer(time);
         self.see_to_held(time, held);
@@ -192,6 +196,20 @@ impl Watch {
             self.set_timer(UNSEEN_MAX);
         }
         self.see_to_held(time, held);
+        let was_for_room = self.for_room.swap(blocked.is_some(), Ordering::Relaxed);
+        if was_for_room || blocked.is_some() {
+            self.forget_sockets();
+        }
+        if !self.is_watched() {
+            self.watch_sockets(blocked);
+        }
+        self.wait()
+    }
+
+    /// Puts the sockets into the set. They stay there from sleep to sleep, until the program is
+    /// back: to take four out and put them in again costs more than most of what the thread does
+    /// when it wakes.
+    fn watch_sockets(&self, blocked: Option<RawFd>) {
         let mut added = false;
         for fd in self.descriptors() {
             let mut flags = EpollFlags::EPOLLIN;
@@ -204,9 +222,6 @@ impl Watch {
             // Last: from then on a program that comes back takes all out.
             self.watched.store(true, Ordering::Release);
         }
-        let was_held = self.wait();
-        self.forget_sockets();
-        was_held
     }
 
     /// The program is back: what arrives is its own to find. The thread looks again when its time
@@ -228,7 +243,7 @@ impl Watch {
         self.put_off_at.store(NEVER, Ordering::Relaxed);
     }
 
-    /// Whether the thread sleeps on the sockets, or is about to.
+    /// Whether the thread sleeps on the sockets, or is to be told that it should not.
     #[inline]
     pub fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed)
@@ -306,12 +321,14 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Runs `sleep` on a thread; what it returns is received once that is over.
+    /// Runs `sleep` on a thread, the program having been back; what it returns is received once that
+    /// is over.
     fn asleep<T: Send + 'static>(
         watch: &std::sync::Arc<Watch>,
         sleep: impl FnOnce(&Watch) -> T + Send + 'static,
     ) -> mpsc::Receiver<T> {
         let (tell, over) = mpsc::channel();
+        watch.forget_sockets();
         let watch = watch.clone();
         std::thread::spawn(move || {
             let _ = tell.send(sleep(&watch));
@@ -336,8 +353,8 @@ mod tests {
         until_watched(&watch);
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"away", to).unwrap();
         over.recv_timeout(LONG).expect("a datagram wakes the thread");
-        assert!(!watch.watched.load(Ordering::Acquire));
         socket.recv(&mut [0; 9]).unwrap();
+        assert!(watch.is_watched(), "the program is away still");
 
         watch.has_looked(LONG, LONG);
         let over = asleep(&watch, |w| w.sleep_on_sockets(None, LONG, LONG));
@@ -347,6 +364,31 @@ mod tests {
         assert_eq!(over.recv_timeout(Duration::from_millis(50)), Err(mpsc::RecvTimeoutError::Timeout));
         watch.wake();
         over.recv_timeout(LONG).expect("waking does");
+    }
+
+    #[test]
+    fn the_sockets_stay_in_the_set_from_sleep_to_sleep_while_the_program_is_away() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        let watch = Watch::new([socket.as_raw_fd(), -1, -1], [-1; 2]).unwrap();
+        for blocked in [None, None, Some(socket.as_raw_fd()), None, None] {
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"away", to).unwrap();
+            watch.sleep_on_sockets(blocked, LONG, LONG);
+            assert!(watch.is_watched());
+            // (Where room was asked for, room woke it.)
+            socket.recv(&mut [0; 9]).unwrap();
+        }
+        // Nothing is there, and room is not asked for any more: the time ends it, each time.
+        for _ in 0..2 {
+            let before = std::time::Instant::now();
+            watch.sleep_on_sockets(None, Duration::from_millis(2), LONG);
+            assert!(before.elapsed() >= Duration::from_millis(2));
+        }
+        // Who sleeps for another reason is not woken by what the program reads.
+        socket.send_to(b"back", to).unwrap();
+        let before = std::time::Instant::now();
+        watch.sleep(Duration::from_millis(2), LONG);
+        assert!(before.elapsed() >= Duration::from_millis(2) && !watch.is_watched());
     }
 
     #[test]

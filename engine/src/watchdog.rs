@@ -66,6 +66,11 @@ impl Shared {
         if self.watchdog_ns == 0 { self.look_time() } else { self.look_time().min(UNSEEN_MAX) }
     }
 
+    /// A thread of the program sleeps on the sockets, or in a poll.
+    fn is_asleep(&self, at: Time) -> bool {
+        self.last_poll.load(Ordering::Relaxed) > at.0
+    }
+
     /// For how long the program may not poll before the thread steps in.
     fn patience_ns(&self) -> u64 {
         self.watchdog_ns * if self.waiting.is_contended() { CONTENDED_PATIENCE } else { 1 }
@@ -94,6 +99,9 @@ fn passes(shared: &Shared) {
         if !take_over {
             if was_held {
                 less = 1;
+            } else if shared.is_asleep(at) {
+                // Who sleeps until something comes does so again, more often than not.
+                less = LOOK_LESS;
             }
             let look = shared.look_time_of(less);
             less = (less + 1).min(LOOK_LESS);
@@ -134,7 +142,7 @@ enum Sent {
 fn sleep_time(shared: &Shared, armed: bool, away_ns: u64, timeout: Option<weir_link::Time>, sent: Sent) -> Duration {
     // A program that comes back need not say so: the longer it has been away, the later it is
     // looked for.
-    let patience_ns = (away_ns / 2).max(shared.watchdog_ns * u64::from(LOOK_EVERY * LOOK_LESS)).min(SLEEP_MAX_NS);
+    let patience_ns = away_ns.max(shared.watchdog_ns * u64::from(LOOK_EVERY * LOOK_LESS)).min(SLEEP_MAX_NS);
     let patience_ns = if armed { SLEEP_MAX_NS } else { patience_ns };
     // One that has sent will send again: cheaper to look for it than to have each of its sends set
     // the timer.

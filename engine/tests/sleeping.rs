@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{LIMIT, config, counter, iov, open, recv_op, send, send_op};
+use common::{LIMIT, config, counter, iov, open, post, recv_op, send, send_op};
 use std::time::{Duration, Instant};
 use weir_engine::{Class, Completion, Endpoint, EngineConfig, PeekOp, Queue, SendMode, SendOp, SleepHere, Sleeper};
 
@@ -123,6 +123,39 @@ fn what_comes_to_a_program_that_only_sends_is_looked_at() {
         }
         assert!(start.elapsed() < LIMIT, "what comes is left lying");
     }
+}
+
+/// Sessions have timers, which shared memory looks at in rounds: between a timer and the next round
+/// the watchdog sleeps. (It took some 500 steps each time, and the endpoint's lock with them.)
+#[test]
+fn the_watchdog_does_not_spin_for_a_timer_that_is_not_looked_at_yet() {
+    const ROUNDS: u64 = 100;
+    let (a, b) = (open(config()), open(config()));
+    let to_b = a.insert_peer(&b.name()).expect("name");
+    b.insert_peer(&a.name()).expect("name");
+    let start = Instant::now();
+    // Long enough to be granted: what is granted is watched over for a millisecond.
+    let (mut long, mut long_buf) = (vec![1u8; 200_000], vec![0u8; 200_000]);
+    let (mut short, mut short_buf) = ([1u8; 8], [0u8; 8]);
+    let before = counter(&b, "watchdog_steps");
+    for tag in 0..ROUNDS {
+        post(&b, None, 2 * tag, &mut long_buf);
+        post(&b, None, 2 * tag + 1, &mut short_buf);
+        // Nobody polls: what comes is the watchdog's.
+        std::thread::sleep(Duration::from_millis(5));
+        send(&a, to_b, 2 * tag, &mut long, SendMode::Delivery).expect("sent");
+        let mut sent = Vec::new();
+        let posted = Instant::now();
+        while sent.is_empty() || posted.elapsed() < Duration::from_micros(700) {
+            a.poll(Queue::Send, &mut sent, 1);
+            assert!(start.elapsed() < LIMIT, "message {tag} never came");
+        }
+        // A round of looks ends before the watch does.
+        send(&a, to_b, 2 * tag + 1, &mut short, SendMode::Inject).expect("sent");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let steps = counter(&b, "watchdog_steps") - before;
+    assert!(steps < ROUNDS * 20, "{steps} steps of the watchdog, {ROUNDS} times two messages");
 }
 
 /// What a busy machine may spoil now and then has to be so this often in a row: each time it is by

@@ -21,8 +21,11 @@ const ALIKE: u64 = 4 << 10;
 const PASSED_MOST: usize = 64;
 /// What may wait in the interface is bounded for so long after several waited at once.
 const CROWDED_NS: u64 = 1_000_000_000;
-/// Least turn, bytes: as long as a step of grants.
+/// Least turn, bytes: as long as a step of grants, ...
 const TURN_LEAST: u64 = 16 << 10;
+/// ... and this part of what may wait: each turn wakes its peer once more, which takes some 50 us
+/// where many share a core.
+const TURN_PART: u64 = 8;
 /// A rate is that of so many bytes at least: of acknowledgements that come in a heap each tells of
 /// 64 KiB.
 const METER_BYTES: u64 = 128 << 10;
@@ -120,8 +123,9 @@ impl Endpoint {
         if !self.granted.is_empty() {
             return self.turns.packets >= self.cfg.told_batch_packets;
         }
-        let each = self.outflow.own_queue / self.ready.len() as u64;
-        self.turns.packets >= self.cfg.peer_batch_packets || self.turns.bytes >= each.max(TURN_LEAST)
+        let all = self.outflow.own_queue;
+        let each = (all / self.ready.len() as u64).max(all / TURN_PART).max(TURN_LEAST);
+        self.turns.packets >= self.cfg.peer_batch_packets || self.turns.bytes >= each
     }
 
     /// The peer in front has had its turn: it stands behind those that got no more than it.
@@ -293,6 +297,22 @@ mod tests {
             let got = serve(&mut e, wanted, &[(all[0], 0), (all[1], 0), (all[2], PACKET)]);
             let ahead = got[2].saturating_sub(got[0].min(got[1]));
             prop_assert!(ahead <= CATCH_UP + 2 * (TURN_LEAST + ALIKE + PACKET), "{got:?}");
+        }
+    }
+
+    /// Where much leaves in a short time a turn is longer: it wakes its peer once more.
+    // spec: P-6.39
+    #[test]
+    fn turns_are_what_leaves_in_some_time_and_not_less_than_a_step_of_grants() {
+        for (rate, turn) in [(12_500_000, TURN_LEAST), (125_000_000, TURN_LEAST), (400_000_000, 64 << 10)] {
+            let (mut e, all) = endpoint(60);
+            e.outflow.set_rate(rate);
+            all.iter().for_each(|&peer| e.enter_line(Time(1_000_000_000), peer));
+            let before = e.turns.bytes;
+            while !e.is_others_turn() {
+                e.turns.bytes += 1024;
+            }
+            assert_eq!((before, e.turns.bytes), (0, turn), "{rate} bytes a second");
         }
     }
 

@@ -113,10 +113,11 @@ pub struct Extent {
 }
 
 /// The groups of cells, in the order of the table of numbers.
-pub const SECTIONS: [&str; 14] = [
+pub const SECTIONS: [&str; 15] = [
     "latency",
     "bandwidth",
     "stream",
+    "packets",
     "loss",
     "wan",
     "farm",
@@ -224,6 +225,7 @@ pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
         latency(extent),
         bandwidth(extent),
         stream(extent),
+        packets(extent),
         loss(extent),
         wan(extent),
         farm(extent),
@@ -294,6 +296,18 @@ fn stream(e: Extent) -> Vec<Cell> {
             .goal(size_goal(size))
     };
     sizes(e).iter().map(one).collect()
+}
+
+/// What a packet of 1500 bytes costs where nothing is offloaded: messages too short for a bulk
+/// connection, so many under way that no rank waits.
+fn packets(e: Extent) -> Vec<Cell> {
+    let one = |loss| {
+        let (command, wire) = (windows(30_000, 64, e.seconds), Wire { no_offload: true, ..Wire::plain(loss) });
+        let id = format!("packets/30000/{}", percent(loss));
+        let goal = Goal::ToRival { metric: CPU, rival: "", ratio: 1.0 };
+        Cell::new("packets", id, wire, 2, &command, &[BANDWIDTH, CPU]).goal(goal)
+    };
+    [0.0, 0.01].map(one).into()
 }
 
 /// Ranks of one host: shared memory.
