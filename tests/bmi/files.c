@@ -123,8 +123,7 @@ static long list(long count, double *times)
             times[calls++] = now_us() - begin;
         names += some.pvfs_dirent_outcount;
         token = some.token;
-        if (some.pvfs_dirent_outcount > 0)
-            free(some.dirent_array);
+        /* (The array is left: it is of an allocator of OrangeFS's own, whose free is not public.) */
         if (some.pvfs_dirent_outcount < NAMES)
             break;
     }

@@ -52,7 +52,7 @@ pub struct Options {
     #[arg(long, value_name = "FOLDER")]
     mercury: Option<PathBuf>,
     #[command(flatten)]
-    storage: orangefs::Options,
+    storage: orangefs::Amounts,
     /// Name of the report in docs/lab
     #[arg(long, default_value = "bmi")]
     name: String,

@@ -15,17 +15,20 @@ use crate::process::run_quiet;
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// What must be in a built tree.
-const PARTS: [&str; 6] = [
+const PARTS: [&str; 7] = [
     "include/pvfs2.h",
     "lib/libpvfs2.so",
     "lib/libpvfs2-server.a",
     "src/server/pvfs2-server",
-    "src/server/pvfs2-server-server.o",
+    SERVER_OBJECTS[0],
+    SERVER_OBJECTS[1],
     "src/apps/admin/pvfs2-cp",
 ];
 /// How it gets there.
 const ADVICE: &str = "./prepare; ./configure --with-db-backend=lmdb --disable-usrint --disable-fuse --disable-kernel-aio \
     --disable-karma --enable-shared CFLAGS=\"-O2 -g -fcommon -w -D_GNU_SOURCE\"; make";
+/// The server without its library.
+const SERVER_OBJECTS: [&str; 2] = ["src/server/pvfs2-server-server.o", "src/server/pvfs2-server-req-server.o"];
 /// The objects of the server's library that are BMI.
 const BMI_OBJECTS: [&str; 7] = [
     "bmi-server.o",
@@ -39,7 +42,7 @@ const BMI_OBJECTS: [&str; 7] = [
 
 /// How much is stored.
 #[derive(Debug, clap::Args)]
-pub struct Options {
+pub struct Amounts {
     /// Storage cells: the file that is copied, in MiB; thrice as much memory is needed
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     storage_mib: u64,
@@ -59,7 +62,7 @@ pub struct Plan {
     pub server: PathBuf,
     /// The library.
     pub library: PathBuf,
-    /// Configurations and what servers say.
+    /// Configurations, what servers say, and OrangeFS's library by the name that programs ask for.
     pub folder: PathBuf,
     /// Of the large file.
     pub bytes: u64,
@@ -67,24 +70,30 @@ pub struct Plan {
     pub count: u32,
 }
 
-/// Says what a tree lacks.
+/// The name by which the tree's programs look for its library.
 ///
 /// # Errors
-/// If it lacks something.
-fn complete(tree: &Path) -> Result<()> {
-    let lacks = |what: String| -> Result<()> {
+/// If the tree lacks something; it says what.
+fn complete(tree: &Path) -> Result<String> {
+    let lacks = |what: String| -> Result<String> {
         bail!("{}: {what}; storage cells need OrangeFS with server, tools and shared library: {ADVICE}", tree.display())
     };
     if let Some(part) = PARTS.iter().find(|part| !tree.join(part).is_file()) {
         return lacks(format!("there is no {part}"));
     }
     // What is linked statically would go on with its own BMI, whatever is preloaded.
-    let cp = fs::read(tree.join("src/apps/admin/pvfs2-cp"))?;
-    let needed = b"libpvfs2.so";
-    if !cp.windows(needed.len()).any(|bytes| bytes == needed) {
-        return lacks("pvfs2-cp is not linked with lib/libpvfs2.so".to_owned());
+    match needed(&fs::read(tree.join("src/apps/admin/pvfs2-cp"))?) {
+        Some(name) => Ok(name),
+        None => lacks("pvfs2-cp is not linked with lib/libpvfs2.so".to_owned()),
     }
-    Ok(())
+}
+
+/// The library's name in a program, which has its version at its end: it is installed so.
+fn needed(program: &[u8]) -> Option<String> {
+    let name = b"libpvfs2.so";
+    let at = program.windows(name.len()).position(|bytes| bytes == name)?;
+    let end = program[at..].iter().position(|byte| *byte == 0)?;
+    String::from_utf8(program[at..at + end].to_vec()).ok()
 }
 
 impl Plan {
@@ -92,10 +101,10 @@ impl Plan {
     ///
     /// # Errors
     /// If the tree lacks something, or something does not compile.
-    pub fn make(paths: &Paths, options: &Options, folder: &Path, tree: Option<&PathBuf>) -> Result<Self> {
+    pub fn make(paths: &Paths, options: &Amounts, folder: &Path, tree: Option<&PathBuf>) -> Result<Self> {
         let tree = tree.context("storage cells need --orangefs FOLDER, a tree of OrangeFS that was built")?;
         let tree = tree.canonicalize().with_context(|| format!("there is no {}", tree.display()))?;
-        complete(&tree)?;
+        let library = complete(&tree)?;
         let plan = Self {
             files: folder.join("files-orangefs"),
             server: folder.join("pvfs2-server-weir"),
@@ -106,11 +115,15 @@ impl Plan {
             tree,
         };
         fs::create_dir_all(plan.space())?;
-        let lib = plan.tree.join("lib");
+        let (own, named) = (plan.tree.join("lib/libpvfs2.so"), plan.folder.join(library));
+        if fs::read_link(&named).ok().as_ref() != Some(&own) {
+            let _ = fs::remove_file(&named);
+            std::os::unix::fs::symlink(&own, &named)?;
+        }
         let mut cc = Command::new("cc");
         cc.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]).arg(paths.root.join("tests/bmi/files.c"));
         cc.arg("-isystem").arg(plan.tree.join("include")).arg("-isystem").arg(&plan.tree);
-        cc.arg("-o").arg(&plan.files).arg(lib.join("libpvfs2.so")).arg(format!("-Wl,-rpath,{}", lib.display()));
+        cc.arg("-o").arg(&plan.files).arg(&own);
         run_quiet(cc.args(["-lssl", "-lcrypto", "-lm", "-pthread"])).context("files.c does not compile")?;
         plan.link_server(folder)?;
         Ok(plan)
@@ -122,7 +135,7 @@ impl Plan {
         fs::copy(self.tree.join("lib/libpvfs2-server.a"), &archive)?;
         run_quiet(Command::new("ar").arg("d").arg(&archive).args(BMI_OBJECTS)).context("ar")?;
         let mut cc = Command::new("cc");
-        cc.arg("-rdynamic").arg(self.tree.join("src/server/pvfs2-server-server.o")).arg(&archive);
+        cc.arg("-rdynamic").args(SERVER_OBJECTS.map(|object| self.tree.join(object))).arg(&archive);
         cc.arg("-o").arg(&self.server).arg(&self.library).arg(format!("-Wl,-rpath,{}", folder.display()));
         run_quiet(cc.args(["-lssl", "-lcrypto", "-lm", "-pthread", "-ldl"])).context("the server does not link")?;
         Ok(())
@@ -214,7 +227,7 @@ mod tests {
         }
         let error = complete(tree.path()).unwrap_err().to_string();
         assert!(error.contains("not linked with lib/libpvfs2.so"), "{error}");
-        fs::write(tree.path().join("src/apps/admin/pvfs2-cp"), "\0libpvfs2.so\0").unwrap();
-        complete(tree.path()).unwrap();
+        fs::write(tree.path().join("src/apps/admin/pvfs2-cp"), "\0libpvfs2.so.2.10.0\0x").unwrap();
+        assert_eq!(complete(tree.path()).unwrap(), "libpvfs2.so.2.10.0");
     }
 }

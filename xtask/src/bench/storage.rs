@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::beside::{BySide, Told, failures, in_turns, spread};
 use super::bmi::{Build, plain_command};
@@ -186,9 +186,7 @@ impl Stand<'_> {
     /// A program of the client's.
     fn client_command(&self, program: &Path) -> Result<Command> {
         let mut command = self.command(self.client(), program)?;
-        command
-            .env("PVFS2TAB_FILE", self.plan.folder.join("pvfs2tab"))
-            .env("LD_LIBRARY_PATH", self.plan.tree.join("lib"));
+        command.env("PVFS2TAB_FILE", self.plan.folder.join("pvfs2tab")).env("LD_LIBRARY_PATH", &self.plan.folder);
         if self.side.build == Build::Ours {
             command.env("LD_PRELOAD", &self.plan.library);
         }
@@ -350,6 +348,7 @@ fn line(results: &BySide, cell: &Cell, row: &(&str, &str, usize, bool)) -> Strin
 mod tests {
     use super::*;
     use crate::paths::Paths;
+    use serde_json::json;
 
     fn plan() -> Plan {
         let path = PathBuf::new;
