@@ -1,7 +1,8 @@
 //! `cargo xtask bench bmi`: requests and answers over BMI beside raw sockets, and beside the
 //! original libraries where they are; one server and many clients at once are in
 //! [`super::serverload`], many messages one way in [`super::bulk`], what is sent to many, and
-//! clients that come and go or are idle, in [`super::many`].
+//! clients that come and go or are idle, in [`super::many`], storage software in
+//! [`super::storage`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::beside::{BySide, Common, about_json, bar, by_side_json, failures, head, in_turns, spread, wanted};
 use super::measure::Spread;
-use super::{bulk, many, serverload};
+use super::{bulk, many, orangefs, serverload, storage};
 use crate::lab::{self, Lab, Wire};
 use crate::paths::Paths;
 use crate::process::{run_limited, run_quiet};
@@ -27,6 +28,7 @@ use crate::process::{run_limited, run_quiet};
   cargo xtask bench bmi
   cargo xtask bench bmi --only host/round-trip --launches 7
   cargo xtask bench bmi --radix ~/radix-bmi --orangefs ~/orangefs --json
+  cargo xtask bench bmi --orangefs ~/orangefs --only veth/storage,loss/storage --storage-mib 256
   cargo xtask bench bmi --zmq ~/pyzmq/pyzmq.libs/libzmq.so --nng /usr/lib/x86_64-linux-gnu/libnng.so.1")]
 pub struct Options {
     /// Only cells whose names start so: host, veth/requests, 100mbit
@@ -35,7 +37,8 @@ pub struct Options {
     /// Where radix-io/bmi is installed (include/bmi.h, lib/libbmi.so): a rival more
     #[arg(long, value_name = "FOLDER")]
     radix: Option<PathBuf>,
-    /// Where OrangeFS was built (src/io/bmi/bmi.h, lib/libpvfs2.a): a rival more
+    /// Where OrangeFS was built (src/io/bmi/bmi.h, lib/libpvfs2.a): a rival more, and with its
+    /// server, tools and lib/libpvfs2.so the storage cells
     #[arg(long, value_name = "FOLDER")]
     orangefs: Option<PathBuf>,
     /// ZeroMQ's library (libzmq.so; the one in pip's pyzmq will do): a rival more
@@ -48,6 +51,8 @@ pub struct Options {
     /// by libfabric's tcp
     #[arg(long, value_name = "FOLDER")]
     mercury: Option<PathBuf>,
+    #[command(flatten)]
+    storage: orangefs::Amounts,
     /// Name of the report in docs/lab
     #[arg(long, default_value = "bmi")]
     name: String,
@@ -207,11 +212,12 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let loads: Vec<serverload::Cell> = loads.collect();
     let bulks: Vec<bulk::Cell> = bulk::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
     let crowds: Vec<many::Cell> = many::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
-    if cells.is_empty() && loads.is_empty() && bulks.is_empty() && crowds.is_empty() {
-        let loads = serverload::CELLS.iter().map(|cell| cell.id).chain(bulk::CELLS.iter().map(|cell| cell.id));
-        let loads = loads.chain(many::CELLS.iter().map(|cell| cell.id));
-        let all: Vec<&str> = CELLS.iter().map(|cell| cell.id).chain(loads).collect();
-        bail!("no cell has such a name; there are {}", all.join(", "));
+    // (Without a tree they are left out, as any rival that is not there, unless they are asked for.)
+    let is_stored = options.orangefs.is_some() || options.only.iter().any(|start| start.contains("/storage"));
+    let stores = storage::CELLS.into_iter().filter(|cell| is_stored && wanted(&options.only, cell.id));
+    let stores: Vec<storage::Cell> = stores.collect();
+    if cells.is_empty() && loads.is_empty() && bulks.is_empty() && crowds.is_empty() && stores.is_empty() {
+        bail!("no cell has such a name; there are {}", every_cell().join(", "));
     }
     let how = lab::acquire()?;
     let folder = options.common.library(paths, "bmi")?;
@@ -222,6 +228,9 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let programs = build(!cells.is_empty(), &["exchange.c", "others.c", "mercury.c"])?;
     let bulk_programs = build(!bulks.is_empty(), &["bulk.c"])?;
     let many_programs = build(!crowds.is_empty(), &["many.c"])?;
+    let stored =
+        (!stores.is_empty()).then(|| orangefs::Plan::make(paths, &options.storage, &folder, options.orangefs.as_ref()));
+    let stored = stored.transpose()?;
     let libraries = libraries(options, &folder);
     let mut about = options.common.about(paths, how);
     about.extend(options.others());
@@ -231,6 +240,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let exchanges = cells.iter().map(each).sum::<usize>() * options.common.launches as usize;
     let others = serverload::launches(options, &loads, &libraries) + bulk::launches(options, &bulks, &bulk_programs);
     let others = others + many::launches(options, &crowds, &many_programs);
+    let others = others + storage::launches(options.common.launches, &stores);
     let bar = bar(exchanges + others)?;
     let results = measure(options, &cells, &sides, &programs, &bar)?;
     let served = match loads.as_slice() {
@@ -239,15 +249,26 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     };
     let carried = bulk::measure(options, &bulks, &bulk_programs, &bar)?;
     let crowded = many::measure(options, &crowds, &many_programs, &bar)?;
+    let kept = storage::measure(options.common.launches, &stores, stored.as_ref(), &bar)?;
     bar.finish_and_clear();
     let page = page(&results, &cells, &sides, &about)
         + &serverload::section(&served, &loads, &libraries)
         + &bulk::section(&carried, &bulks, &bulk_programs)
-        + &many::section(&crowded, &crowds, &many_programs);
+        + &many::section(&crowded, &crowds, &many_programs)
+        + &storage::section(&kept, &stores, stored.as_ref());
     let json = json!({
         "about": about_json(&about), "cells": by_side_json(&results), "serverload": by_side_json(&served), "bulk": by_side_json(&carried), "many": by_side_json(&crowded),
+        "storage": by_side_json(&kept),
     });
     options.common.publish(paths, &options.name, &page, &json)
+}
+
+/// The names of all cells.
+fn every_cell() -> Vec<&'static str> {
+    let of_others = serverload::CELLS.iter().map(|cell| cell.id).chain(bulk::CELLS.iter().map(|cell| cell.id));
+    let of_others = of_others.chain(many::CELLS.iter().map(|cell| cell.id));
+    let of_others = of_others.chain(storage::CELLS.iter().map(|cell| cell.id));
+    CELLS.iter().map(|cell| cell.id).chain(of_others).collect()
 }
 
 /// The command, as it is now.

@@ -11,9 +11,11 @@ pub mod emulator;
 mod many;
 pub mod measure;
 pub mod nas;
+mod orangefs;
 pub mod ranks;
 pub mod report;
 mod serverload;
+mod storage;
 mod told;
 
 use std::fmt::Write as _;
