@@ -659,6 +659,7 @@ impl Library {
         for method in &mut self.methods {
             method.progress(&mut self.t);
         }
+        self.t.inbox.wanted = None;
         if self.t.ops.next_limit().is_some() {
             let now = Instant::now();
             while let Some((key, limit)) = self.t.ops.reached(now) {
@@ -737,6 +738,7 @@ impl Library {
             self.t.inbox.turn_max = if is_quick { TURN_MESSAGES } else { 1 };
         }
         if !self.t.inbox.has(class) {
+            self.t.inbox.wanted = Some((class, count));
             return Vec::new();
         }
         let all: Vec<Unexpected> = std::iter::from_fn(|| self.next_unexpected(class)).take(count).collect();

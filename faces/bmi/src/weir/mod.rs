@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unexpected::look;
+use unexpected::{Come, look};
 use weir_engine::{
     CarrierUse, Class, Completion, Diagnostic, DownReason, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES,
     MAX_IOV, NoSctp, OpError, PeerEvent, Queue, RecvOp, Seen, SendMode, SendOp, SleepHere, StreamBits,
@@ -122,6 +122,8 @@ pub struct Weir {
     pings: HashMap<u64, Option<Result<(), Code>>>,
     out: Vec<Completion>,
     events: Vec<PeerEvent>,
+    /// Unexpected messages that have just come, to be handed out at once.
+    come: Vec<Come>,
     /// Our key for people, and what was told of others'.
     key: String,
     told: Told,
@@ -257,6 +259,7 @@ impl Weir {
             pings: HashMap::new(),
             out: Vec::new(),
             events: Vec::new(),
+            come: Vec::new(),
             key: settings.key_named(&key),
             told: Told::default(),
             kind: Kind::Weir,
@@ -483,7 +486,10 @@ impl Weir {
 
     /// One pass: what has ended, who has come or gone, what has arrived.
     pub fn progress(&mut self, t: &mut Tables) {
-        let seen = self.look(t);
+        let seen = match t.inbox.wanted {
+            Some((class, most)) => self.look_for(t, class, most),
+            None => self.look(t),
+        };
         if !self.to_ask.is_empty() || !self.held_up.is_empty() {
             self.progress_of_some(t);
         }
