@@ -140,7 +140,7 @@ impl Inbox {
     /// keep him awake for ever.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.looked_at.iter().any(|class| self.has(class))
+        self.waiting > 0 && self.looked_at.iter().any(|class| self.has(class))
     }
 
     /// The oldest of the peer whose turn it is.

@@ -42,7 +42,8 @@ impl Block {
     /// With the bytes of a message; none when the system has no memory.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Block> {
-        let layout = Layout::from_size_align(bytes.len().max(1), ALIGN_MESSAGE).ok()?;
+        // (Less than its alignment would need a more costly call of the allocator.)
+        let layout = Layout::from_size_align(bytes.len().max(ALIGN_MESSAGE), ALIGN_MESSAGE).ok()?;
         // SAFETY: the size is at least 1.
         let base = unsafe { alloc(layout) };
         if base.is_null() {

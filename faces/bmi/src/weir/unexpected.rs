@@ -37,13 +37,22 @@ impl Weir {
     /// Looks at what has arrived, for a test that hands out up to `most` unexpected messages of a
     /// class and has none: those that come now need not be claimed and fetched.
     pub(super) fn look_for(&mut self, t: &mut Tables, class: u8, most: usize) -> Seen {
-        let (mut out, mut come) = (std::mem::take(&mut self.out), std::mem::take(&mut self.come));
         let (tag, _) = engine_tag(0, Some(class));
-        let seen = self.ep.look_for(Queue::Both, &mut out, PASS, Wanted { tag, most }, |message| {
+        let Weir { ep, out, come, .. } = self;
+        let seen = ep.look_for(Queue::Both, out, PASS, Wanted { tag, most }, |message| {
             let block = Block::of(message.bytes);
             come.push(Come { source: message.source, data: message.data, block });
         });
-        self.ended(t, out, seen);
+        self.ended(t, seen);
+        if !self.come.is_empty() {
+            self.take_in(t, class);
+        }
+        seen
+    }
+
+    /// Those that have come are there to be handed out.
+    fn take_in(&mut self, t: &mut Tables, class: u8) {
+        let mut come = std::mem::take(&mut self.come);
         for Come { source, data, block } in come.drain(..) {
             let from = self.whose(t, source);
             // (Of nobody we know, or not of this face: nobody's.)
@@ -58,7 +67,6 @@ impl Weir {
             }
         }
         self.come = come;
-        seen
     }
 
     /// Takes note of those that have arrived.
