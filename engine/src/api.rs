@@ -6,8 +6,8 @@
 use weir_message::MessageError;
 
 pub use weir_message::{
-    AMO_COUNT_MAX, Access, Atomic, AtomicOp, AtomicType, Class, Completion, DownReason, OpError, OpKind, OwnQueue,
-    PeekOp, PeerEvent, SendMode, Slots, Superstep,
+    AMO_COUNT_MAX, Access, Atomic, AtomicOp, AtomicType, Class, Completion, DownReason, Handed, OpError, OpKind,
+    OwnQueue, PeekOp, PeerEvent, SendMode, Slots, Superstep, Wanted,
 };
 
 /// A contiguous piece of the caller's memory.

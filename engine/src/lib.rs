@@ -363,6 +363,19 @@ impl Endpoint {
     /// The memory of `op.memory` is writable and not otherwise used until the completion (of a
     /// multi-receive: the one with `multi_done`).
     pub unsafe fn recv(&self, op: &RecvOp<'_>) -> Result<(), EngineError> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.recv_and_see(op) }.map(|_| ())
+    }
+
+    /// The same, and whether there are completions to be taken: its own, perhaps, if the message
+    /// had arrived.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn recv_and_see(&self, op: &RecvOp<'_>) -> Result<bool, EngineError> {
         check_iov(op.memory)?;
         let mut core = self.shared.enter()?;
         if core.st.closed {
@@ -381,7 +394,7 @@ impl Endpoint {
             // Only what had arrived can have completed it.
             self.wake_sleeper(&core);
         }
-        Ok(())
+        Ok(core.st.messages.completions() != (0, 0))
     }
 
     /// Looks for a message that has arrived and that no receive has taken. Looks only: the poll

@@ -5,7 +5,7 @@ use crate::clock::now;
 use crate::core::Core;
 use crate::group::{Group, Sleep};
 use crate::waiting::{self, Descriptors};
-use crate::{Completion, Endpoint, Queue, Shared, broken};
+use crate::{Completion, Endpoint, Handed, Queue, Shared, Wanted, broken};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ impl Endpoint {
     pub fn poll_each(&self, queue: Queue, max: usize, each: impl FnMut(&Completion)) -> usize {
         let now = now();
         let was_elsewhere = self.begin_pass(now);
-        let (n, empty) = self.pass(queue, max, now, each, |_| ());
+        let (n, empty) = self.pass(queue, max, now, each, |_| (), |_| ());
         if let Some(core) = empty {
             if was_elsewhere {
                 self.shared.is_back(now);
@@ -42,11 +42,41 @@ impl Endpoint {
     /// As [`Endpoint::poll`], for a face that waits in its own way, perhaps with a lock that others
     /// need: it gives the core to nobody and does not sleep.
     pub fn look(&self, queue: Queue, out: &mut Vec<Completion>, max: usize) -> Seen {
+        self.look_at(queue, out, max, |_| (), |_| ())
+    }
+
+    /// The same, by a caller who takes messages that no receive waits for. Short ones that come
+    /// while it looks are shown to `each`, oldest first: they need no [`Endpoint::peek`] and no
+    /// receive. It may not call this endpoint, nor may the caller post receives for them.
+    pub fn look_for(
+        &self,
+        queue: Queue,
+        out: &mut Vec<Completion>,
+        max: usize,
+        wanted: Wanted,
+        each: impl FnMut(&Handed<'_>),
+    ) -> Seen {
+        let begin = |core: &mut Core| core.st.messages.look_for(wanted);
+        self.look_at(queue, out, max, begin, |core| core.st.messages.take_asked(each))
+    }
+
+    #[inline]
+    fn look_at(
+        &self,
+        queue: Queue,
+        out: &mut Vec<Completion>,
+        max: usize,
+        begin: impl FnOnce(&mut Core),
+        end: impl FnOnce(&mut Core),
+    ) -> Seen {
         let now = now();
         self.begin_pass(now);
         let mut seen = Seen { at_ns: now.0, ..Seen::default() };
-        let at_end = |core: &Core| seen = Seen::of(core, 0, now);
-        let (n, empty) = self.pass(queue, max, now, |c| out.push(*c), at_end);
+        let at_end = |core: &mut Core| {
+            end(core);
+            seen = Seen::of(core, 0, now);
+        };
+        let (n, empty) = self.pass(queue, max, now, |c| out.push(*c), begin, at_end);
         if empty.is_some() {
             self.shared.watch.program_waits(self.shared.look_time());
         }
@@ -92,8 +122,8 @@ impl Endpoint {
         was_elsewhere
     }
 
-    /// A pass of progress, and what it found; `at_end` sees the state it leaves. Nothing was found
-    /// where the core is returned.
+    /// A pass of progress, and what it found; `begin` and `at_end` have the state before and after
+    /// it. Nothing was found where the core is returned.
     #[inline]
     fn pass(
         &self,
@@ -101,10 +131,12 @@ impl Endpoint {
         max: usize,
         now: Time,
         mut each: impl FnMut(&Completion),
-        at_end: impl FnOnce(&Core),
+        begin: impl FnOnce(&mut Core),
+        at_end: impl FnOnce(&mut Core),
     ) -> (usize, Option<broken::Entered<'_>>) {
         let shared = &*self.shared;
         let Ok(mut core) = shared.enter() else { return (0, None) };
+        begin(&mut core);
         let read = core.progress_polled(now);
         if core.held_bytes == 0 {
             shared.put_look_off(now);
@@ -120,7 +152,7 @@ impl Endpoint {
         if queue != Queue::Send && core.st.messages.wants_transmit() {
             core.transmit(now);
         }
-        at_end(&core);
+        at_end(&mut core);
         // Asked for none (a face that has something of its own to hand out first), what is there
         // counts as found.
         let found = n > 0 || read > 0 || (max == 0 && core.st.messages.has_completions());

@@ -427,7 +427,8 @@ impl SharedMemory {
     pub fn progress(&mut self, st: &mut State, now: Time) -> usize {
         let may_leave = self.found_passes < FOUND_PASSES_MAX && now < self.timers_at.plus_ns(FOUND_LATE_NS);
         // (An event comes before the records of its peer.)
-        if may_leave && self.events.is_empty() && !self.shm.has_events() {
+        let has_read = may_leave && self.events.is_empty() && !self.shm.has_events();
+        if has_read {
             let read = self.read_ready(st, now);
             if read > 0 {
                 self.found_passes += 1;
@@ -435,7 +436,7 @@ impl SharedMemory {
             }
         }
         self.found_passes = 0;
-        self.look_after(st, now)
+        self.look_after(st, now, has_read)
     }
 
     /// The last pass has found records and left all else to a later one.
@@ -466,19 +467,20 @@ impl SharedMemory {
         read
     }
 
-    /// All there is to do. Returns the records read.
-    fn look_after(&mut self, st: &mut State, now: Time) -> usize {
+    /// All there is to do; `has_read`: what had come was nothing. Returns the records read.
+    fn look_after(&mut self, st: &mut State, now: Time, has_read: bool) -> usize {
         let round = now >= self.timers_at;
         if round {
             self.leave_ended(st);
         }
-        self.shm.poll(now.0, &mut self.events);
+        let has_looked = self.shm.poll(now.0, &mut self.events);
+        let has_news = has_looked || !self.events.is_empty();
         if !self.events.is_empty() {
             for event in std::mem::take(&mut self.events) {
                 self.happened(st, now, event);
             }
         }
-        let read = self.read_ready(st, now);
+        let read = if has_read && !has_news { 0 } else { self.read_ready(st, now) };
         self.settle(st, now, read == 0, round);
         if round {
             self.timers_at = now.plus_ns(TIMERS_NS);

@@ -295,7 +295,10 @@ impl World {
     }
 
     fn collect_unexpected(&mut self, class: u8) {
-        while let Some(message) = self.library.take_unexpected(class, 1).pop() {
+        let mut next = None;
+        while self.library.take_unexpected(class, 1, |_, message| next = Some(*message)) > 0
+            && let Some(message) = next.take()
+        {
             let got = read_lent(&message);
             if let Some(conn) = self.conns.iter_mut().find(|c| c.addr == Some(message.addr))
                 && conn.honest

@@ -259,7 +259,10 @@ impl World<'_> {
 
     #[expect(unsafe_code, reason = "the interface is C's")]
     fn collect_unexpected(&mut self, class: u8) {
-        while let Some(message) = self.pair.server.take_unexpected(class, 1).pop() {
+        let mut next = None;
+        while self.pair.server.take_unexpected(class, 1, |_, message| next = Some(*message)) > 0
+            && let Some(message) = next.take()
+        {
             // SAFETY: the library lent so many bytes there, until they are given back.
             let got = unsafe { std::slice::from_raw_parts(message.buffer, message.size) }.to_vec();
             assert!(self.pair.server.give_back(message.buffer, Use::Message));

@@ -176,6 +176,30 @@ impl Matcher {
         Some(op)
     }
 
+    /// Notes a tagged message that somebody takes without a receive, if it is the next one of its
+    /// peer, no receive that is posted would take it, and none of its peer with the same tag waits.
+    /// Otherwise false, and nothing is changed.
+    #[inline]
+    pub fn pass(&mut self, a: &Arrival) -> bool {
+        let is_received = if self.store.tagged_receives > 0 {
+            self.store.first_receive(a.peer, Class::Tagged, a.tag) != NIL
+        } else {
+            self.lone.is_some_and(|lone| lone.accepts(a.peer, a.tag))
+        };
+        let like = Pattern { class: Class::Tagged, source: Source::Peer(a.peer), tag: a.tag, ignore: 0 };
+        let waits = || self.store.messages.len() != 0 && self.earliest_on_stream(a.peer, &like).is_some();
+        if is_received || waits() {
+            return false;
+        }
+        let peer = self.store.peer_mut(a.peer);
+        let position = peer.position(a.mseq);
+        let is_next = peer.note_next(position, a.stream, a.sseq);
+        if is_next {
+            self.count(a.len, false);
+        }
+        is_next
+    }
+
     fn take_filed_at_once(&mut self, a: &Arrival) -> Option<OpToken> {
         if !self.store.gappy.is_empty() {
             return None;

@@ -132,14 +132,14 @@ impl Streams {
         self.of(stream).note_met(len, expected);
     }
 
-    /// A message was seen that a receive had waited for, and has: [`Streams::received`] and
+    /// A message was seen and has been received with that: [`Streams::received`] and
     /// [`Streams::met`] in one.
     #[inline]
-    pub fn met_at_once(&mut self, stream: u16, len: u64) {
+    pub fn met_at_once(&mut self, stream: u16, len: u64, expected: bool) {
         let s = self.of(stream);
         s.messages_in += 1;
         s.bytes_in += len;
-        s.note_met(len, true);
+        s.note_met(len, expected);
     }
 
     /// Those that were used, with their numbers.

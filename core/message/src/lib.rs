@@ -19,13 +19,14 @@
 //! | `memory`, `api`, `notice`, `keys` | the words spoken with the caller, and the names of things |
 //! | `counters`, `limits`, `budget`, `config`, `source` | what is counted, what may be under way and what held, the settings, payloads and buffers |
 //! | `sends`, `receives`, `arrivals`, `rndvs`, `regions`, `completions`, `peers` | one table each |
+//! | `asked` | messages that a caller takes as they come |
 //! | `session`, `lives` | the protocol below; what the trace knows of requests |
 //! | `messages` | all of these together |
 //! | `trace` | the lines of the trace |
 //! | `answers`, `ending`, `noticed` | answering a peer, ending an operation, notices of remote writes |
 //! | `delivering`, `binding` | the end of a message that has arrived; the receive that takes it |
 //! | `receiving`, `peek` | posting, cancelling, placing; looking before receiving |
-//! | `straight` | short sends that skip the tables |
+//! | `straight` | short messages that skip the tables |
 //! | `sending`, `remote`, `atomics`, `control` | sends and what peers answer to them; remote memory begun here; atomic operations, begun and executed; control messages of peers |
 //! | `events` | what the protocol reports, and the death of a peer |
 //! | `loopback` | the carrier for what this endpoint sends to itself |
@@ -39,6 +40,7 @@ extern crate std;
 mod answers;
 mod api;
 mod arrivals;
+mod asked;
 mod atomics;
 mod binding;
 mod budget;
@@ -74,6 +76,7 @@ mod testing;
 mod trace;
 
 pub use api::*;
+pub use asked::{Handed, Wanted};
 pub use atomics::AMO_COUNT_MAX;
 pub use config::{Config, MultiOrder};
 pub use counters::{Counters, StreamCounters, Streams, Totals};

@@ -2,6 +2,7 @@
 
 use crate::api::{Completion, MessageError, PeerEvent, Superstep};
 use crate::arrivals::{Arrivals, Arriving};
+use crate::asked::Asked;
 use crate::budget::{Copies, HELD_BYTES, Unexpected, WAITING_BYTES};
 use crate::completions::Completions;
 use crate::config::Config;
@@ -35,6 +36,7 @@ pub struct Messages<M, S> {
     pub(crate) sends: Sends<M>,
     pub(crate) recvs: Receives<M>,
     pub(crate) msgs: Arrivals<M>,
+    pub(crate) asked: Asked,
     pub(crate) rndvs: Rndvs<M>,
     /// Messages claimed, by context. Looked at only by those rare calls.
     pub(crate) claims: BTreeMap<usize, MsgKey>,
@@ -117,6 +119,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             sends: Sends::default(),
             recvs: Receives::default(),
             msgs: Arrivals::default(),
+            asked: Asked::default(),
             rndvs: Rndvs::default(),
             claims: BTreeMap::new(),
             regions: Regions::default(),

@@ -1,9 +1,10 @@
 //! Short messages that need no place in the tables. A send goes straight into memory shared with
 //! the peer: when it is in it is the peer's; or alone into a packet, and what may have to be sent
 //! again is kept beside its number. A message that is all there when it comes, and meets a receive
-//! that waits for it, goes straight into its memory.
+//! that waits for it, goes straight into its memory; one that a caller looks for goes to that.
 
 use crate::api::{Completion, OpKind, SendMode, SendOp};
+use crate::asked::{Handed, Wanted};
 use crate::budget::Refused;
 use crate::keys::{NO_TOKEN, key};
 use crate::memory::Memory;
@@ -116,8 +117,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     }
 
     /// A message came whole, by a carrier that asks here first. True: a receive had waited for it
-    /// and has it, and nothing else is to be done. False: nothing was done, and it goes the way of
-    /// all fragments, by what the session makes of it.
+    /// and has it, or a caller who looks ([`Messages::look_for`]), and nothing else is to be done.
+    /// False: nothing was done, and it goes the way of all fragments, by what the session makes of
+    /// it.
     #[inline]
     pub fn whole(&mut self, peer: PeerId, f: &FragmentIn, envelope: &[u8], bytes: &[u8]) -> bool {
         let is_next = self.endpoint().sessions().get(peer).is_some_and(|s| s.is_next(f, bytes.len()));
@@ -134,8 +136,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         true
     }
 
-    /// A message that came in one piece, if a receive waits for it, nobody wants to hear of the
-    /// match, and it is the next one. False: nothing was done.
+    /// A message that came in one piece, if a receive or a caller waits for it, nobody wants to
+    /// hear of the match, and it is the next one. False: nothing was done.
     #[inline]
     pub(crate) fn receive_straight(&mut self, f: &Fragment, envelope: &[u8], bytes: &[u8]) -> bool {
         let met = self.meet(f, envelope, bytes);
@@ -145,10 +147,25 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         met.is_some()
     }
 
-    /// The receive that takes such a message; it is out of the matcher then.
+    /// From here to [`Messages::take_asked`] short messages that come, and that no receive waits
+    /// for, are kept for the caller, who is to take them.
+    #[inline]
+    pub fn look_for(&mut self, wanted: Wanted) {
+        self.asked.begin(wanted);
+    }
+
+    /// Shows the caller what has come of what it looked for, oldest first. Of each peer they are
+    /// the next ones; others of that tag may wait, for which to peek.
+    #[inline]
+    pub fn take_asked(&mut self, mut each: impl FnMut(&Handed<'_>)) {
+        let peers = &self.peers;
+        self.asked.end(|peer, data, bytes| each(&Handed { source: peers.source(peer), data, bytes }));
+    }
+
+    /// Who takes such a message; the receive is out of the matcher then.
     #[inline]
     fn meet(&mut self, f: &Fragment, envelope: &[u8], bytes: &[u8]) -> Option<Met> {
-        if self.recvs.len() == 0 || self.trace.on(1) || bytes.len() != f.total_len as usize {
+        if self.trace.on(1) || bytes.len() != f.total_len as usize {
             return None;
         }
         let (class, tag, data) = match Envelope::decode_eager(envelope) {
@@ -160,18 +177,22 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         };
         let (peer, mseq, stream, len) = (f.peer, f.mseq, f.stream, u64::from(f.total_len));
         let arrival = Arrival { peer, class, mseq, stream, sseq: f.sseq, tag, len, msg: NO_MESSAGE };
-        let op = self.matcher.take_at_once(&arrival)?;
+        let op = if self.recvs.len() == 0 { None } else { self.matcher.take_at_once(&arrival) };
+        let is_asked_for = op.is_none() && class == Class::Tagged && self.asked.wants(tag);
+        if op.is_none() && !(is_asked_for && self.matcher.pass(&arrival)) {
+            return None;
+        }
         Some(Met { op, class, tag, data })
     }
 
-    /// Gives a message to the receive that it has met: the end of both.
+    /// Gives a message to the receive that it has met, the end of both, or to the caller who looks.
     #[inline]
     fn give_straight(&mut self, met: &Met, f: &Fragment, bytes: &[u8]) {
         let Met { op, class, tag, data } = *met;
         let (peer, mseq, stream, len) = (f.peer, f.mseq, f.stream, u64::from(f.total_len));
-        self.peers.ensure(peer).streams.met_at_once(stream, len);
-        self.counters.expected += 1;
-        let recv = self.recvs.remove(key(op));
+        self.peers.ensure(peer).streams.met_at_once(stream, len, op.is_some());
+        *if op.is_some() { &mut self.counters.expected } else { &mut self.counters.unexpected } += 1;
+        let recv = op.and_then(|op| self.recvs.remove(key(op)));
         let context = recv.as_ref().map_or(0, |recv| recv.context);
         self.step(Step::Seen { peer, mseq, class, tag, data, len, credit_bytes: len });
         self.step(Step::Taken { peer, data, context });
@@ -180,15 +201,16 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.step(Step::Whole { peer, data });
         self.give_credit(peer, 1, len);
         self.relieve();
-        if let Some(recv) = recv {
-            self.give_to(&recv, (peer, tag, data), bytes);
+        match recv {
+            Some(recv) => self.give_to(&recv, (peer, tag, data), bytes),
+            None => self.asked.push(peer, data, bytes),
         }
     }
 }
 
-/// A message and the receive that takes it.
+/// A message and the receive that takes it; none: the caller who looks.
 struct Met {
-    op: OpToken,
+    op: Option<OpToken>,
     class: Class,
     tag: u64,
     data: Option<u64>,

@@ -79,6 +79,9 @@ pub struct Inbox {
     pub news: bool,
     /// Messages of a turn, at the most.
     pub turn_max: usize,
+    /// A test has none of this class to hand out, waits for one, and takes so many: until the pass
+    /// that it makes for that is over.
+    pub wanted: Option<(u8, usize)>,
 }
 
 impl Default for Inbox {
@@ -86,7 +89,7 @@ impl Default for Inbox {
         // Class 0 is that of the functions without one.
         let mut looked_at = Classes::default();
         looked_at.insert(0);
-        Inbox { classes: BTreeMap::new(), looked_at, waiting: 0, news: false, turn_max: 1 }
+        Inbox { classes: BTreeMap::new(), looked_at, waiting: 0, news: false, turn_max: 1, wanted: None }
     }
 }
 
@@ -137,7 +140,7 @@ impl Inbox {
     /// keep him awake for ever.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.looked_at.iter().any(|class| self.has(class))
+        self.waiting > 0 && self.looked_at.iter().any(|class| self.has(class))
     }
 
     /// The oldest of the peer whose turn it is.

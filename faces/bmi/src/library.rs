@@ -379,7 +379,14 @@ impl Library {
     }
 
     /// Drops addresses that nothing refers to any more (A5).
+    #[inline]
     fn sweep(&mut self) {
+        if !self.t.ops.released.is_empty() || !self.t.spent.is_empty() {
+            self.sweep_some();
+        }
+    }
+
+    fn sweep_some(&mut self) {
         while let Some(addr) = self.t.ops.released.pop() {
             if let Some(address) = self.t.addrs.get_mut(addr) {
                 address.ops = address.ops.saturating_sub(1);
@@ -546,6 +553,12 @@ impl Library {
         if wanted.size > most {
             return Err(Code::EMSGSIZE);
         }
+        if !wanted.is_recv && self.methods[method].send_at_once(wanted) {
+            self.t.counters.sends[0] += 1;
+            self.t.counters.sends[1] += 1;
+            self.t.counters.unexpected_sent += u64::from(wanted.unexpected.is_some());
+            return Ok((Posted::Done(wanted.size), OpKey::default()));
+        }
         let key = self.t.ops.insert(Op {
             context,
             addr: wanted.addr,
@@ -659,6 +672,7 @@ impl Library {
         for method in &mut self.methods {
             method.progress(&mut self.t);
         }
+        self.t.inbox.wanted = None;
         if self.t.ops.next_limit().is_some() {
             let now = Instant::now();
             while let Some((key, limit)) = self.t.ops.reached(now) {
@@ -729,22 +743,32 @@ impl Library {
         self.methods.iter().any(Method::is_held_up)
     }
 
-    /// Up to `count` unexpected messages of a class, at which it looks from now on (B2).
-    pub fn take_unexpected(&mut self, class: u8, count: usize) -> Vec<Unexpected> {
+    /// Shows up to `count` unexpected messages of a class, at which it looks from now on (B2).
+    /// Returns how many.
+    pub fn take_unexpected(&mut self, class: u8, count: usize, mut each: impl FnMut(usize, &Unexpected)) -> usize {
         self.t.inbox.look_at(class);
         if let Some((at, handed)) = self.handed.take() {
             let is_quick = at.elapsed() < QUICK * handed;
             self.t.inbox.turn_max = if is_quick { TURN_MESSAGES } else { 1 };
         }
-        if !self.t.inbox.has(class) {
-            return Vec::new();
+        let mut told = 0;
+        while told < count
+            && self.t.inbox.has(class)
+            && let Some(message) = self.next_unexpected(class)
+        {
+            each(told, &message);
+            told += 1;
         }
-        let all: Vec<Unexpected> = std::iter::from_fn(|| self.next_unexpected(class)).take(count).collect();
-        self.hands_out(all.len());
-        if !all.is_empty() {
-            self.handed = Some((Instant::now(), all.len() as u32));
+        if told > 0 {
+            self.hands_out(told);
+            // (Where it had one only, and waits for the next, turns are of no matter.)
+            if told > 1 || self.t.inbox.has(class) {
+                self.handed = Some((Instant::now(), told as u32));
+            }
+        } else if count > 0 {
+            self.t.inbox.wanted = Some((class, count));
         }
-        all
+        told
     }
 
     /// The next unexpected message of a class.

@@ -2,7 +2,7 @@
 //! (spec/bmi.md M7, M8).
 
 use crate::tables::ByNumber;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
@@ -37,6 +37,21 @@ impl Block {
     #[must_use]
     pub fn for_message(len: usize) -> Option<Block> {
         Block::new(len, ALIGN_MESSAGE)
+    }
+
+    /// With the bytes of a message; none when the system has no memory.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Option<Block> {
+        // (Less than its alignment would need a more costly call of the allocator.)
+        let layout = Layout::from_size_align(bytes.len().max(ALIGN_MESSAGE), ALIGN_MESSAGE).ok()?;
+        // SAFETY: the size is at least 1.
+        let base = unsafe { alloc(layout) };
+        if base.is_null() {
+            return None;
+        }
+        // SAFETY: as many bytes as there are of `bytes`, just allocated.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), base, bytes.len()) };
+        Some(Block { base, layout, len: bytes.len() })
     }
 
     /// First byte.

@@ -3,6 +3,7 @@
 use crate::addresses::AddrKey;
 use crate::codes::Code;
 use crate::inbox::Entry;
+use crate::library::Wanted;
 use crate::module::Module;
 use crate::ops::OpKey;
 use crate::settings::Settings;
@@ -151,6 +152,12 @@ impl Method {
     #[must_use]
     pub fn port(&self) -> u16 {
         either!(self, m => m.port())
+    }
+
+    /// Sends what needs no operation, for it is complete with that. False: nothing was done, and it
+    /// is to be posted.
+    pub fn send_at_once(&mut self, wanted: &Wanted<'_>) -> bool {
+        if let Method::Weir(m) = self { m.send_at_once(wanted) } else { false }
     }
 
     /// Begins a send or a receive.

@@ -32,7 +32,7 @@ pub struct Statistics {
 /// `WEIR_BMI_descriptor`.
 #[unsafe(no_mangle)]
 pub extern "C" fn WEIR_BMI_descriptor() -> c_int {
-    int(|| Ok(instance()?.fd()))
+    int(|| instance()?.fd())
 }
 
 /// `WEIR_BMI_arm`.

@@ -78,7 +78,7 @@ unsafe fn pieces(list: &List, total: i64) -> Result<Vec<Iov>, Code> {
 /// `id` and `actual_size` are null or writable; the memory of the pieces is the library's until the
 /// operation's end is told.
 unsafe fn post(
-    instance: &Instance,
+    instance: Instance,
     (id, actual_size): (*mut i64, *mut i64),
     common: &Common,
     pieces: &[Iov],
@@ -138,7 +138,7 @@ unsafe fn one(id: *mut i64, actual_size: *mut i64, common: &Common, buffer: *mut
         let piece = piece(buffer, common.size)?;
         let pieces = if piece.len == 0 { &[][..] } else { &[piece] };
         // SAFETY: passed on from the caller.
-        unsafe { post(&instance, (id, actual_size), common, pieces) }
+        unsafe { post(instance, (id, actual_size), common, pieces) }
     })
 }
 
@@ -154,7 +154,7 @@ unsafe fn many(id: *mut i64, actual_size: *mut i64, common: &Common, list: &List
         // SAFETY: passed on from the caller.
         unsafe {
             let pieces = pieces(list, common.size)?;
-            post(&instance, (id, actual_size), common, &pieces)
+            post(instance, (id, actual_size), common, &pieces)
         }
     })
 }

@@ -3,7 +3,7 @@
 use super::{int, put};
 use crate::codes::Code;
 use crate::instance::{Instance, instance, within};
-use crate::library::Library;
+use crate::library::{Library, Unexpected};
 use crate::ops::{CONTEXTS_MAX, Ended, OpKey, Opened, Ops};
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
@@ -60,30 +60,30 @@ fn ends_early(library: &Library) -> bool {
     library.check_unexpected && library.t.inbox.is_wanted()
 }
 
-/// Waits for completions, of which `collect` takes what there is.
+/// Waits for completions, of which `collect` tells what there is. How many it has told.
 fn wait_for(
-    instance: &Instance,
+    instance: Instance,
     ms: c_int,
-    mut collect: impl FnMut(&mut Library) -> Result<Vec<(usize, Ended)>, Code>,
-) -> Result<Vec<(usize, Ended)>, Code> {
+    mut collect: impl FnMut(&mut Library) -> Result<usize, Code>,
+) -> Result<usize, Code> {
     let idle = idle(ms)?;
     let mut looks = 0;
     let found = instance.wait(idle, |library| {
-        if looks == 0 && idle.is_zero() {
+        looks += 1;
+        if looks == 1 && idle.is_zero() {
             library.t.ops.hold_back();
         }
-        let all = collect(library);
-        looks += 1;
-        if looks > 1 || !matches!(&all, Ok(none) if none.is_empty()) {
+        let count = collect(library);
+        if looks > 1 || !matches!(count, Ok(0)) {
             library.t.ops.let_go();
         }
-        let all = all?;
-        library.hands_out(all.len());
+        let count = count?;
+        library.hands_out(count);
         // Progress comes between the first look and the second.
-        let over = !all.is_empty() || (looks > 1 && ends_early(library));
-        Ok(over.then_some(all))
+        let over = count > 0 || (looks > 1 && ends_early(library));
+        Ok(over.then_some(count))
     })?;
-    Ok(found.unwrap_or_default())
+    Ok(found.unwrap_or(0))
 }
 
 /// The context of a test, which looks at it again after each sleep: one that was closed meanwhile
@@ -104,18 +104,14 @@ impl Of {
     }
 }
 
-/// Tells what was collected.
+/// How many there are, and whether there are any.
 ///
 /// # Safety
-/// As [`Out::tell`] for as many.
-unsafe fn tell_all(all: &[(usize, Ended)], out: &Out, outcount: *mut c_int) -> c_int {
-    for (at, (index, ended)) in all.iter().enumerate() {
-        // SAFETY: passed on from the caller.
-        unsafe { out.tell(at, *index, ended) };
-    }
+/// `outcount` is null or writable.
+unsafe fn say(count: usize, outcount: *mut c_int) -> c_int {
     // SAFETY: writable (caller).
-    unsafe { put(outcount, all.len() as c_int) };
-    c_int::from(!all.is_empty())
+    unsafe { put(outcount, count as c_int) };
+    c_int::from(count > 0)
 }
 
 /// `BMI_test`.
@@ -140,15 +136,18 @@ pub unsafe extern "C" fn BMI_test(
         // SAFETY: writable (caller), and not null.
         unsafe { put(outcount, 0) };
         let (key, mut of) = (OpKey::from_id(id), Of::new(context));
-        let all = wait_for(&instance, max_idle_time_ms, |library| {
-            let context = of.context(&library.t.ops)?;
-            library.t.ops.get(key).filter(|op| op.context == context).ok_or(Code::EINVAL)?;
-            Ok(library.t.ops.collect(key).map(|ended| (0, ended)).into_iter().collect())
-        })?;
         let null = std::ptr::null_mut();
         let out = Out { ids: null, indices: null.cast(), errors: error_code, sizes: actual_size, user_ptrs: user_ptr };
-        // SAFETY: places for one (caller).
-        Ok(unsafe { tell_all(&all, &out, outcount) })
+        let count = wait_for(instance, max_idle_time_ms, |library| {
+            let context = of.context(&library.t.ops)?;
+            library.t.ops.get(key).filter(|op| op.context == context).ok_or(Code::EINVAL)?;
+            let Some(ended) = library.t.ops.collect(key) else { return Ok(0) };
+            // SAFETY: places for one (caller).
+            unsafe { out.tell(0, 0, &ended) };
+            Ok(1)
+        })?;
+        // SAFETY: writable (caller).
+        Ok(unsafe { say(count, outcount) })
     })
 }
 
@@ -180,16 +179,6 @@ pub unsafe extern "C" fn BMI_testsome(
         // SAFETY: readable for `incount` entries (caller); an empty list is not looked at.
         let ids = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(id_array, count) } };
         let (mut checked, mut of) = (false, Of::new(context));
-        let all = wait_for(&instance, max_idle_time_ms, |library| {
-            let context = of.context(&library.t.ops)?;
-            let named = || ids.iter().enumerate().filter(|(_, id)| **id != 0).map(|(i, id)| (i, OpKey::from_id(*id)));
-            if !std::mem::replace(&mut checked, true)
-                && named().any(|(_, key)| library.t.ops.get(key).is_none_or(|op| op.context != context))
-            {
-                return Err(Code::EINVAL);
-            }
-            Ok(named().filter_map(|(i, key)| library.t.ops.collect(key).map(|ended| (i, ended))).collect())
-        })?;
         let out = Out {
             ids: std::ptr::null_mut(),
             indices: index_array,
@@ -197,8 +186,26 @@ pub unsafe extern "C" fn BMI_testsome(
             sizes: actual_size_array,
             user_ptrs: user_ptr_array,
         };
-        // SAFETY: places for `incount` entries (caller); no more were collected.
-        Ok(unsafe { tell_all(&all, &out, outcount) })
+        let count = wait_for(instance, max_idle_time_ms, |library| {
+            let context = of.context(&library.t.ops)?;
+            let named = || ids.iter().enumerate().filter(|(_, id)| **id != 0).map(|(i, id)| (i, OpKey::from_id(*id)));
+            if !std::mem::replace(&mut checked, true)
+                && named().any(|(_, key)| library.t.ops.get(key).is_none_or(|op| op.context != context))
+            {
+                return Err(Code::EINVAL);
+            }
+            let mut told = 0;
+            for (i, key) in named() {
+                if let Some(ended) = library.t.ops.collect(key) {
+                    // SAFETY: places for `incount` entries (caller), of which each is told once.
+                    unsafe { out.tell(told, i, &ended) };
+                    told += 1;
+                }
+            }
+            Ok(told)
+        })?;
+        // SAFETY: writable (caller).
+        Ok(unsafe { say(count, outcount) })
     })
 }
 
@@ -221,7 +228,7 @@ unsafe fn of_contexts(
     // SAFETY: writable (caller), and not null.
     unsafe { put(outcount, 0) };
     let mut of = context.map(Of::new);
-    let all = wait_for(&instance, ms, |library| {
+    let told = wait_for(instance, ms, |library| {
         let ops = &mut library.t.ops;
         let contexts = match &mut of {
             Some(of) => {
@@ -230,23 +237,25 @@ unsafe fn of_contexts(
             }
             None => 0..CONTEXTS_MAX,
         };
-        let mut all = Vec::new();
+        let mut told = 0;
         loop {
-            let before = all.len();
+            let before = told;
             for context in contexts.clone() {
-                if all.len() < count
+                if told < count
                     && let Some(ended) = ops.collect_any(context)
                 {
-                    all.push((0, ended));
+                    // SAFETY: places for `incount` entries (caller), and no more are told.
+                    unsafe { out.tell(told, 0, &ended) };
+                    told += 1;
                 }
             }
-            if all.len() == before {
-                return Ok(all);
+            if told == before {
+                return Ok(told);
             }
         }
     })?;
-    // SAFETY: places for `incount` entries (caller); no more were collected.
-    Ok(unsafe { tell_all(&all, out, outcount) })
+    // SAFETY: writable (caller).
+    Ok(unsafe { say(told, outcount) })
 }
 
 /// `BMI_testcontext`.
@@ -336,12 +345,7 @@ pub unsafe extern "C" fn BMI_testunexpected_class(
         // SAFETY: writable (caller), and not null.
         unsafe { put(outcount, 0) };
         let idle = idle(max_idle_time_ms)?;
-        let found = instance.wait(idle, |library| {
-            let all = library.take_unexpected(class, count);
-            Ok((!all.is_empty()).then_some(all))
-        })?;
-        let all = found.unwrap_or_default();
-        for (i, message) in all.iter().enumerate() {
+        let tell = |at: usize, message: &Unexpected| {
             let info = UnexpectedInfo {
                 error_code: 0,
                 addr: message.addr.to_id(),
@@ -349,12 +353,15 @@ pub unsafe extern "C" fn BMI_testunexpected_class(
                 size: message.size as i64,
                 tag: message.tag,
             };
-            // SAFETY: writable for `incount` entries (caller); no more were taken.
-            unsafe { put(info_array.add(i), info) };
-        }
+            // SAFETY: writable for `incount` entries (caller), and no more are taken.
+            unsafe { put(info_array.add(at), info) };
+        };
+        let found = instance.wait(idle, |library| {
+            let told = library.take_unexpected(class, count, tell);
+            Ok((told > 0).then_some(told))
+        })?;
         // SAFETY: writable (caller), and not null.
-        unsafe { put(outcount, all.len() as c_int) };
-        Ok(c_int::from(!all.is_empty()))
+        Ok(unsafe { say(found.unwrap_or(0), outcount) })
     })
 }
 

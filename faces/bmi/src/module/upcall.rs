@@ -8,6 +8,7 @@ use crate::tables::Tables;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What callbacks work on while a function of a module runs.
 struct Now {
@@ -21,10 +22,15 @@ thread_local! {
     static NOW: Cell<*mut Now> = const { Cell::new(null_mut()) };
 }
 
+/// A function of some module has run, on whatever thread: else nobody need ask.
+static HAS_RUN: AtomicBool = AtomicBool::new(false);
+
 /// A function of a module runs on this thread.
 #[must_use]
+#[inline]
 pub fn is_inside() -> bool {
-    NOW.with(|now| !now.get().is_null())
+    // (What this thread has stored itself it sees.)
+    HAS_RUN.load(Ordering::Relaxed) && NOW.with(|now| !now.get().is_null())
 }
 
 /// Runs a function of a module. Its callbacks change these, which nobody else uses meanwhile: the
@@ -37,6 +43,7 @@ pub fn call<R>(tables: Option<&mut Tables>, peers: &mut Peers, method: usize, fu
         }
     }
     let mut inside = Now { tables: tables.map_or(null_mut(), std::ptr::from_mut), peers, method };
+    HAS_RUN.store(true, Ordering::Relaxed);
     NOW.with(|now| now.set(&raw mut inside));
     let _over = Over;
     function()

@@ -5,6 +5,7 @@ mod unexpected;
 
 use crate::addresses::AddrKey;
 use crate::codes::{self, Code};
+use crate::library::Wanted;
 use crate::log::tell;
 use crate::memory::Block;
 use crate::method::Kind;
@@ -17,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unexpected::look;
+use unexpected::{Come, look};
 use weir_engine::{
     CarrierUse, Class, Completion, Diagnostic, DownReason, Endpoint, EngineConfig, EngineError, Iov, MAX_INJECT_BYTES,
     MAX_IOV, NoSctp, OpError, PeerEvent, Queue, RecvOp, Seen, SendMode, SendOp, SleepHere, StreamBits,
@@ -90,6 +91,8 @@ struct Taking {
 enum Tried {
     Done(u64),
     Begun,
+    /// Begun, and perhaps ended: there are completions.
+    Ended,
     /// There is no room.
     Again,
     /// The peer is gone, and this was not known.
@@ -122,6 +125,8 @@ pub struct Weir {
     pings: HashMap<u64, Option<Result<(), Code>>>,
     out: Vec<Completion>,
     events: Vec<PeerEvent>,
+    /// Unexpected messages that have just come, to be handed out at once.
+    come: Vec<Come>,
     /// Our key for people, and what was told of others'.
     key: String,
     told: Told,
@@ -257,6 +262,7 @@ impl Weir {
             pings: HashMap::new(),
             out: Vec::new(),
             events: Vec::new(),
+            come: Vec::new(),
             key: settings.key_named(&key),
             told: Told::default(),
             kind: Kind::Weir,
@@ -329,6 +335,33 @@ impl Weir {
         &mut self.places[addr]
     }
 
+    /// Sends a short message to a peer that is there and for whom nothing waits: the engine has it
+    /// with that, and nobody is told of its end. False: it is to be posted.
+    pub fn send_at_once(&self, wanted: &Wanted<'_>) -> bool {
+        let is_short = wanted.size as usize <= MAX_INJECT_BYTES && wanted.pieces.len() <= MAX_IOV;
+        let Some(Place { state: State::Up(peer), kept, .. }) = self.places.get(wanted.addr).filter(|_| is_short) else {
+            return false;
+        };
+        if !kept.is_empty() {
+            return false;
+        }
+        let (tag, data) = engine_tag(wanted.tag, wanted.unexpected);
+        let op = SendOp {
+            peer: *peer,
+            class: Class::Tagged,
+            tag,
+            data,
+            memory: wanted.pieces,
+            mode: SendMode::Inject,
+            copy: false,
+            report: false,
+            context: 0,
+            user: OPERATION,
+        };
+        // SAFETY: the program's memory is readable during the post.
+        unsafe { self.ep.send(&op) }.is_ok()
+    }
+
     /// Begins a send or a receive.
     ///
     /// # Errors
@@ -342,11 +375,10 @@ impl Weir {
                 State::Gone => return Err(Code::ECONNRESET),
                 State::Up(peer) if place.kept.is_empty() => match self.hand_over(peer, post, is_recv) {
                     Tried::Done(size) => return Ok(Posted::Done(size)),
-                    Tried::Begun => {
-                        if is_recv {
-                            // One whose message had arrived has ended already.
-                            self.take_received(t);
-                        }
+                    Tried::Begun => return Ok(Posted::Begun),
+                    Tried::Ended => {
+                        // One whose message had arrived has ended already.
+                        self.take_received(t);
                         return Ok(Posted::Begun);
                     }
                     Tried::Refused(code) => return Err(code),
@@ -417,7 +449,7 @@ impl Weir {
                 RecvOp { source: Some(peer), class, tag, ignore: 0, memory, multi_min: None, report, context, user };
             // SAFETY: the program keeps the memory writable, and uses it for nothing else, until
             // the operation's end is told.
-            unsafe { self.ep.recv(&op) }
+            unsafe { self.ep.recv_and_see(&op) }
         } else {
             let op =
                 SendOp { peer, class, tag, data, memory, mode: SendMode::Transmit, copy: false, report, context, user };
@@ -432,9 +464,18 @@ impl Weir {
             }
             // SAFETY: the program keeps the memory readable and unchanged until the operation's end
             // is told.
-            unsafe { self.ep.send(&op) }
+            unsafe { self.ep.send(&op) }.map(|()| false)
         };
-        tried.map_or_else(|error| Tried::of(&error), |()| Tried::Begun)
+        match tried {
+            Ok(ended) => {
+                if ended {
+                    Tried::Ended
+                } else {
+                    Tried::Begun
+                }
+            }
+            Err(error) => Tried::of(&error),
+        }
     }
 
     fn ask(&mut self, addr: AddrKey) {
@@ -462,7 +503,8 @@ impl Weir {
             let Kept { key, is_recv, tag, unexpected, ref pieces, size } = kept;
             match self.hand_over(peer, &Post { key, addr, tag, unexpected, pieces, size }, is_recv) {
                 Tried::Done(size) => t.ops.end(key, Ok(size)),
-                Tried::Begun => {}
+                // (What has ended is found by the pass that has brought this about, or the next.)
+                Tried::Begun | Tried::Ended => {}
                 Tried::Refused(code) => t.ops.end(key, Err(code)),
                 Tried::Down => {
                     t.ops.end(key, Err(Code::ECONNRESET));
@@ -483,7 +525,10 @@ impl Weir {
 
     /// One pass: what has ended, who has come or gone, what has arrived.
     pub fn progress(&mut self, t: &mut Tables) {
-        let seen = self.look(t);
+        let seen = match t.inbox.wanted {
+            Some((class, most)) => self.look_for(t, class, most),
+            None => self.look(t),
+        };
         if !self.to_ask.is_empty() || !self.held_up.is_empty() {
             self.progress_of_some(t);
         }
@@ -574,24 +619,27 @@ impl Weir {
     /// Looks at what has arrived. (With the library's lock, for which other threads wait: not by a
     /// poll that may sleep.)
     fn look(&mut self, t: &mut Tables) -> Seen {
-        let mut out = std::mem::take(&mut self.out);
-        let seen = self.ep.look(Queue::Both, &mut out, PASS);
-        self.ended(t, out, seen);
+        let seen = self.ep.look(Queue::Both, &mut self.out, PASS);
+        self.ended(t, seen);
         seen
     }
 
     /// The ends of receives that are there already: sends that wait for others wait on (W8).
     fn take_received(&mut self, t: &mut Tables) {
-        let mut out = std::mem::take(&mut self.out);
-        let seen = self.ep.take(Queue::Recv, &mut out, PASS);
-        self.ended(t, out, seen);
+        let seen = self.ep.take(Queue::Recv, &mut self.out, PASS);
+        self.ended(t, seen);
     }
 
-    fn ended(&mut self, t: &mut Tables, mut out: Vec<Completion>, seen: Seen) {
+    /// Acts on what a look has found.
+    fn ended(&mut self, t: &mut Tables, seen: Seen) {
         // What is new of a peer is there before completions that name it.
         if seen.peers {
             self.hear(t);
         }
+        if self.out.is_empty() {
+            return;
+        }
+        let mut out = std::mem::take(&mut self.out);
         for c in out.drain(..) {
             if c.user == OPERATION {
                 let key = OpKey::from_id(c.context as i64);

@@ -1,12 +1,12 @@
 //! Unexpected messages of `bmi_weir`: those that have arrived are claimed by number, and fetched
 //! when the program asks (spec/bmi.md B2).
 
-use super::{CLAIM, CLAIMS_MAX, Taking, UNEXPECTED_MAX, Weir, engine_tag};
+use super::{CLAIM, CLAIMS_MAX, PASS, Taking, UNEXPECTED_MAX, Weir, engine_tag};
 use crate::addresses::AddrKey;
 use crate::inbox::{Body, Entry};
 use crate::memory::Block;
 use crate::tables::Tables;
-use weir_engine::{Class, Completion, Iov, PeekOp, RecvOp};
+use weir_engine::{Class, Completion, Iov, PeekOp, Queue, RecvOp, Seen, Wanted};
 
 /// Messages thrown away of a peer that is gone: more than credit lets one send ahead.
 const REST_MAX: usize = 1 << 20;
@@ -24,7 +24,51 @@ pub(super) fn look(class: u8, source: Option<u32>, claim: Option<usize>) -> Peek
     }
 }
 
+/// One that was not claimed: a test waits for such.
+pub(super) struct Come {
+    /// Whose it is, and its tag: as the engine says.
+    source: Option<u32>,
+    data: Option<u64>,
+    /// None: there is no memory.
+    block: Option<Block>,
+}
+
 impl Weir {
+    /// Looks at what has arrived, for a test that hands out up to `most` unexpected messages of a
+    /// class and has none: those that come now need not be claimed and fetched.
+    pub(super) fn look_for(&mut self, t: &mut Tables, class: u8, most: usize) -> Seen {
+        let (tag, _) = engine_tag(0, Some(class));
+        let Weir { ep, out, come, .. } = self;
+        let seen = ep.look_for(Queue::Both, out, PASS, Wanted { tag, most }, |message| {
+            let block = Block::of(message.bytes);
+            come.push(Come { source: message.source, data: message.data, block });
+        });
+        self.ended(t, seen);
+        if !self.come.is_empty() {
+            self.take_in(t, class);
+        }
+        seen
+    }
+
+    /// Those that have come are there to be handed out.
+    fn take_in(&mut self, t: &mut Tables, class: u8) {
+        let mut come = std::mem::take(&mut self.come);
+        for Come { source, data, block } in come.drain(..) {
+            let from = self.whose(t, source);
+            // (Of nobody we know, or not of this face: nobody's.)
+            if let (Some(from), Some(tag), Some(block)) = (from, data, block)
+                && block.len() as u64 <= UNEXPECTED_MAX
+            {
+                let tag = (tag as u32).cast_signed();
+                t.inbox.push(class, from, Entry { tag, size: block.len(), body: Body::Here(block) });
+                if let Some(address) = t.addrs.get_mut(from) {
+                    address.waiting += 1;
+                }
+            }
+        }
+        self.come = come;
+    }
+
     /// Takes note of those that have arrived.
     pub(super) fn claim(&mut self, t: &mut Tables) {
         for class in t.inbox.looked_at().iter() {
@@ -32,12 +76,7 @@ impl Weir {
                 let context = 1 << 63 | self.next_claim;
                 let Ok(Some(found)) = self.ep.peek(&look(class, None, Some(context))) else { break };
                 self.next_claim = (self.next_claim + 1) & (usize::MAX >> 1);
-                let mut from = self.address_of(found.source);
-                if from.is_none() {
-                    // The library's thread may have let it in since events were heard last.
-                    self.hear(t);
-                    from = self.address_of(found.source);
-                }
+                let from = self.whose(t, found.source);
                 let too_long = found.len as u64 > UNEXPECTED_MAX;
                 let (Some(from), Some(tag), false) = (from, found.data, too_long) else {
                     // Of nobody we know, or not of this face.
@@ -52,6 +91,15 @@ impl Weir {
                 self.claims += 1;
             }
         }
+    }
+
+    /// The address of who has sent a message.
+    fn whose(&mut self, t: &mut Tables, peer: Option<u32>) -> Option<AddrKey> {
+        self.address_of(peer).or_else(|| {
+            // The library's thread may have let it in since events were heard last.
+            self.hear(t);
+            self.address_of(peer)
+        })
     }
 
     /// What a peer sends comes from this address.
