@@ -74,6 +74,15 @@ pub struct Second {
 }
 
 impl Second {
+    /// In words, behind those of the first.
+    fn describe(&self) -> String {
+        let rate = self.rate_mbit_per_s.map(|rate| format!("{rate} Mbit/s"));
+        let delay = self.delay_us.map(|delay| format!("{} ms", f64::from(delay) / 1000.0));
+        let mtu = self.mtu_bytes.map(|mtu| format!("packets of {mtu} bytes"));
+        let own: Vec<String> = [rate, delay, mtu].into_iter().flatten().collect();
+        if own.is_empty() { String::new() } else { format!(" (the second {})", own.join(", ")) }
+    }
+
     /// The end of its table of the specification.
     fn spec(&self) -> String {
         let mut text = String::new();
@@ -122,6 +131,9 @@ impl Wire {
         }
         if let Some(mark) = self.mark_packets {
             words.push(format!("marks from {mark}"));
+        }
+        if self.two_networks || self.two_cables {
+            words.push(format!("two networks{}", self.second.describe()));
         }
         words.push(format!("{} % loss", self.loss * 100.0));
         words.join(", ")

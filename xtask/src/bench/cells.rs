@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lab::Wire;
+use crate::lab::{Second, Wire};
 use crate::mpi::{Mpi, PROGRAMS};
 use crate::stack::Stack;
 
@@ -113,11 +113,12 @@ pub struct Extent {
 }
 
 /// The groups of cells, in the order of the table of numbers.
-pub const SECTIONS: [&str; 15] = [
+pub const SECTIONS: [&str; 16] = [
     "latency",
     "bandwidth",
     "stream",
     "packets",
+    "links",
     "loss",
     "wan",
     "farm",
@@ -226,6 +227,7 @@ pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
         bandwidth(extent),
         stream(extent),
         packets(extent),
+        links(extent),
         loss(extent),
         wan(extent),
         farm(extent),
@@ -308,6 +310,32 @@ fn packets(e: Extent) -> Vec<Cell> {
         Cell::new("packets", id, wire, 2, &command, &[BANDWIDTH, CPU]).goal(goal)
     };
     [0.0, 0.01].map(one).into()
+}
+
+/// Two links: as one twice as fast, and no slower than the better one where they differ. So slow
+/// that two cores emulate them.
+fn links(e: Extent) -> Vec<Cell> {
+    let one = Wire::shaped(200, 50, 0.0);
+    let two = Wire { two_networks: true, ..one.clone() };
+    let slower = Second { rate_mbit_per_s: Some(20), ..Second::default() };
+    let later = Second { delay_us: Some(500), ..Second::default() };
+    let wires = [
+        ("one", one, None),
+        ("two", two.clone(), Some(1.9)),
+        ("10to1", Wire { second: slower, ..two.clone() }, Some(1.0)),
+        ("later", Wire { second: later, ..two }, Some(1.0)),
+    ];
+    let cell = |(size, (kind, wire, goal)): (usize, &(&str, Wire, Option<f64>))| {
+        let command = windows(size, 4, e.seconds * 2.0);
+        let id = |kind: &str| format!("links/{kind}/{size}");
+        let cell = Cell::new("links", id(kind), wire.clone(), 2, &command, &[BANDWIDTH]);
+        let cell = cell.goal(Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 1.0 });
+        match *goal {
+            Some(ratio) => cell.goal(Goal::ToOwn { metric: BANDWIDTH, cell: id("one"), ratio }),
+            None => cell,
+        }
+    };
+    [300_000, 4_194_304].into_iter().flat_map(|size| wires.iter().map(move |wire| cell((size, wire)))).collect()
 }
 
 /// Ranks of one host: shared memory.

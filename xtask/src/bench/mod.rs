@@ -43,9 +43,10 @@ use crate::{dist, lab, mpi};
   cargo xtask bench mpi --only farm --stacks weir-mpich,mpich-tcp-cubic,openmpi-ob1-cubic --json")]
 pub struct Options {
     /// Only these groups: latency, bandwidth, stream, packets (what one costs without offloads),
-    /// loss, wan, farm, streams, incast, rate, overlap, host (two ranks of one host), cold (buffers
-    /// filled and checked between messages), passive (one-sided, lock to unlock), crowd (more ranks
-    /// or threads than cores); or only cells whose names start so: farm/7w, wan/10ms/300000
+    /// links (two, together or unequal), loss, wan, farm, streams, incast, rate, overlap, host (two
+    /// ranks of one host), cold (buffers filled and checked between messages), passive (one-sided,
+    /// lock to unlock), crowd (more ranks or threads than cores); or only cells whose names start
+    /// so: farm/7w, wan/10ms/300000
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
     /// Only stacks whose names start with one of these
