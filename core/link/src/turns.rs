@@ -86,6 +86,8 @@ pub(crate) struct Turns {
     least: u64,
     /// What any had got at most.
     most: u64,
+    /// What all have got.
+    all: u64,
     /// Nobody waits, and since when.
     empty_since: Time,
     /// Several waited at once not long before this.
@@ -189,9 +191,13 @@ impl Endpoint {
         let own = served(&peer);
         // Who has its turn keeps it.
         let others = self.ready.len() - usize::from(self.turns.packets > 0).min(self.ready.len());
-        let passes = |other: &&PeerId| served(other) > own + ALIKE;
+        // (There may be no end of new ones, none of which has got anything.)
+        let patience = CATCH_UP * self.ready.len() as u64;
+        let waits = |other: &PeerId| self.turns.all - self.assocs[other.0 as usize].lined_up < patience;
+        let passes = |other: &&PeerId| served(other) > own + ALIKE && waits(other);
         let passed = self.ready.iter().rev().take(others.min(most)).take_while(passes).count();
         self.ready.insert(self.ready.len() - passed, peer);
+        self.assocs[peer.0 as usize].lined_up = self.turns.all;
     }
 
     /// A packet of so many bytes to a peer was written.
@@ -207,6 +213,7 @@ impl Endpoint {
         }
         self.turns.packets += 1;
         self.turns.bytes += bytes;
+        self.turns.all += bytes;
     }
 }
 
@@ -293,6 +300,38 @@ mod tests {
             let got = serve(&mut e, wanted, &[(all[0], 0), (all[1], 0), (all[2], PACKET)]);
             let ahead = got[2].saturating_sub(got[0].min(got[1]));
             prop_assert!(ahead <= CATCH_UP + 2 * (TURN_LEAST + ALIKE + PACKET), "{got:?}");
+        }
+    }
+
+    // spec: P-6.43
+    #[test]
+    fn ever_new_ones_do_not_keep_one_waiting() {
+        for (others, fair) in [(1u32, 2), (8, 9), (100, 101)] {
+            let (mut e, all) = endpoint(3000);
+            e.outflow.set_rate(12_500_000);
+            e.enter_line(Time(5), all[0]);
+            let (mut long, mut left, mut in_line, mut next) = (0u64, 0u64, 0, 1);
+            while next < all.len() {
+                // As soon as one of them has its 3 packets another asks.
+                while in_line < others && next < all.len() {
+                    e.enter_line(Time(5), all[next]);
+                    (in_line, next) = (in_line + 1, next + 1);
+                }
+                if e.is_others_turn() {
+                    e.end_turn();
+                    continue;
+                }
+                let peer = e.ready[0];
+                e.count_turn_bytes(peer, PACKET);
+                left += PACKET;
+                if peer == all[0] {
+                    long += PACKET;
+                } else if e.turns.packets == 3 {
+                    e.leave_line(Time(5));
+                    in_line -= 1;
+                }
+            }
+            assert!(long >= left / fair / 4, "{others} others: {long} of {left} bytes");
         }
     }
 
