@@ -350,6 +350,19 @@ mod tests {
         assert_eq!(flow(12_500, 1000, 300), OWN_QUEUE_LEAST, "and down again");
     }
 
+    // spec: P-6.41
+    #[test]
+    fn those_who_are_about_to_be_in_line_are_counted() {
+        let (mut e, peers) = endpoint(2);
+        for (token, &peer) in peers.iter().enumerate() {
+            let token = token as u64;
+            let m = crate::Message { control: false, stream: 0, envelope: &[], len: 100, patient: false, token };
+            e.send(Time(5), peer, m).expect("accepted");
+        }
+        e.take_up(Time(5));
+        assert_eq!(e.own_queue_bytes(Time(5)), Some(OWN_QUEUE_FIRST));
+    }
+
     // spec: P-6.42
     #[test]
     fn a_superstep_has_turns_and_a_queue_of_its_own() {
