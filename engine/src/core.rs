@@ -476,6 +476,8 @@ impl Core {
         }
         self.transmit_sctp(now);
         if self.st.proto().own_queue_follows() {
+            // (Who is in line decides over the bound, and has to be there before the first packet.)
+            self.st.proto_mut().take_up(now);
             self.bound_backlog(now);
         }
         for n in 1..=TX_PACKETS {

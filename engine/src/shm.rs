@@ -448,17 +448,12 @@ impl SharedMemory {
     /// Takes what has come, a turn of it.
     #[inline]
     fn read_ready(&mut self, st: &mut State, now: Time) -> usize {
-        let (mut read, mut passed) = (0, 0);
+        let mut read = 0;
         while read < TURN_RECORDS
             && let Some(ix) = self.shm.next_ready()
         {
             let n = self.read(st, now, ix, PEER_RECORDS);
             read += n;
-            // (Who waits behind its hello keeps nobody else from being read.)
-            if n == 0 && passed < self.waiting.len() {
-                passed += 1;
-                continue;
-            }
             // Of the only peer there is no more: it was looked for.
             if n == 0 || (n < PEER_RECORDS && self.up == 1) {
                 break;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_engine::collective::{allreduce, barrier, bcast};
 use weir_engine::{
     CarrierUse, Completion, DownReason, Endpoint, EngineConfig, EngineError, Group, OpError, PeerEvent, Queue,
-    SendMode, StreamBits, Team, TeamError,
+    SendMode, SleepHere, StreamBits, Team, TeamError,
 };
 
 /// By packets and by shared memory.
@@ -161,13 +161,17 @@ fn who_drops_a_peer_and_comes_again_at_once_waits_until_it_is_forgotten() {
         unsafe { client.send(&send_op(to, 7, &message, SendMode::Match)).expect("accepted") };
         // The server's program hears of the end, and is slow to let go of who it was.
         let (start, mut heard) = (Instant::now(), Vec::new());
+        let (mut looks, mut sleeps) = (0, 0);
         while start.elapsed() < Duration::from_millis(300) {
             let mut out = Vec::new();
             assert_eq!(client.poll(Queue::Both, &mut out, 1), 0, "{out:?}");
             server.progress();
             heard.extend(events(&server));
+            looks += 1;
+            sleeps += u32::from(matches!(server.sleep_here(LIMIT), SleepHere::For(_)));
         }
         assert_eq!(heard, [PeerEvent::Down { peer: from, reason: DownReason::Closed }]);
+        assert!(sleeps > looks / 2, "whoever waits for the server could sleep {sleeps} times of {looks}");
         server.remove_peer(from);
         let mut buf = [0; 8];
         let piece = iov(&mut buf);

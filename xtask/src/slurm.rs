@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -18,6 +18,8 @@ use crate::stack::Stack;
 
 /// Each takes a second or two alone; the rest is for machines that do much else.
 const LIMIT: Duration = Duration::from_secs(120);
+/// What asks the controller for something small.
+const ASKS_LIMIT: Duration = Duration::from_secs(20);
 /// What is run between the hosts.
 const WORK: [&str; 4] = ["--rounds", "40", "--both", "1"];
 /// The program: each rank sends its neighbours messages to 300 KB, both ways at once, so that each
@@ -71,11 +73,12 @@ pub fn run(paths: &Paths, only: &str, mut report: impl FnMut(&str, &Ended)) -> R
     let ways = ways(paths);
     let title = |way: &Way| format!("Slurm: srun --mpi={} with {} over Weir between hosts", way.interface, way.name);
     type Ours = fn(&Paths, &Cluster<&Lab>) -> Result<(), String>;
-    let ours: [(&str, Ours); 4] = [
+    let ours: [(&str, Ours); 5] = [
         ("Slurm: weir run within an allocation", allocated),
         ("Slurm: weir run --launcher srun outside of an allocation", outside),
         ("Slurm: weir env in a batch script", batch_by_srun),
         ("Slurm: weir run in a batch script that hands on no environment", batch_without_environment),
+        ("Slurm: a batch job that takes too long leaves nothing in the queue", overlong),
     ];
     let wanted = |title: &str| title.contains(only);
     if !ways.iter().map(title).any(|title| wanted(&title)) && !ours.iter().any(|(title, _)| wanted(title)) {
@@ -246,15 +249,51 @@ fn batch(paths: &Paths, cluster: &Cluster<&Lab>, asked: &str, line: &str) -> Res
     );
     let script = folder.path().join("job");
     std::fs::write(&script, text).map_err(no_folder)?;
-    let mut command = cluster.command("sbatch");
-    without_foreign(&mut command);
-    command.arg("--wait").arg("-o").arg(folder.path().join("said")).arg(&script);
-    let outcome = run_limited(&mut command, LIMIT).map_err(|error| format!("{error:#}"))?;
+    let outcome = submitted(cluster, folder.path(), &script, LIMIT)?;
     let said = std::fs::read_to_string(folder.path().join("said")).unwrap_or_default();
     if !outcome.ok() {
         return Err(format!("{}\n{}\n{said}", outcome.cause(), outcome.stderr.trim()));
     }
     carried(&counters_in(folder.path()), RANKS).map_err(|why| format!("{why}\n{said}"))
+}
+
+/// Waits for a batch script to end, for so long at the most: then its job is taken out of the queue,
+/// which `sbatch` does not do when it is ended. What the job says is in the file `said` of the
+/// folder, whose name is the job's.
+fn submitted(cluster: &Cluster<&Lab>, folder: &Path, script: &Path, limit: Duration) -> Result<Outcome, String> {
+    let words = |error: anyhow::Error| format!("{error:#}");
+    let mut command = cluster.command("sbatch");
+    without_foreign(&mut command);
+    command.arg("--wait").arg("-J").arg(folder).arg("-o").arg(folder.join("said")).arg(script);
+    let outcome = run_limited(&mut command, limit).map_err(words)?;
+    if outcome.status.is_none() {
+        run_limited(cluster.command("scancel").arg("-n").arg(folder), ASKS_LIMIT).map_err(words)?;
+    }
+    Ok(outcome)
+}
+
+/// A job that does not end in its time.
+fn overlong(_: &Paths, cluster: &Cluster<&Lab>) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(no_folder)?;
+    let script = folder.path().join("job");
+    std::fs::write(&script, "#!/bin/sh\n#SBATCH --nodes=2\nexec sleep 600\n").map_err(no_folder)?;
+    let outcome = submitted(cluster, folder.path(), &script, Duration::from_secs(5))?;
+    if outcome.status.is_some() {
+        return Err(format!("it did not run: {}\n{}", outcome.cause(), outcome.stderr));
+    }
+    let began = Instant::now();
+    loop {
+        let mut command = cluster.command("squeue");
+        command.arg("-h").arg("-n").arg(folder.path());
+        let left = run_limited(&mut command, ASKS_LIMIT).map_err(|error| format!("{error:#}"))?;
+        if left.ok() && left.stdout.trim().is_empty() {
+            return Ok(());
+        }
+        if began.elapsed() > ASKS_LIMIT {
+            return Err(format!("in the queue: {}{}", left.stdout, left.stderr));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// Of what the ranks of each job said of their keys: all of a job the same, no two jobs the same.

@@ -258,7 +258,7 @@ impl Association {
         path.waiting_since = cx.now;
         path.note_loss(0, s.packets);
         path.train_acked(cx.now, s.bytes);
-        cx.outflow.on_acked(cx.now, s.bytes);
+        cx.outflow.on_acked(cx.now, u64::from(own_receiver_delay_ns), s.bytes);
         let cuts = path.cc.marked_rounds();
         if has_several {
             let is_idle = path.in_flight_packets == 0;

@@ -173,6 +173,8 @@ pub(crate) struct Association {
     pub(crate) ready: bool,
     /// Bytes it was served, and those it did not want while others were.
     pub(crate) served: u64,
+    /// What all had got when it was put in that queue.
+    pub(crate) lined_up: u64,
     /// Earliest entry in the endpoint's timer heap.
     pub(crate) armed: Time,
     pub(crate) counts: PeerCounters,
@@ -239,6 +241,7 @@ impl Association {
             forgetting: false,
             ready: false,
             served: 0,
+            lined_up: 0,
             armed: Time::MAX,
             counts: PeerCounters::default(),
             #[cfg(test)]
@@ -255,8 +258,9 @@ impl Association {
     /// Becomes the association of another peer; what the endpoint's queues and timers know of its
     /// place stays true.
     pub(crate) fn renew(&mut self, cfg: &Config, endpoint_id: u64, addrs: &[SocketAddr], now: Time) {
-        let (ready, served, armed) = (self.ready, self.served, self.armed);
-        *self = Association { ready, served, armed, ..Association::new(cfg, self.id, endpoint_id, addrs, now) };
+        let (ready, served, lined_up, armed) = (self.ready, self.served, self.lined_up, self.armed);
+        let fresh = Association::new(cfg, self.id, endpoint_id, addrs, now);
+        *self = Association { ready, served, lined_up, armed, ..fresh };
     }
 
     pub(crate) fn level(&self) -> Level {

@@ -474,6 +474,18 @@ impl Endpoint {
             || self.openings.can_admit(&self.cfg)
     }
 
+    /// Puts in line whoever has something to send. [`Endpoint::poll_transmit`] does so too; who
+    /// bounds what waits in this host's interface has to know of them before
+    /// ([`Endpoint::own_queue_bytes`]).
+    #[inline]
+    pub fn take_up(&mut self, now: Time) {
+        let has_changed = self.sessions.has_touched(Carrier::Link) || self.sessions.common().grants.has_changed();
+        if has_changed || self.openings.can_admit(&self.cfg) {
+            self.template = None;
+            self.settle(now);
+        }
+    }
+
     /// Writes the next packet into `out` (cleared first). `None`: nothing to send now. Call until
     /// `None`.
     pub fn poll_transmit(&mut self, now: Time, payloads: &impl Payloads, out: &mut PacketBuf) -> Option<Transmit> {
@@ -484,11 +496,7 @@ impl Endpoint {
             self.counters.bytes_sent += d.bytes.len() as u64;
             return Some(Transmit { remote: d.remote, local: d.local, peer: PeerId(u32::MAX), payload: None });
         }
-        let has_changed = self.sessions.has_touched(Carrier::Link) || self.sessions.common().grants.has_changed();
-        if has_changed || self.openings.can_admit(&self.cfg) {
-            self.template = None;
-            self.settle(now);
-        }
+        self.take_up(now);
         if let Some(t) = self.go_on(now, payloads, out) {
             return Some(t);
         }

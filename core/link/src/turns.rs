@@ -29,53 +29,69 @@ const TURN_PART: u64 = 8;
 /// A rate is that of so many bytes at least: of acknowledgements that come in a heap each tells of
 /// 64 KiB.
 const METER_BYTES: u64 = 128 << 10;
-/// And of so much time.
+/// And of so much time. Of that between two looks no more counts: who looks seldom finds that the
+/// interface has been empty for most of it.
 const METER_NS: u64 = 1_000_000;
+/// Less may wait when half was enough for so long: a rate near a power of two would have the socket
+/// told another bound each millisecond.
+const ENOUGH_NS: u64 = 100_000_000;
 
 /// What leaves this endpoint, by what is acknowledged of it, whatever the peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Outflow {
-    since: Time,
+    /// When something was last acknowledged; none yet at [`Time::ZERO`].
+    at: Time,
+    /// Since the last measurement: so much time that counts, and so many bytes.
+    elapsed_ns: u64,
     bytes: u64,
     /// Bytes per second; 0: not known.
     rate: u64,
     /// What may wait in this host's interface, bytes: a power of two, so that it seldom changes.
     own_queue: u64,
+    /// Since when half of it would have been enough.
+    enough_since: Time,
 }
 
 impl Default for Outflow {
     fn default() -> Self {
-        Outflow { since: Time::ZERO, bytes: 0, rate: 0, own_queue: OWN_QUEUE_FIRST }
+        let (at, enough_since) = (Time::ZERO, Time::ZERO);
+        Outflow { at, elapsed_ns: 0, bytes: 0, rate: 0, own_queue: OWN_QUEUE_FIRST, enough_since }
     }
 }
 
 impl Outflow {
-    pub(crate) fn on_acked(&mut self, now: Time, bytes: u64) {
-        if self.since == Time::ZERO {
-            self.since = now;
-        }
-        self.bytes += bytes;
-        if self.bytes < METER_BYTES {
+    /// So many bytes were acknowledged, which this thread sees after so long without a look.
+    pub(crate) fn on_acked(&mut self, now: Time, unlooked_ns: u64, bytes: u64) {
+        let before = core::mem::replace(&mut self.at, now);
+        if before == Time::ZERO {
             return;
         }
-        let elapsed = now.since_ns(self.since);
-        if elapsed >= METER_NS {
-            let rate = crate::scale::mul_div(self.bytes, 1_000_000_000, elapsed).clamp(1, 1 << 50);
-            // (Some time without anything to send may be in it, as while windows were full.)
-            self.set_rate(rate.max(self.rate - self.rate / 8));
-            (self.since, self.bytes) = (now, 0);
+        let gap = now.since_ns(before);
+        self.elapsed_ns += gap - unlooked_ns.min(gap).saturating_sub(METER_NS);
+        self.bytes += bytes;
+        if self.bytes < METER_BYTES || self.elapsed_ns < METER_NS {
+            return;
         }
+        let rate = crate::scale::mul_div(self.bytes, 1_000_000_000, self.elapsed_ns).clamp(1, 1 << 50);
+        // (Some time without anything to send may be in it, as while windows were full.)
+        self.set_rate(now, rate.max(self.rate - self.rate / 8));
+        (self.elapsed_ns, self.bytes) = (0, 0);
     }
 
     /// For a while nobody had anything to send: that is no part of the rate.
     fn pause(&mut self, now: Time) {
-        (self.since, self.bytes) = (now, 0);
+        (self.at, self.elapsed_ns, self.bytes) = (now, 0, 0);
     }
 
-    fn set_rate(&mut self, rate: u64) {
-        self.rate = rate;
+    fn set_rate(&mut self, now: Time, rate: u64) {
         let leaves = crate::scale::mul_div(rate, OWN_QUEUE_NS, 1_000_000_000);
-        self.own_queue = leaves.max(OWN_QUEUE_LEAST).next_power_of_two();
+        let wanted = leaves.max(OWN_QUEUE_LEAST).next_power_of_two();
+        let is_first = core::mem::replace(&mut self.rate, rate) == 0;
+        if is_first || wanted >= self.own_queue {
+            (self.own_queue, self.enough_since) = (wanted, now);
+        } else if now.since_ns(self.enough_since) >= ENOUGH_NS {
+            (self.own_queue, self.enough_since) = (self.own_queue / 2, now);
+        }
     }
 }
 
@@ -89,6 +105,8 @@ pub(crate) struct Turns {
     least: u64,
     /// What any had got at most.
     most: u64,
+    /// What all have got.
+    all: u64,
     /// Nobody waits, and since when.
     empty_since: Time,
     /// Several waited at once not long before this.
@@ -193,9 +211,13 @@ impl Endpoint {
         let own = served(&peer);
         // Who has its turn keeps it.
         let others = self.ready.len() - usize::from(self.turns.packets > 0).min(self.ready.len());
-        let passes = |other: &&PeerId| served(other) > own + ALIKE;
+        // (There may be no end of new ones, none of which has got anything.)
+        let patience = CATCH_UP * self.ready.len() as u64;
+        let waits = |other: &PeerId| self.turns.all - self.assocs[other.0 as usize].lined_up < patience;
+        let passes = |other: &&PeerId| served(other) > own + ALIKE && waits(other);
         let passed = self.ready.iter().rev().take(others.min(most)).take_while(passes).count();
         self.ready.insert(self.ready.len() - passed, peer);
+        self.assocs[peer.0 as usize].lined_up = self.turns.all;
     }
 
     /// A packet of so many bytes to a peer was written.
@@ -211,6 +233,7 @@ impl Endpoint {
         }
         self.turns.packets += 1;
         self.turns.bytes += bytes;
+        self.turns.all += bytes;
     }
 }
 
@@ -272,7 +295,7 @@ mod tests {
             packets in 40u64..200,
         ) {
             let (mut e, all) = endpoint(late.len() as u32);
-            e.outflow.set_rate(12_500_000);
+            e.outflow.set_rate(Time(5), 12_500_000);
             let wanted = packets * PACKET;
             let mut peers: Vec<_> = all.into_iter().zip(late).collect();
             peers[0].1 = 0;
@@ -289,7 +312,7 @@ mod tests {
             packets in 100u64..300,
         ) {
             let (mut e, all) = endpoint(3);
-            e.outflow.set_rate(12_500_000);
+            e.outflow.set_rate(Time(5), 12_500_000);
             // Two are busy for long; the third comes then, and once it has caught up has a third.
             let long = silent * 64 * PACKET;
             serve(&mut e, long, &[(all[0], 0), (all[1], 0)]);
@@ -306,7 +329,7 @@ mod tests {
     fn turns_are_what_leaves_in_some_time_and_not_less_than_a_step_of_grants() {
         for (rate, turn) in [(12_500_000, TURN_LEAST), (125_000_000, TURN_LEAST), (400_000_000, 64 << 10)] {
             let (mut e, all) = endpoint(60);
-            e.outflow.set_rate(rate);
+            e.outflow.set_rate(Time(5), rate);
             all.iter().for_each(|&peer| e.enter_line(Time(1_000_000_000), peer));
             let before = e.turns.bytes;
             while !e.is_others_turn() {
@@ -316,19 +339,93 @@ mod tests {
         }
     }
 
+    // spec: P-6.43
+    #[test]
+    fn ever_new_ones_do_not_keep_one_waiting() {
+        for (others, fair) in [(1u32, 2), (8, 9), (100, 101)] {
+            let (mut e, all) = endpoint(3000);
+            e.outflow.set_rate(Time(5), 12_500_000);
+            e.enter_line(Time(5), all[0]);
+            let (mut long, mut left, mut in_line, mut next) = (0u64, 0u64, 0, 1);
+            while next < all.len() {
+                // As soon as one of them has its 3 packets another asks.
+                while in_line < others && next < all.len() {
+                    e.enter_line(Time(5), all[next]);
+                    (in_line, next) = (in_line + 1, next + 1);
+                }
+                if e.is_others_turn() {
+                    e.end_turn();
+                    continue;
+                }
+                let peer = e.ready[0];
+                e.count_turn_bytes(peer, PACKET);
+                left += PACKET;
+                if peer == all[0] {
+                    long += PACKET;
+                } else if e.turns.packets == 3 {
+                    e.leave_line(Time(5));
+                    in_line -= 1;
+                }
+            }
+            assert!(long >= left / fair / 4, "{others} others: {long} of {left} bytes");
+        }
+    }
+
     // spec: P-6.41
     #[test]
     fn what_may_wait_follows_what_leaves() {
         let mut o = Outflow::default();
         assert_eq!(o.own_queue, OWN_QUEUE_FIRST);
         let mut flow = |bytes_per_ms: u64, ms: u64, from: u64| {
-            (from..from + ms).for_each(|t| o.on_acked(Time(1 + t * 1_000_000), bytes_per_ms));
+            (from..from + ms).for_each(|t| o.on_acked(Time(1 + t * 1_000_000), 0, bytes_per_ms));
             o.own_queue
         };
         assert_eq!(flow(12_500, 100, 0), OWN_QUEUE_LEAST, "100 Mbit/s");
         assert_eq!(flow(125_000, 100, 100), 128 << 10, "1 Gbit/s");
         assert_eq!(flow(1_250_000, 100, 200), 2 << 20, "10 Gbit/s");
         assert_eq!(flow(12_500, 1000, 300), OWN_QUEUE_LEAST, "and down again");
+    }
+
+    // spec: P-6.41
+    #[test]
+    fn who_looks_seldom_may_have_as_much_in_the_interface_as_before() {
+        const LINE: u64 = 125_000_000;
+        let mut o = Outflow::default();
+        (1..100).for_each(|ms| o.on_acked(Time(ms * 1_000_000), 1000, LINE / 1000));
+        assert_eq!(o.own_queue, 128 << 10);
+        // Between two looks 10 ms apart leaves what was in the interface, and then nothing.
+        for look in 0..100 {
+            let leaves = o.own_queue.min(LINE / 100);
+            (0..4).for_each(|_| o.on_acked(Time(100_000_000 + look * 10_000_000), 10_000_000, leaves / 4));
+        }
+        assert!(o.own_queue >= 128 << 10, "{} bytes", o.own_queue);
+    }
+
+    // spec: P-6.41
+    #[test]
+    fn a_rate_near_a_power_of_two_does_not_change_the_bound_each_millisecond() {
+        let mut o = Outflow::default();
+        let (mut changes, mut before) = (0, 0);
+        for ms in 1..1000 {
+            o.on_acked(Time(ms * 1_000_000), 1000, if ms % 2 == 0 { 138_000 } else { 126_000 });
+            o.on_acked(Time(ms * 1_000_000), 1000, 6_000);
+            changes += u32::from(o.own_queue != before);
+            before = o.own_queue;
+        }
+        assert!(changes <= 20, "{changes} changes in a second");
+    }
+
+    // spec: P-6.41
+    #[test]
+    fn those_who_are_about_to_be_in_line_are_counted() {
+        let (mut e, peers) = endpoint(2);
+        for (token, &peer) in peers.iter().enumerate() {
+            let token = token as u64;
+            let m = crate::Message { control: false, stream: 0, envelope: &[], len: 100, patient: false, token };
+            e.send(Time(5), peer, m).expect("accepted");
+        }
+        e.take_up(Time(5));
+        assert_eq!(e.own_queue_bytes(Time(5)), Some(OWN_QUEUE_FIRST));
     }
 
     // spec: P-6.42

@@ -78,6 +78,8 @@ impl SharedMemory {
         }
         entry.hello = Some(Box::new((*hello, since)));
         self.waiting.push(ix);
+        // What stands behind it wakes nobody, and keeps nobody from sleeping or being read.
+        self.shm.hold(ix, true);
         Ok(true)
     }
 
@@ -94,6 +96,7 @@ impl SharedMemory {
                 && let Some(p) = self.table.get_mut(ix.slot()).and_then(Option::as_mut).filter(|p| p.ix == ix)
             {
                 p.hello = None;
+                self.shm.hold(ix, false);
                 // Nobody tells again of what it wrote meanwhile.
                 self.read(st, now, ix, RING_RECORDS);
             }

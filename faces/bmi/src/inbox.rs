@@ -95,21 +95,27 @@ impl Default for Inbox {
 
 impl Inbox {
     /// One has come.
-    pub fn push(&mut self, class: u8, from: AddrKey, entry: Entry) {
-        self.put(class, from, entry, false);
+    ///
+    /// # Errors
+    /// It is of an address that is no more, and whose place another has: it is nobody's, and the
+    /// caller lets go of what holds it.
+    pub fn push(&mut self, class: u8, from: AddrKey, entry: Entry) -> Result<(), Entry> {
+        self.put(class, from, entry, false)
     }
 
     /// One that was taken out is not ready yet, or could not be handed out: it is the next of its
     /// peer again.
-    pub fn put_back(&mut self, class: u8, from: AddrKey, entry: Entry) {
-        self.put(class, from, entry, true);
+    ///
+    /// # Errors
+    /// As [`Inbox::push`].
+    pub fn put_back(&mut self, class: u8, from: AddrKey, entry: Entry) -> Result<(), Entry> {
+        self.put(class, from, entry, true)
     }
 
-    fn put(&mut self, class: u8, from: AddrKey, entry: Entry, first: bool) {
+    fn put(&mut self, class: u8, from: AddrKey, entry: Entry, first: bool) -> Result<(), Entry> {
         let is_looked_at = self.looked_at.contains(class);
         let class = self.classes.entry(class).or_default();
-        // (Of an address that is no more, and whose place another has: nobody's.)
-        let Some(queue) = class.queues.entry(from) else { return };
+        let Some(queue) = class.queues.entry(from) else { return Err(entry) };
         let queue = queue.or_default();
         self.news |= is_looked_at;
         if queue.is_empty() {
@@ -121,6 +127,7 @@ impl Inbox {
             queue.push_back(entry)
         }
         self.waiting += 1;
+        Ok(())
     }
 
     /// The program looks at this class from now on.
@@ -224,6 +231,28 @@ mod tests {
         Entry { tag, size: 0, body: Body::Here(Block::for_message(0).expect("memory")) }
     }
 
+    fn push(inbox: &mut Inbox, class: u8, from: AddrKey, tag: i32) {
+        inbox.push(class, from, entry(tag)).expect("an address that lives");
+    }
+
+    #[test]
+    fn what_is_of_an_address_that_is_no_more_is_given_back() {
+        let mut keys: SlotMap<AddrKey, ()> = SlotMap::with_key();
+        let gone = keys.insert(());
+        let mut inbox = Inbox::default();
+        push(&mut inbox, 0, gone, 1);
+        keys.remove(gone);
+        let other = keys.insert(());
+        assert_eq!(inbox.forget(gone).len(), 1);
+        push(&mut inbox, 0, other, 2);
+        inbox.news = false;
+        let claimed = || Entry { tag: 3, size: 0, body: Body::Claimed(77) };
+        for back in [inbox.push(0, gone, claimed()), inbox.put_back(0, gone, claimed())] {
+            assert!(matches!(back, Err(Entry { body: Body::Claimed(77), .. })), "{back:?}");
+        }
+        assert_eq!((inbox.len(), inbox.news, inbox.pop(0).map(|(_, e)| e.tag)), (1, false, Some(2)));
+    }
+
     /// H16.
     #[test]
     fn peers_are_served_in_rotation_and_each_in_order() {
@@ -231,16 +260,16 @@ mod tests {
         let [a, b, c] = [0; 3].map(|_| keys.insert(()));
         let mut inbox = Inbox::default();
         for tag in 0..4 {
-            inbox.push(0, a, entry(tag));
+            push(&mut inbox, 0, a, tag);
         }
-        inbox.push(0, b, entry(10));
-        inbox.push(0, c, entry(20));
-        inbox.push(1, a, entry(30));
+        push(&mut inbox, 0, b, 10);
+        push(&mut inbox, 0, c, 20);
+        push(&mut inbox, 1, a, 30);
         let order: Vec<i32> = std::iter::from_fn(|| inbox.pop(0)).map(|(_, e)| e.tag).collect();
         assert_eq!(order, [0, 10, 20, 1, 2, 3]);
         assert!(!inbox.has(0) && inbox.has(1) && inbox.len() == 1);
-        inbox.push(0, b, entry(1));
-        inbox.put_back(0, b, entry(0));
+        push(&mut inbox, 0, b, 1);
+        inbox.put_back(0, b, entry(0)).expect("it lives");
         assert_eq!((inbox.forget(b).len(), inbox.len(), inbox.has(0)), (2, 1, false));
     }
 
@@ -251,10 +280,10 @@ mod tests {
         let [a, b, c] = [0; 3].map(|_| keys.insert(()));
         let mut inbox = Inbox { turn_max: 2, ..Inbox::default() };
         for tag in 0..4 {
-            inbox.push(0, a, entry(tag));
-            inbox.push(0, b, entry(10 + tag));
+            push(&mut inbox, 0, a, tag);
+            push(&mut inbox, 0, b, 10 + tag);
         }
-        inbox.push(0, c, entry(20));
+        push(&mut inbox, 0, c, 20);
         let mut order: Vec<i32> = (0..6).filter_map(|_| inbox.pop(0)).map(|(_, e)| e.tag).collect();
         // A turn whose peer goes before its end is no part of the next one's.
         assert_eq!(inbox.forget(a).len(), 1);
@@ -268,15 +297,15 @@ mod tests {
         let mut keys: SlotMap<AddrKey, ()> = SlotMap::with_key();
         let [a, b] = [0; 2].map(|_| keys.insert(()));
         let mut inbox = Inbox::default();
-        inbox.push(7, a, entry(1));
-        inbox.push(7, b, entry(2));
+        push(&mut inbox, 7, a, 1);
+        push(&mut inbox, 7, b, 2);
         assert!(!inbox.news && !inbox.is_wanted() && !inbox.is_empty());
         assert_eq!((inbox.forget_unlooked(a).len(), inbox.len()), (1, 1));
         inbox.look_at(7);
         assert!(inbox.news && inbox.is_wanted() && inbox.forget_unlooked(b).is_empty());
         inbox.look_at(255);
         assert!(inbox.looked_at().iter().eq([0, 7, 255]));
-        inbox.push(0, a, entry(3));
+        push(&mut inbox, 0, a, 3);
         assert_eq!((inbox.forget_unlooked(a).len(), inbox.pop(7).map(|(_, e)| e.tag)), (0, Some(2)));
     }
 }

@@ -8,7 +8,7 @@ use common::{KEY, build};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Tells this program that it runs inside, and which test it is to do.
 const INSIDE: &str = "WEIR_TEST_CUT";
@@ -20,6 +20,11 @@ const SILENCE_MS: u64 = 3000;
 /// What it may take on any machine. (TCP by itself would take minutes.)
 const SILENCE_MOST_MS: u64 = 30_000;
 const TRIES: usize = 4;
+/// A peer that is heard again after this is not silent: part of the second in which it is asked
+/// whether it is there, on `bmi_tcp` with nothing under way.
+const PAUSE: Duration = Duration::from_millis(1300);
+/// Later than this it may well be.
+const PAUSE_MOST: Duration = Duration::from_millis(1600);
 /// So long a receiver has no room: several times the silence that is death.
 const BUSY: Duration = Duration::from_secs(7);
 
@@ -181,6 +186,27 @@ fn is_given_up(mode: &str) {
     panic!("a silent peer was given up after {took:?} ms, never within {SILENCE_MS}");
 }
 
+/// The first questions whether it is there are lost, as single ones are on a network with losses.
+fn a_short_silence() {
+    let net = Net::new();
+    for _ in 0..TRIES {
+        let mut client = net.client("pause");
+        let since = Instant::now();
+        net.server_host.cut();
+        client.go();
+        std::thread::sleep(PAUSE);
+        net.server_host.mend();
+        let took = since.elapsed();
+        let (code, ms) = outcome(&mut client);
+        // (On a machine that does much else it may have been longer.)
+        if took < PAUSE_MOST {
+            assert_eq!(code, "BMI_SUCCESS", "after {ms} ms");
+            return;
+        }
+    }
+    panic!("the link was never cut for {PAUSE:?} only");
+}
+
 /// Its host answers, whatever its program does.
 fn a_busy_receiver() {
     let net = Net::new();
@@ -195,9 +221,10 @@ fn a_busy_receiver() {
     net.server.signal("-KILL");
 }
 
-const TESTS: [(&str, fn()); 3] = [
+const TESTS: [(&str, fn()); 4] = [
     ("a_peer_that_is_waited_for_is_given_up_when_its_link_is_cut", || is_given_up("idle")),
     ("a_peer_that_is_sent_to_is_given_up_when_its_link_is_cut", || is_given_up("sending")),
+    ("a_peer_whose_link_is_cut_for_a_second_is_not_given_up", a_short_silence),
     ("a_receiver_that_has_no_room_for_long_is_not_given_up", a_busy_receiver),
 ];
 

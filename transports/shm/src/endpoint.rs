@@ -408,7 +408,7 @@ impl Shm {
         }
         let first = if self.next_live < self.peers.awake { self.next_live } else { 0 };
         let at = match self.peers.live.get(first) {
-            Some(live) if live.rx.has_record() => first,
+            Some(live) if live.is_ready() => first,
             Some(_) if self.peers.live.len() > 1 => self.ready_behind(first)?,
             _ => return None,
         };
@@ -421,11 +421,19 @@ impl Shm {
     fn ready_behind(&mut self, first: usize) -> Option<usize> {
         let awake = self.peers.awake;
         let mut others = (first + 1..awake).chain(0..first.min(awake));
-        let found = others.find(|at| self.peers.live[*at].rx.has_record());
+        let found = others.find(|at| self.peers.live[*at].is_ready());
         if found.is_some() || awake == self.peers.live.len() {
             return found;
         }
         self.peers.look_at_dormant(&mut self.next_dormant, DORMANT_LOOKS)
+    }
+
+    /// From now on, or no more, what comes of this peer is left where it is: nobody is told of it,
+    /// nor kept from sleeping by it. Its end is told as ever.
+    pub fn hold(&mut self, peer: PeerIx, held: bool) {
+        if let Some(at) = self.peers.get(peer).and_then(|peer| peer.live) {
+            self.peers.live[at].held = held;
+        }
     }
 
     /// Whether [`try_recv`](Shm::try_recv) has something to find: a record, nonsense, or a peer to
@@ -593,9 +601,9 @@ impl Shm {
         }
         if published.is_err() {
             // Over: nothing comes any more, and the socket has said so.
-            return !self.peers.live[at].rx.has_record();
+            return !self.peers.live[at].is_ready();
         }
-        if !self.peers.live[at].rx.prepare_sleep() {
+        if !self.peers.live[at].held && !self.peers.live[at].rx.prepare_sleep() {
             let rx = &self.peers.live[at].rx;
             if rx.is_closed() && !rx.has_record() {
                 // It has said so, whatever its socket does.

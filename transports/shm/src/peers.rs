@@ -90,6 +90,16 @@ pub struct Live {
     /// For so many looks nothing was read or sent, and how much had been then.
     pub quiet: u32,
     pub seen: (u64, u64),
+    /// Nothing of it is taken for now ([`Shm::hold`](crate::Shm::hold)).
+    pub held: bool,
+}
+
+impl Live {
+    /// Something is to be taken.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.rx.has_record() && !self.held
+    }
 }
 
 #[derive(Debug)]
@@ -173,7 +183,7 @@ impl Peers {
         let at = self.live.len();
         if let Some(peer) = self.get_mut(ix) {
             peer.live = Some(at);
-            self.live.push(Live { rx, slot: ix.slot, quiet: 0, seen: (0, 0) });
+            self.live.push(Live { rx, slot: ix.slot, quiet: 0, seen: (0, 0), held: false });
             self.exchange(at, self.awake);
             self.awake += 1;
         }
@@ -247,7 +257,7 @@ impl Peers {
         for _ in 0..most.min(dormant) {
             *from = if *from + 1 < dormant { *from + 1 } else { 0 };
             let at = self.awake + *from;
-            if self.live[at].rx.has_record() {
+            if self.live[at].is_ready() {
                 self.rouse_at(at);
                 return Some(self.awake - 1);
             }

@@ -524,8 +524,9 @@ impl Rank {
 impl Core {
     fn transmit(&mut self, host: &mut Host<'_, Shared>) {
         self.messages.begin_transmit();
-        let endpoint = self.messages.endpoint();
+        let endpoint = self.messages.endpoint_mut();
         if endpoint.own_queue_follows() {
+            endpoint.take_up(Time(host.now));
             host.set_own_queue(endpoint.own_queue_bytes(Time(host.now)));
         }
         while host.can_send() {

@@ -528,8 +528,8 @@ impl Module {
             let seen = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_owned());
             t.addrs.get_mut(key)?.seen = seen;
         }
+        t.inbox.push(class, key, Entry { tag: info.tag, size, body: Body::Here(block) }).ok()?;
         t.addrs.get_mut(key)?.waiting += 1;
-        t.inbox.push(class, key, Entry { tag: info.tag, size, body: Body::Here(block) });
         Some(())
     }
 

@@ -228,10 +228,15 @@ impl Conn {
         self.at < self.ahead.len()
     }
 
-    /// What has left and was not acknowledged.
+    /// What has left and was not acknowledged. `waits`: for something of the peer.
     #[must_use]
-    pub fn unanswered(&self) -> Unanswered {
-        sockets::unanswered(&self.socket)
+    pub fn unanswered(&self, waits: bool) -> Unanswered {
+        sockets::unanswered(&self.socket, waits)
+    }
+
+    /// Asks the peer's host whether it is there.
+    pub fn ask(&self) {
+        sockets::ask(&self.socket);
     }
 
     /// Its descriptor.

@@ -42,8 +42,9 @@ const BATCH_MESSAGES: usize = 31;
 const PASS_ACCEPTS: usize = 64;
 /// A listener without a free descriptor does not accept for so long (T6).
 const DEAF: Duration = Duration::from_millis(100);
-/// Looks at what was not acknowledged, in the time of a peer's silence.
-const WATCHES: u32 = 4;
+/// Looks at what was not acknowledged, in the time of a peer's silence: of two seconds four in the
+/// last, in which who is waited for is asked at each.
+const WATCHES: u32 = 8;
 /// A receive from who is not connected dials after so long, unless a send has done so: requests
 /// follow their receives, and OrangeFS goes astray where a receive fails before its request is
 /// posted. (The originals never dial for a receive.)
@@ -280,7 +281,11 @@ impl Tcp {
         let posted = PostedRecv { key: post.key, pieces: post.pieces.to_vec(), size: post.size };
         let place = &mut self.places[post.addr];
         place.matching.post(post.tag, posted);
-        if place.conn.is_none() && place.ask_at.is_none() {
+        if let Some(key) = conn {
+            if self.conns[key].watched.is_none() {
+                self.watch(key);
+            }
+        } else if place.ask_at.is_none() {
             let at = Instant::now() + ASK_AFTER;
             place.ask_at = Some(at);
             self.asking.push_back((at, post.addr));
@@ -537,7 +542,7 @@ impl Tcp {
         }
     }
 
-    /// Something leaves by a connection.
+    /// Something leaves by a connection, or is waited for.
     fn watch(&mut self, key: ConnKey) {
         let now = Instant::now();
         // Nobody has looked for a while: what was under way then says nothing of now.
@@ -553,14 +558,17 @@ impl Tcp {
     fn look_at_watched(&mut self, t: &mut Tables, now: Instant) {
         let silence = self.settings.engine.peer_timeout;
         let mut gone = Vec::new();
-        let conns = &mut self.conns;
+        let (conns, places) = (&mut self.conns, &self.places);
         self.watched.retain(|&key| {
             let Some(conn) = conns.get_mut(key) else { return false };
-            let unanswered = conn.unanswered();
+            let waits = conn.incoming.is_some() || places.get(conn.addr).is_some_and(|p| p.matching.waits());
+            let unanswered = conn.unanswered(waits);
             let watched = conn.watched.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
             if unanswered.is_too_long(watched, silence) {
                 gone.push(key);
-            } else if !unanswered.any && conn.out.is_empty() {
+            } else if waits && !conn.is_connecting() && unanswered.is_to_be_asked(silence) {
+                conn.ask();
+            } else if !waits && !unanswered.any && conn.out.is_empty() {
                 conn.watched = None;
             }
             conn.watched.is_some()

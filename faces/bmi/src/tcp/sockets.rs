@@ -13,6 +13,12 @@ use std::time::Duration;
 const BACKLOG: i32 = 256;
 /// Sockets told of in one look.
 const READY_MAX: usize = 128;
+/// Where nothing is under way the system asks each second, and sooner only if it is told to.
+const ASKS_EVERY: Duration = Duration::from_secs(1);
+/// So many questions in a row without an answer, at least, are the silence of a host: one in fifty
+/// is lost, or its answer, where the network loses one packet in a hundred, and hundreds of
+/// connections are asked each second.
+const QUESTIONS: u8 = 4;
 
 /// Why a connection is over.
 #[derive(Debug)]
@@ -64,9 +70,8 @@ fn set_options(socket: &Socket, silence: Duration) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     // Of patience where nothing is under way: what of it the system does not have is done without.
     // No TCP_USER_TIMEOUT: it would count a receiver that has no room among the silent.
-    let second = Duration::from_secs(1);
-    let retries = u32::try_from(silence.as_secs()).unwrap_or(u32::MAX).clamp(2, 60) - 1;
-    let keepalive = TcpKeepalive::new().with_time(second).with_interval(second).with_retries(retries);
+    let retries = u32::try_from(silence.as_secs()).unwrap_or(u32::MAX).clamp(1, 60) + u32::from(QUESTIONS);
+    let keepalive = TcpKeepalive::new().with_time(ASKS_EVERY).with_interval(ASKS_EVERY).with_retries(retries);
     let _ = socket.set_tcp_keepalive(&keepalive);
     Ok(())
 }
@@ -145,9 +150,9 @@ pub struct Unanswered {
     /// Something, or something waits for room.
     pub any: bool,
     /// Segments are under way and were sent again, or the receiver had no room and does not say any
-    /// more whether it has.
+    /// more whether it has, or several questions whether it is there had no answer.
     pub repeated: bool,
-    /// Since the peer's system last acknowledged anything.
+    /// Since the peer's system last acknowledged anything, if that was asked for.
     pub silent: Duration,
 }
 
@@ -157,15 +162,34 @@ impl Unanswered {
     pub fn is_too_long(&self, watched: Duration, silence: Duration) -> bool {
         self.repeated && watched.min(self.silent) >= silence
     }
+
+    /// The peer's host is to be asked now whether it is there: nothing is under way that it could
+    /// acknowledge, and it is soon silent for too long.
+    #[must_use]
+    pub fn is_to_be_asked(&self, silence: Duration) -> bool {
+        !self.any && self.silent >= ASKS_EVERY && self.silent + ASKS_EVERY >= silence
+    }
 }
 
-/// What of it the system knows; nothing where it does not tell.
+/// Asks the peer's host whether it is there, if nothing came of it for a second. (The system's next
+/// question is due a second after its last one; it looks whether one is when it is told that.)
+pub fn ask(socket: &Socket) {
+    let second: libc::c_int = 1;
+    let value = (&raw const second).cast();
+    let len = size_of_val(&second) as libc::socklen_t;
+    // SAFETY: an open socket, and an int.
+    unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, value, len) };
+}
+
+/// What of it the system knows; nothing where it does not tell. `waits`: for something of the
+/// peer.
 #[must_use]
-pub fn unanswered(socket: &Socket) -> Unanswered {
+pub fn unanswered(socket: &Socket, waits: bool) -> Unanswered {
     let mut bytes: libc::c_int = 0;
     // SAFETY: an open socket, and a place for an int.
     let told = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if told != 0 || bytes <= 0 {
+    let any = told == 0 && bytes > 0;
+    if !any && !waits {
         return Unanswered::default();
     }
     // SAFETY: integers, for which zeros are a value.
@@ -174,12 +198,12 @@ pub fn unanswered(socket: &Socket) -> Unanswered {
     let into = (&raw mut info).cast();
     // SAFETY: an open socket, and a place of this length; the system writes no more than that.
     let told = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut len) };
-    Unanswered {
-        any: true,
+    let repeated = match any {
         // The last question to a receiver without room may be under way.
-        repeated: told == 0 && (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 || info.tcpi_probes > 1),
-        silent: Duration::from_millis(info.tcpi_last_ack_recv.into()),
-    }
+        true => info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 || info.tcpi_probes > 1,
+        false => info.tcpi_probes >= QUESTIONS,
+    };
+    Unanswered { any, repeated: told == 0 && repeated, silent: Duration::from_millis(info.tcpi_last_ack_recv.into()) }
 }
 
 /// Receives into these pieces. None: nothing is there.
@@ -412,6 +436,18 @@ mod tests {
         assert_eq!(sizes(), before);
         listener.set_buffers([Some(16 << 10), Some(8 << 10)]);
         assert_eq!(sizes(), (32 << 10, 16 << 10));
+    }
+
+    /// T10.
+    #[test]
+    fn who_is_waited_for_is_asked_several_times_before_it_is_given_up() {
+        let silence = Duration::from_secs(2);
+        let of = |ms| Unanswered { any: false, repeated: false, silent: Duration::from_millis(ms) };
+        assert!(!of(999).is_to_be_asked(silence) && of(1000).is_to_be_asked(silence));
+        assert!(!of(3900).is_to_be_asked(Duration::from_secs(5)) && of(4000).is_to_be_asked(Duration::from_secs(5)));
+        // What is under way is acknowledged, or sent again.
+        assert!(!Unanswered { any: true, ..of(1500) }.is_to_be_asked(silence));
+        assert!(super::super::WATCHES >= 2 * u32::from(QUESTIONS), "each look of the last second asks once");
     }
 
     #[test]

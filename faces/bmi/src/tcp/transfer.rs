@@ -161,7 +161,10 @@ impl Tcp {
                     return self.end(t, key, &Failure::no_memory());
                 };
                 block.bytes_mut().copy_from_slice(&bytes);
-                t.inbox.push(header.class, addr, Entry { tag: header.tag, size: bytes.len(), body: Body::Here(block) });
+                let entry = Entry { tag: header.tag, size: bytes.len(), body: Body::Here(block) };
+                if t.inbox.push(header.class, addr, entry).is_err() {
+                    return self.release(addr, Held::one(bytes.len() as u64));
+                }
                 if let Some(address) = t.addrs.get_mut(addr) {
                     address.waiting += 1;
                 }

@@ -84,7 +84,11 @@ impl Weir {
                     continue;
                 };
                 let tag = (tag as u32).cast_signed();
-                t.inbox.push(class, from, Entry { tag, size: found.len, body: Body::Claimed(context) });
+                let entry = Entry { tag, size: found.len, body: Body::Claimed(context) };
+                if t.inbox.push(class, from, entry).is_err() {
+                    self.discard(context);
+                    continue;
+                }
                 if let Some(address) = t.addrs.get_mut(from) {
                     address.waiting += 1;
                 }
@@ -156,7 +160,10 @@ impl Weir {
         if c.result.is_err() {
             return self.not_taken(t, from);
         }
-        t.inbox.put_back(class, from, Entry { tag, size: c.len, body: Body::Here(block) });
+        let entry = Entry { tag, size: c.len, body: Body::Here(block) };
+        if t.inbox.put_back(class, from, entry).is_err() {
+            self.not_taken(t, from);
+        }
     }
 
     fn not_taken(&mut self, t: &mut Tables, from: AddrKey) {

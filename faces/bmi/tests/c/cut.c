@@ -1,6 +1,6 @@
 /* A client whose link to its server is cut, or whose server is busy (spec/bmi.md T10, F4). The server is that of dialogue.h.
  *
- *     cut URL idle|sending|busy
+ *     cut URL idle|sending|busy|pause
  *
  * Says "ready", goes on when a line comes, and says what became of its operation and after how many milliseconds. */
 #define _GNU_SOURCE
@@ -35,6 +35,20 @@ int main(int argc, char **argv)
     fflush(stdout);
     CHECK(fgets(line, sizeof line, stdin));
     long long begun = now_ms();
+    if (strcmp(argv[2], "pause") == 0) {
+        /* Nothing is said for longer than the silence that is death; then what is waited for is asked for. */
+        while (now_ms() - begun < 2600) {
+            bmi_op_id_t ended;
+            bmi_error_code_t code;
+            int n;
+            if (BMI_testcontext(1, &ended, &n, &code, &size, NULL, 50, ctx) != 0) {
+                printf("%s %lld\n", code ? bmi_status_string(code) : "BMI_SUCCESS", now_ms() - begun);
+                fflush(stdout);
+                return 0;
+            }
+        }
+        CHECK(ask((struct request){SEND, 9, 1, 0, 100}) == 0);
+    }
     if (strcmp(argv[2], "sending") == 0) {
         bmi_op_id_t other;
         CHECK(BMI_post_send(&other, server, memory + 200, 100, BMI_EXT_ALLOC, 3, NULL, ctx, NULL) >= 0);
