@@ -173,9 +173,13 @@ pub struct EngineConfig {
     /// A burst of small messages, or announcements of long ones, to one peer is bundled when they
     /// follow each other within this time (`WEIR_COALESCE_NS`; 0: every send leaves at once).
     pub coalesce_ns: u32,
-    /// Unexpected data a peer may have sent ahead, bytes (`WEIR_CREDIT_BYTES`); by a bulk TCP
-    /// connection twice as much.
+    /// Unexpected data a peer may have sent ahead, bytes (`WEIR_CREDIT_BYTES`).
     pub credit_bytes: u64,
+    /// So much more by a bulk TCP connection; none: as much again.
+    pub bulk_credit_bytes: Option<u64>,
+    /// Longest delay of an acknowledgement that could go with an answer of the program's
+    /// (spec/protocol.md P-4.4). The peer waits as much longer until it takes a packet for lost.
+    pub ack_delay: Duration,
     /// Unexpected messages a peer may have sent ahead (`WEIR_CREDIT_MSGS`).
     pub credit_msgs: u32,
     /// Memory for messages nobody has asked for, all peers together, bytes
@@ -255,6 +259,8 @@ impl Default for EngineConfig {
             poll_sleep_us: 0,
             coalesce_ns: 2_000,
             credit_bytes: 1 << 20,
+            bulk_credit_bytes: None,
+            ack_delay: weir_link::Config::default().ack_delay_max,
             credit_msgs: 4096,
             unexpected_bytes: 64 << 20,
             copied_bytes: 64 << 20,

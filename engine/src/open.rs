@@ -187,10 +187,15 @@ pub fn proto_config(cfg: &EngineConfig, rx_buffer_bytes: u64, max_datagram: u16)
         stripe: cfg.stripe,
         peer_timeout: cfg.peer_timeout,
         doubt_interval: cfg.doubt_interval,
+        ack_delay_max: cfg.ack_delay,
         dead_may_return: cfg.dead_may_return,
         connect_timeout: cfg.connect_timeout,
         linger: cfg.linger,
-        session: weir_link::SessionConfig { initial_credit_bytes: cfg.credit_bytes, ..usual.session.clone() },
+        session: weir_link::SessionConfig {
+            initial_credit_bytes: cfg.credit_bytes,
+            bulk_credit_bytes: cfg.bulk_credit_bytes,
+            ..usual.session.clone()
+        },
         rx_buffer_bytes,
         max_datagram,
         ..usual

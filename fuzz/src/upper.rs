@@ -373,10 +373,10 @@ impl Upper {
             msgs <= msgs_done + u64::from(cfg.session.initial_credit_msgs),
             "{msgs} messages, {msgs_done} consumed"
         );
-        // As much again with a bulk connection, which is forgotten when the session ends.
-        let initial = cfg.session.initial_credit_bytes;
+        // More with a bulk connection, which is forgotten when the session ends.
+        let (initial, most) = (cfg.session.initial_credit_bytes, cfg.session.bulk_credit());
         let session = self.ep.sessions().get(peer);
-        let more = session.map_or(0, |s| if s.down().is_some() { initial } else { s.bulk_credit().min(initial) });
+        let more = session.map_or(0, |s| if s.down().is_some() { most } else { s.bulk_credit().min(most) });
         let let_in = initial + more;
         assert!(bytes <= bytes_done + let_in, "{bytes} message bytes, {bytes_done} consumed");
         let stats = self.ep.peer_stats(peer);

@@ -46,8 +46,10 @@ pub struct Config {
     /// Bytes that a peer with a bulk connection may be granted beyond the budget: TCP holds the
     /// rest back.
     pub grant_bulk_extra: u64,
-    /// Peers have their initial credit twice from their first bulk connection on, up to so many
-    /// bytes more over all of them (`spec/bulk.md` L-6.8). 64 MiB: 64 peers with the usual credit.
+    /// Bytes that a peer is let in more from its first bulk connection on (`spec/bulk.md` L-6.8).
+    /// None: its initial credit once more, so that messages of up to 1 MiB need not be asked for.
+    pub bulk_credit_bytes: Option<u64>,
+    /// The same over all peers, at most. 64 MiB: 64 peers with the usual credit.
     pub bulk_credit_max: u64,
     /// Bytes that peers may be told ahead to be let in beside their initial credit, over all of
     /// them (`spec/superstep.md` 5). 16 MiB: a round trip of 10 ms at 10 Gbit/s; what comes of it
@@ -79,11 +81,20 @@ impl Default for Config {
             grant_patience: Duration::from_millis(10),
             grant_silence: 8,
             grant_bulk_extra: 4 << 20,
+            bulk_credit_bytes: None,
             bulk_credit_max: 64 << 20,
             expect_ahead: 16 << 20,
             rndvs_max: 4096,
             regrant_min: Duration::from_millis(1),
             bulk_regrant: Duration::from_millis(20),
         }
+    }
+}
+
+impl Config {
+    /// Bytes that a peer is let in more from its first bulk connection on.
+    #[must_use]
+    pub fn bulk_credit(&self) -> u64 {
+        self.bulk_credit_bytes.unwrap_or(self.initial_credit_bytes)
     }
 }

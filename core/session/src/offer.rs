@@ -465,11 +465,11 @@ impl Session {
         core::mem::take(&mut self.bulk.wanted)
     }
 
-    /// There is a bulk connection. With the first one the peer gets its initial credit once more,
-    /// and keeps it, if that much is left of what all peers may get (`spec/bulk.md` L-6.8).
+    /// There is a bulk connection. With the first one the peer gets more credit, and keeps it, if
+    /// that much is left of what all peers may get (`spec/bulk.md` L-6.8).
     pub fn bulk_begins(&mut self, common: &mut Common) {
         (self.bulk.up, self.bulk.had) = (true, true);
-        let more = common.cfg.initial_credit_bytes;
+        let more = common.cfg.bulk_credit();
         if self.inn.bulk_bytes() == 0 && self.down.is_none() && common.take_bulk_credit(more) {
             self.inn.let_in(more);
             self.credit_dirty = true;

@@ -434,6 +434,21 @@ mod tests {
         assert_eq!(begins(&mut all, peers[0]), (0, None), "the dead get none");
     }
 
+    // spec: L-6.8
+    #[test]
+    fn a_peer_with_little_credit_may_be_let_in_much_more_by_a_bulk_connection() {
+        let cfg = Config { initial_credit_bytes: 1000, bulk_credit_bytes: Some(70_000), ..Config::default() };
+        let mut all = Sessions::new(Config { bulk_credit_max: 100_000, ..cfg });
+        let peers = [all.add(), all.add()];
+        let mut begins = |peer: PeerId| {
+            let (s, common) = all.get_mut(peer).expect("added");
+            s.bulk_begins(common);
+            (s.bulk_credit(), s.take_credit(common).map(|told| told.1))
+        };
+        assert_eq!(begins(peers[0]), (70_000, Some(71_000)));
+        assert_eq!(begins(peers[1]), (0, None), "30 000 are left");
+    }
+
     #[test]
     fn a_carrier_that_has_looked_is_told_of_no_change_until_the_next_one() {
         let mut sessions = Sessions::new(Config::default());

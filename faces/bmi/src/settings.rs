@@ -12,6 +12,16 @@ const OPEN_KEY: [u8; 32] = *b"weir-bmi: everybody has this key";
 /// within 100 ms.
 const DOUBT: Duration = Duration::from_millis(20);
 
+/// What a client may send ahead to a server by a bulk TCP connection beside its little credit:
+/// eight messages of 256 KiB, as OrangeFS has them under way with each server. They go unasked
+/// then, where each would cost two packets and a wake on both sides. A server has posted what it is
+/// about to get. A client often posts what it is sent later: that would be copied once more.
+const BULK_CREDIT: u64 = 2 << 20;
+/// A server's answer takes longer than that of a program that computes nothing: its threads hand a
+/// request to one another, and to what stores. An acknowledgement that goes alone just before it
+/// costs both sides a packet and its wakes.
+const ACK_DELAY: Duration = Duration::from_micros(500);
+
 /// This face's own settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -31,6 +41,8 @@ pub struct Settings {
     pub modules: String,
     /// Without a key.
     pub open: bool,
+    /// What peers of a server may send ahead by a bulk TCP connection besides; none: as usual.
+    pub bulk_credit: Option<u64>,
     /// The engine's.
     pub engine: EngineConfig,
 }
@@ -81,12 +93,15 @@ impl Settings {
             wire: [Wire::OrangeFs, Wire::Radix][word("WEIR_BMI_TCP_WIRE", &["orangefs", "radix"])?],
             modules: get("WEIR_BMI_MODULES").unwrap_or_default(),
             open: word("WEIR_BMI_OPEN", &["0", "1"])? == 1,
+            // (Who says how much says it of both.)
+            bulk_credit: get("WEIR_CREDIT_BYTES").is_none().then_some(BULK_CREDIT),
             engine: EngineConfig {
                 strangers_max: Some(peers_max),
                 tell_unasked: true,
                 everywhere: true,
                 dead_may_return: true,
                 doubt_interval: DOUBT,
+                ack_delay: ACK_DELAY,
                 ..engine
             },
         };

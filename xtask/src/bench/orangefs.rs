@@ -136,7 +136,12 @@ impl Plan {
         run_quiet(Command::new("ar").arg("d").arg(&archive).args(BMI_OBJECTS)).context("ar")?;
         let mut cc = Command::new("cc");
         cc.arg("-rdynamic").args(SERVER_OBJECTS.map(|object| self.tree.join(object))).arg(&archive);
-        cc.arg("-o").arg(&self.server).arg(&self.library).arg(format!("-Wl,-rpath,{}", folder.display()));
+        cc.arg("-o")
+            .arg(&self.server)
+            .arg("-L")
+            .arg(folder)
+            .arg("-lweir-bmi")
+            .arg(format!("-Wl,-rpath,{}", folder.display()));
         run_quiet(cc.args(["-lssl", "-lcrypto", "-lm", "-pthread", "-ldl"])).context("the server does not link")?;
         Ok(())
     }

@@ -234,6 +234,7 @@ impl Weir {
         let mut config = EngineConfig { stream_bits: StreamBits(u64::MAX), ..settings.engine.clone() };
         if let Some((addrs, only)) = listen {
             (config.port, config.port_span) = (addrs.first().map_or(0, SocketAddr::port), 1);
+            config.bulk_credit_bytes = settings.bulk_credit;
             let named: Vec<IpAddr> = addrs.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).collect();
             if only && !named.is_empty() {
                 (config.addrs, config.everywhere) = (named, false);
