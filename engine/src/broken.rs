@@ -57,6 +57,18 @@ impl Shared {
     /// [`EngineError::Broken`] after a panic.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Entered<'_>, EngineError> {
+        // (Apart, so that the usual case is short enough to stand where it is called.)
+        match self.core.try_lock() {
+            Some(core) if !self.core.is_poisoned() => Ok(Entered { core, shared: self }),
+            tried => {
+                drop(tried);
+                self.enter_slowly()
+            }
+        }
+    }
+
+    #[cold]
+    fn enter_slowly(&self) -> Result<Entered<'_>, EngineError> {
         self.entered(self.core.lock())
     }
 

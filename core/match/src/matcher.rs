@@ -178,7 +178,7 @@ impl Matcher {
 
     /// Notes a tagged message that somebody takes without a receive, if it is the next one of its
     /// peer, no receive that is posted would take it, and none of its peer with the same tag waits.
-    /// Otherwise false, and nothing is changed.
+    /// Otherwise false, and nothing is changed: it is to [`Matcher::arrive`].
     #[inline]
     pub fn pass(&mut self, a: &Arrival) -> bool {
         let is_received = if self.store.tagged_receives > 0 {

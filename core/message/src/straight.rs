@@ -223,7 +223,7 @@ const NO_MESSAGE: MsgToken = u64::MAX;
 mod tests {
     use super::*;
     use crate::Config;
-    use crate::api::OpError;
+    use crate::api::{OpError, RecvOp};
     use crate::testing::{Bytes, PEER, Pair, recv_op, send_op};
     use alloc::vec::Vec;
     use weir_session::Carrier;
@@ -368,6 +368,84 @@ mod tests {
         assert_eq!(pair.sides[1].held(), [0; 4]);
         pair.sides[1].recv(pair.now, recv_op(1, dest)).expect("posted");
         assert!(!pair.sides[1].whole(peer, &f, envelope, &[7; 8]), "it has been received");
+    }
+
+    /// A message of one byte, with this tag; what it says is in its immediate data too.
+    fn say(pair: &mut Pair, tag: u64, what: u8) {
+        let op = SendOp { data: Some(u64::from(what)), ..send_op(tag, Bytes::new(&[what]), SendMode::Inject) };
+        pair.sides[0].send(pair.now, op).expect("accepted");
+        pair.settle();
+    }
+
+    fn taken(pair: &mut Pair) -> Vec<u8> {
+        let mut all = Vec::new();
+        pair.sides[1].take_asked(|m| {
+            assert_eq!((m.source, m.data), (Some(PEER), Some(u64::from(m.bytes[0]))));
+            all.extend_from_slice(m.bytes);
+        });
+        all
+    }
+
+    fn claimed(pair: &mut Pair, tag: u64) -> Option<u64> {
+        let op = crate::PeekOp {
+            source: None,
+            class: Class::Tagged,
+            tag,
+            ignore: 0,
+            claim: false,
+            discard: true,
+            context: 0,
+        };
+        pair.sides[1].peek(pair.now, &op).expect("no claim").and_then(|c| c.data)
+    }
+
+    #[test]
+    fn what_a_caller_looks_for_comes_to_it_in_order_and_takes_no_place() {
+        let mut pair: Pair = Pair::connected(&Config::default(), &weir_link::Config::default());
+        let unexpected = pair.sides[1].counters().unexpected;
+        pair.sides[1].look_for(Wanted { tag: 9, most: 2 });
+        for (tag, what) in [(9, 1), (8, 2), (9, 3), (9, 4)] {
+            say(&mut pair, tag, what);
+        }
+        // One has another tag, and one is more than it takes.
+        assert_eq!((pair.sides[1].held()[2], taken(&mut pair)), (2, alloc::vec![1, 3]));
+        assert_eq!(pair.sides[1].counters().unexpected, unexpected + 2);
+        // The next one is behind the one that waits, and nothing overtakes.
+        pair.sides[1].look_for(Wanted { tag: 9, most: 2 });
+        say(&mut pair, 9, 5);
+        assert_eq!(taken(&mut pair), []);
+        assert_eq!([9, 9, 9].map(|tag| claimed(&mut pair, tag)), [Some(4), Some(5), None]);
+        // (The other one that waits is in nobody's way.)
+        pair.sides[1].look_for(Wanted { tag: 9, most: 2 });
+        say(&mut pair, 9, 6);
+        assert_eq!(taken(&mut pair), [6]);
+        say(&mut pair, 9, 7);
+        assert_eq!(taken(&mut pair), [], "nobody looks");
+        assert_eq!((claimed(&mut pair, 9), claimed(&mut pair, 8)), (Some(7), Some(2)));
+        assert_eq!(pair.sides[1].held(), [0; 4]);
+    }
+
+    #[test]
+    fn a_receive_comes_before_who_looks_and_credit_is_given_for_what_is_looked_for() {
+        for alone in [true, false] {
+            let mut proto = weir_link::Config::default();
+            proto.session.initial_credit_msgs = 16;
+            let mut pair: Pair =
+                Pair::connected(&Config { credit_msgs: 16, unexpected_bytes: 0, ..Config::default() }, &proto);
+            let dest = Bytes::new(&[0]);
+            if !alone {
+                pair.sides[1]
+                    .recv(pair.now, RecvOp { tag: 7, ignore: 0, ..recv_op(7, Bytes::default()) })
+                    .expect("posted");
+            }
+            pair.sides[1].recv(pair.now, RecvOp { tag: 9, ignore: 0, ..recv_op(1, dest.clone()) }).expect("posted");
+            pair.sides[1].look_for(Wanted { tag: 9, most: 100 });
+            for what in 1..=60 {
+                say(&mut pair, 9, what);
+            }
+            assert_eq!((pair.ended(1).len(), dest.to_vec()), (1, alloc::vec![1]));
+            assert_eq!(taken(&mut pair), (2..=60).collect::<Vec<u8>>());
+        }
     }
 
     #[test]

@@ -79,9 +79,9 @@ pub struct Inbox {
     pub news: bool,
     /// Messages of a turn, at the most.
     pub turn_max: usize,
-    /// A test has none of this class to hand out, waits for one, and takes so many: until the pass
-    /// that it makes for that is over.
-    pub wanted: Option<(u8, usize)>,
+    /// A test has none of this class to hand out and waits for one: until the pass that it makes for
+    /// that is over.
+    pub wanted: Option<u8>,
 }
 
 impl Default for Inbox {

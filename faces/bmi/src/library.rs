@@ -766,7 +766,7 @@ impl Library {
                 self.handed = Some((Instant::now(), told as u32));
             }
         } else if count > 0 {
-            self.t.inbox.wanted = Some((class, count));
+            self.t.inbox.wanted = Some(class);
         }
         told
     }

@@ -243,14 +243,17 @@ impl Ops {
 
     /// From here to [`Ops::let_go`] the failure of the receive that was posted last is not told:
     /// what makes it fail may be found by the test that follows the post (W7).
+    #[inline]
     pub fn hold_back(&mut self) {
         self.held_back = self.fresh.take();
     }
 
     /// What was held back is told to the next test.
+    #[inline]
     pub fn let_go(&mut self) {
-        self.held_back = None;
-        if let Some((key, code)) = self.late.take() {
+        if self.held_back.take().is_some()
+            && let Some((key, code)) = self.late.take()
+        {
             self.end(key, Err(code));
         }
     }

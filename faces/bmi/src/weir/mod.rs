@@ -527,7 +527,7 @@ impl Weir {
     /// One pass: what has ended, who has come or gone, what has arrived.
     pub fn progress(&mut self, t: &mut Tables) {
         let seen = match t.inbox.wanted {
-            Some((class, most)) => self.look_for(t, class, most),
+            Some(class) => self.look_for(t, class),
             None => self.look(t),
         };
         if !self.to_ask.is_empty() || !self.held_up.is_empty() {

@@ -8,6 +8,9 @@ use crate::memory::Block;
 use crate::tables::Tables;
 use weir_engine::{Class, Completion, Iov, PeekOp, Queue, RecvOp, Seen, Wanted};
 
+/// Messages taken from the engine as they come, in one look: as many as that reads of rings. They
+/// are short, and the next look that takes such is when all of them are handed out.
+const COME_MAX: usize = 256;
 /// Messages thrown away of a peer that is gone: more than credit lets one send ahead.
 const REST_MAX: usize = 1 << 20;
 
@@ -34,12 +37,12 @@ pub(super) struct Come {
 }
 
 impl Weir {
-    /// Looks at what has arrived, for a test that hands out up to `most` unexpected messages of a
-    /// class and has none: those that come now need not be claimed and fetched.
-    pub(super) fn look_for(&mut self, t: &mut Tables, class: u8, most: usize) -> Seen {
+    /// Looks at what has arrived, for a test that hands out unexpected messages of a class and has
+    /// none: those that come now need not be claimed and fetched.
+    pub(super) fn look_for(&mut self, t: &mut Tables, class: u8) -> Seen {
         let (tag, _) = engine_tag(0, Some(class));
         let Weir { ep, out, come, .. } = self;
-        let seen = ep.look_for(Queue::Both, out, PASS, Wanted { tag, most }, |message| {
+        let seen = ep.look_for(Queue::Both, out, PASS, Wanted { tag, most: COME_MAX }, |message| {
             let block = Block::of(message.bytes);
             come.push(Come { source: message.source, data: message.data, block });
         });
