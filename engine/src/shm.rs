@@ -210,11 +210,12 @@ impl SharedMemory {
     /// When to look although nothing wakes a sleeper.
     pub fn next_timeout(&self, st: &State, now: Time) -> Option<Time> {
         let sessions = st.proto().sessions();
-        // Control messages wait for earlier ones to have been read.
-        let has_control = |p: &Peer| p.peer.and_then(|peer| sessions.get(peer)).is_some_and(Session::has_control);
+        // Control messages wait for earlier ones to have been read, and so may answers that are
+        // not control messages yet: where many are out.
+        let awaits = |p: &Peer| p.peer.and_then(|peer| sessions.get(peer)).is_some_and(Session::awaits_control);
         let wait_ns = |p: &Peer| match p.awaited {
             true => SETTLE_NS,
-            false if has_control(p) => TIMERS_NS,
+            false if p.handed.len() >= SETTLE_AT || awaits(p) => TIMERS_NS,
             false => FORGET_NS,
         };
         let waits = self.handed_to.iter().filter_map(|ix| self.there(*ix)).filter(|p| !p.handed.is_empty());

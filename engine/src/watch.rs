@@ -13,6 +13,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use weir_link::Time;
 use weir_net::WAKE_SOURCES;
@@ -27,8 +28,10 @@ pub struct Watch {
     sockets: [RawFd; WAKE_SOURCES],
     /// The same of bulk connections and of shared memory. -1 is none.
     others: [RawFd; 2],
-    /// The sockets are in the set: the thread sleeps on them, or has and may again.
+    /// The sockets are in the set: the thread sleeps on them, or has and may again. Changed with
+    /// `set` locked, which whoever changes the set holds: some in it and some not would stay so.
     watched: AtomicBool,
+    set: Mutex<()>,
     /// One of them is there for room as well.
     for_room: AtomicBool,
     /// The thread sleeps, or is about to, for longer than a program that is back may go unseen, and
@@ -81,6 +84,7 @@ impl Watch {
             sockets,
             others,
             watched: AtomicBool::new(false),
+            set: Mutex::new(()),
             for_room: AtomicBool::new(false),
             long: AtomicBool::new(false),
             holds: AtomicU8::new(HELD),
@@ -200,9 +204,7 @@ impl Watch {
         if was_for_room || blocked.is_some() {
             self.forget_sockets();
         }
-        if !self.is_watched() {
-            self.watch_sockets(blocked);
-        }
+        self.watch_sockets(blocked);
         self.wait()
     }
 
@@ -210,18 +212,24 @@ impl Watch {
     /// back: to take four out and put them in again costs more than most of what the thread does
     /// when it wakes.
     fn watch_sockets(&self, blocked: Option<RawFd>) {
+        let _set = self.lock_set();
+        if self.is_watched() {
+            return;
+        }
         let mut added = false;
         for fd in self.descriptors() {
             let mut flags = EpollFlags::EPOLLIN;
             flags.set(EpollFlags::EPOLLOUT, blocked == Some(fd.as_raw_fd()));
-            // A program that came back while the thread woke for another reason has not got to
-            // taking it out yet.
             added |= matches!(self.epoll.add(fd, EpollEvent::new(flags, 0)), Ok(()) | Err(Errno::EEXIST));
         }
         if added {
-            // Last: from then on a program that comes back takes all out.
+            // From then on a program that comes back takes all out.
             self.watched.store(true, Ordering::Release);
         }
+    }
+
+    fn lock_set(&self) -> MutexGuard<'_, ()> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The program is back: what arrives is its own to find. The thread looks again when its time
@@ -229,7 +237,14 @@ impl Watch {
     /// set a timer takes up to 8 us where the hypervisor has a hand in it, which is not for the
     /// path of a message but after a long absence.)
     pub fn program_is_back(&self, look: Duration) {
-        if self.is_watched() && self.forget_sockets() && !self.hurry(look) {
+        if !self.is_watched() {
+            return;
+        }
+        // (Whoever has the set locked adds to it, and the next poll finds that; or takes them out.)
+        let Ok(set) = self.set.try_lock() else { return };
+        let was_mine = self.take_out();
+        drop(set);
+        if was_mine && !self.hurry(look) {
             self.look_owed.store(true, Ordering::Relaxed);
         }
     }
@@ -273,8 +288,16 @@ impl Watch {
         }
     }
 
-    /// Takes the sockets out of the set. False: another has done so.
-    fn forget_sockets(&self) -> bool {
+    /// The thread takes the sockets out of the set, if they are in it.
+    fn forget_sockets(&self) {
+        if self.is_watched() {
+            let _set = self.lock_set();
+            self.take_out();
+        }
+    }
+
+    /// With the set locked: takes the sockets out. False: another has done so.
+    fn take_out(&self) -> bool {
         let is_mine = self.watched.swap(false, Ordering::AcqRel);
         if is_mine {
             for fd in self.descriptors() {
@@ -389,6 +412,44 @@ mod tests {
         let before = std::time::Instant::now();
         watch.sleep(Duration::from_millis(2), LONG);
         assert!(before.elapsed() >= Duration::from_millis(2) && !watch.is_watched());
+    }
+
+    /// Whoever comes back while the thread puts them in, or while it wakes and sleeps again.
+    #[test]
+    fn all_sockets_are_in_the_set_or_none() {
+        let sockets = [0, 1, 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let fds = sockets.each_ref().map(AsRawFd::as_raw_fd);
+        let watch = std::sync::Arc::new(Watch::new(fds, [-1; 2]).unwrap());
+        let over = std::sync::Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (watch, over) = (watch.clone(), over.clone());
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    watch.sleep_on_sockets(None, Duration::from_micros(1), LONG);
+                }
+            })
+        };
+        let (mut inside, mut outside) = (0, 0);
+        while inside < 2000 || outside < 2000 {
+            watch.program_is_back(LONG);
+            let set = watch.lock_set();
+            let is_in = |fd: BorrowedFd<'_>| {
+                let added = watch.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0));
+                let _ = added.is_ok().then(|| watch.epoll.delete(fd));
+                added == Err(Errno::EEXIST)
+            };
+            let all: Vec<bool> = watch.descriptors().map(is_in).collect();
+            assert!(all.iter().all(|&there| there == watch.is_watched()), "{all:?}");
+            (inside, outside) = (inside + usize::from(all[0]), outside + usize::from(!all[0]));
+            drop(set);
+            // Now and then the thread gets there first.
+            (0..outside % 64).for_each(|_| std::hint::spin_loop());
+            if outside > 4 * inside {
+                std::thread::yield_now();
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        thread.join().unwrap();
     }
 
     #[test]

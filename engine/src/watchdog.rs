@@ -68,7 +68,8 @@ impl Shared {
 
     /// A thread of the program sleeps on the sockets, or in a poll.
     fn is_asleep(&self, at: Time) -> bool {
-        self.last_poll.load(Ordering::Relaxed) > at.0
+        // (Who has polled since `at` does not sleep.)
+        self.last_poll.load(Ordering::Relaxed) > at.0 + waiting::ELSEWHERE_NS
     }
 
     /// For how long the program may not poll before the thread steps in.

@@ -191,7 +191,7 @@ mod tests {
             s.took_control();
             assert_eq!(next(s), Some((1, 11, false)));
             s.took_control();
-            assert_eq!((next(s), s.has_control()), (None, false));
+            assert_eq!((next(s), s.has_control(), s.awaits_control()), (None, false, true));
             s.lost(Fragment::Control { mseq: 1 });
             s.lost(Fragment::Control { mseq: 0 });
             assert_eq!(s.arrived(common, &Fragment::Control { mseq: 1 }), Some(11));

@@ -147,6 +147,12 @@ impl Session {
         !self.lost_control.is_empty() || self.out.control_next < self.out.control_end()
     }
 
+    /// The same, or they wait for others to have arrived: no more than the window are under way.
+    #[must_use]
+    pub fn awaits_control(&self) -> bool {
+        !self.lost_control.is_empty() || self.out.control_next < self.out.control.next()
+    }
+
     /// Messages or rendezvous data wait for the carrier of everything.
     #[must_use]
     #[inline]

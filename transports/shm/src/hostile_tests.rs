@@ -24,7 +24,9 @@ fn until(all: &mut [&mut Shm], mut done: impl FnMut(&mut [&mut Shm], &[Event]) -
     let (begin, mut now, mut events) = (Instant::now(), 1, Vec::new());
     loop {
         now += 30_000;
-        all.iter_mut().for_each(|shm| shm.poll(now, &mut events));
+        all.iter_mut().for_each(|shm| {
+            shm.poll(now, &mut events);
+        });
         if done(all, &events) {
             return;
         }
@@ -310,7 +312,9 @@ fn an_older_seal_or_none_is_told_from_what_must_be() {
 /// here.
 fn looks_of_a_second(shm: &mut Shm, from: u64) -> u64 {
     let before = shm.counters().socket_checks;
-    (0..10_000).for_each(|n| shm.poll(from + n * 100_000, &mut Vec::new()));
+    (0..10_000).for_each(|n| {
+        shm.poll(from + n * 100_000, &mut Vec::new());
+    });
     shm.counters().socket_checks - before
 }
 
@@ -321,7 +325,9 @@ fn who_shares_no_memory_looks_less_and_less_often_and_sees_who_comes() {
     // Where a program begins its processes meet: the first looks are as frequent as later ones that
     // somebody waits for.
     let begins = (0..1000).map(|n| 1 + n * 100_000);
-    begins.for_each(|at| alone.poll(at, &mut Vec::new()));
+    begins.for_each(|at| {
+        alone.poll(at, &mut Vec::new());
+    });
     let looks = alone.counters().socket_checks;
     assert!((50..=100).contains(&looks), "{looks} in a tenth of a second");
     looks_of_a_second(&mut alone, 100_000_000);

@@ -63,8 +63,10 @@ impl Weir {
                 && block.len() as u64 <= UNEXPECTED_MAX
             {
                 let tag = (tag as u32).cast_signed();
-                t.inbox.push(class, from, Entry { tag, size: block.len(), body: Body::Here(block) });
-                if let Some(address) = t.addrs.get_mut(from) {
+                let entry = Entry { tag, size: block.len(), body: Body::Here(block) };
+                if t.inbox.push(class, from, entry).is_ok()
+                    && let Some(address) = t.addrs.get_mut(from)
+                {
                     address.waiting += 1;
                 }
             }
