@@ -469,8 +469,9 @@ impl SharedMemory {
         if round {
             self.leave_ended(st);
         }
-        let has_looked = self.shm.poll(now.0, &mut self.events);
-        let has_news = has_looked || !self.events.is_empty();
+        let looks = self.shm.is_due(now.0);
+        self.shm.poll(now.0, &mut self.events);
+        let has_news = looks || !self.events.is_empty();
         if !self.events.is_empty() {
             for event in std::mem::take(&mut self.events) {
                 self.happened(st, now, event);

@@ -79,8 +79,8 @@ pub struct Inbox {
     pub news: bool,
     /// Messages of a turn, at the most.
     pub turn_max: usize,
-    /// A test has none of this class to hand out and waits for one: until the pass that it makes for
-    /// that is over.
+    /// The class that the program asked for last: where none waits, those of it that come are taken
+    /// as they are.
     pub wanted: Option<u8>,
 }
 

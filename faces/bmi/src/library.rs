@@ -672,7 +672,6 @@ impl Library {
         for method in &mut self.methods {
             method.progress(&mut self.t);
         }
-        self.t.inbox.wanted = None;
         if self.t.ops.next_limit().is_some() {
             let now = Instant::now();
             while let Some((key, limit)) = self.t.ops.reached(now) {
@@ -761,13 +760,14 @@ impl Library {
         }
         if told > 0 {
             self.hands_out(told);
-            // (Where it had one only, and waits for the next, turns are of no matter.)
             if told > 1 || self.t.inbox.has(class) {
                 self.handed = Some((Instant::now(), told as u32));
+            } else {
+                // Who is handed one at a time is spared the clock, and is not known to be quick.
+                self.t.inbox.turn_max = 1;
             }
-        } else if count > 0 {
-            self.t.inbox.wanted = Some(class);
         }
+        self.t.inbox.wanted = Some(class);
         told
     }
 

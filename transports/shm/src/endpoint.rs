@@ -545,18 +545,23 @@ impl Shm {
     }
 
     /// Drives handshakes, notices ends, and appends what happened to `events`. Without system calls
-    /// most of the time; true if it has made some: then records may have come that
-    /// [`next_ready`](Shm::next_ready) did not see before.
+    /// most of the time.
     #[inline]
-    pub fn poll(&mut self, now_ns: u64, events: &mut Vec<Event>) -> bool {
-        let is_due = now_ns >= self.service_at_ns;
-        if is_due {
+    pub fn poll(&mut self, now_ns: u64, events: &mut Vec<Event>) {
+        if self.is_due(now_ns) {
             self.service(now_ns);
         }
         if !self.events.is_empty() {
             events.extend(self.events.drain(..));
         }
-        is_due
+    }
+
+    /// Whether [`poll`](Shm::poll) looks at the sockets at this time: then
+    /// [`next_ready`](Shm::next_ready) may find afterwards what it did not see before.
+    #[must_use]
+    #[inline]
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.service_at_ns
     }
 
     /// Whether [`poll`](Shm::poll) has events to tell that it knows of already. What is still to be

@@ -526,7 +526,7 @@ impl Weir {
 
     /// One pass: what has ended, who has come or gone, what has arrived.
     pub fn progress(&mut self, t: &mut Tables) {
-        let seen = match t.inbox.wanted {
+        let seen = match t.inbox.wanted.filter(|_| t.inbox.is_empty()) {
             Some(class) => self.look_for(t, class),
             None => self.look(t),
         };

@@ -141,6 +141,44 @@ fn what_nobody_received_of_a_peer_that_is_gone_is_thrown_away() {
     assert!(!server.holds_any());
 }
 
+/// M2: what comes where a program takes requests is there at once, if none waits before it.
+#[test]
+fn requests_are_taken_as_they_come_where_none_waits() {
+    let (mut server, mut client) = (Side::open(true), Side::open(false));
+    let to = client.to(&server);
+    client.send(to, 0, Some(0));
+    until(&mut [&mut client, &mut server], |sides| !sides[1].t.inbox.is_empty());
+    assert_eq!(server.weir.claims, 1, "nobody has asked for any");
+    server.t.inbox.wanted = Some(0);
+    for tag in 1..5 {
+        client.send_bytes(to, tag, Some(0), &[tag as u8; 8]);
+    }
+    until(&mut [&mut client, &mut server], |sides| sides[1].t.inbox.len() == 5);
+    assert_eq!(server.weir.claims, 5, "one waits");
+    let pop = |server: &mut Side, tag: i32| {
+        let (from, entry) = server.t.inbox.pop(0).expect("it is there");
+        assert_eq!(entry.tag, tag);
+        if let Body::Here(block) = &entry.body {
+            assert_eq!((block.len(), server.t.addrs.get(from).map(|a| a.waiting > 0)), (8, Some(true)));
+            return true;
+        }
+        server.weir.discard_all(vec![entry]);
+        false
+    };
+    assert!(!(0..5).any(|tag| pop(&mut server, tag)));
+    // (One that the library's thread has taken in meanwhile is claimed.)
+    let begun = Instant::now();
+    for tag in 5.. {
+        client.send_bytes(to, tag, Some(0), &[tag as u8; 8]);
+        until(&mut [&mut client, &mut server], |sides| !sides[1].t.inbox.is_empty());
+        if pop(&mut server, tag) {
+            break;
+        }
+        assert!(begun.elapsed() < LIMIT, "none comes at once");
+    }
+    assert!(server.weir.claims == 0 && !server.holds_any());
+}
+
 /// F3: an operation with a server that was taken for dead ends, and one of the next is carried.
 #[test]
 fn a_server_that_was_taken_for_dead_and_lives_is_reached_again() {

@@ -9,7 +9,7 @@ use crate::tables::Tables;
 use weir_engine::{Class, Completion, Iov, PeekOp, Queue, RecvOp, Seen, Wanted};
 
 /// Messages taken from the engine as they come, in one look: as many as that reads of rings. They
-/// are short, and the next look that takes such is when all of them are handed out.
+/// are short, and the next look that takes such is when all of them are handed out (B1).
 const COME_MAX: usize = 256;
 /// Messages thrown away of a peer that is gone: more than credit lets one send ahead.
 const REST_MAX: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(super) fn look(class: u8, source: Option<u32>, claim: Option<usize>) -> Peek
     }
 }
 
-/// One that was not claimed: a test waits for such.
+/// One that was not claimed.
 pub(super) struct Come {
     /// Whose it is, and its tag: as the engine says.
     source: Option<u32>,
@@ -37,8 +37,8 @@ pub(super) struct Come {
 }
 
 impl Weir {
-    /// Looks at what has arrived, for a test that hands out unexpected messages of a class and has
-    /// none: those that come now need not be claimed and fetched.
+    /// Looks at what has arrived, for a program that takes unexpected messages of a class, where none
+    /// waits: those that come now need not be claimed and fetched.
     pub(super) fn look_for(&mut self, t: &mut Tables, class: u8) -> Seen {
         let (tag, _) = engine_tag(0, Some(class));
         let Weir { ep, out, come, .. } = self;
