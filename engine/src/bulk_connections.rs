@@ -109,11 +109,6 @@ impl<C: Tcp> BulkConnections<C> {
         self.driver.has_slept();
     }
 
-    /// Somebody is about to sleep.
-    pub fn prepare_sleep(&mut self, st: &mut State) {
-        self.driver.prepare_sleep(&mut Lent { sockets: &mut self.sockets, st });
-    }
-
     /// Connects, accepts, reads. `busy`: the socket had datagrams, which come first. Returns the
     /// bytes read.
     pub fn progress(&mut self, st: &mut State, now: Time, busy: bool) -> u64 {
@@ -207,10 +202,6 @@ impl<C: Tcp> Surroundings for Lent<'_, C> {
 
     fn watch_for(&mut self, io: &C, key: u64, interest: Interest) {
         let _ = self.sockets.epoll.modify(io, &mut event(key, interest));
-    }
-
-    fn wakes_at(&mut self, io: &C, bytes: u32) {
-        io.wakes_at(bytes);
     }
 
     fn ready(&mut self, found: impl FnMut(u64)) -> bool {

@@ -327,11 +327,6 @@ impl Core {
     pub fn prepare_sleep(&mut self) -> bool {
         // (What one of the two has prepared the next pass undoes.)
         self.asleep = self.device.prepare_sleep() && self.shm.as_mut().is_none_or(SharedMemory::prepare_sleep);
-        if self.asleep
-            && let Some(bulk_connections) = &mut self.bulk_connections
-        {
-            bulk_connections.prepare_sleep(&mut self.st);
-        }
         self.asleep
     }
 

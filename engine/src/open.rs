@@ -240,6 +240,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_face_sets_of_credit_and_acknowledgements_reaches_the_protocol() {
+        let usual = proto_config(&EngineConfig::default(), 0, 1472);
+        assert_eq!(usual.ack_delay_max, weir_link::Config::default().ack_delay_max);
+        assert_eq!(usual.session.bulk_credit(), usual.session.initial_credit_bytes);
+        let (bulk_credit_bytes, ack_delay) = (Some(7 << 20), std::time::Duration::from_micros(700));
+        let set = proto_config(&EngineConfig { bulk_credit_bytes, ack_delay, ..EngineConfig::default() }, 0, 1472);
+        assert_eq!((set.session.bulk_credit(), set.ack_delay_max), (7 << 20, ack_delay));
+    }
+
+    #[test]
     fn what_is_not_on_this_host_is_told_with_its_setting() {
         let absent = std::net::IpAddr::from([192, 0, 2, 77]);
         let of_name = EngineConfig { ifaces: vec!["no-such-eth".into()], ..EngineConfig::packets() };

@@ -131,12 +131,6 @@ impl<S> BulkConnections<S> {
         self.round_ns = ROUND_NS;
     }
 
-    /// The caller is about to sleep until something comes: for the rest of a long record not at its
-    /// first bytes.
-    pub fn prepare_sleep<E: Surroundings<Stream = S>>(&mut self, on: &mut E) {
-        self.conns.values_mut().for_each(|c| c.prepare_sleep(on));
-    }
-
     /// Connects, accepts, reads. `busy`: there were datagrams, which come first. Returns the bytes
     /// read.
     pub fn progress<E: Surroundings<Stream = S>>(&mut self, on: &mut E, now: Time, busy: bool) -> u64 {

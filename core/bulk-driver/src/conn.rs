@@ -11,13 +11,6 @@ use crate::surroundings::{Broken, Head, Read, Surroundings};
 /// What is read besides a payload: the heads of what follows, and small payloads whole.
 pub const STAGE_BYTES: usize = 4096;
 
-/// Of a record of which more than this is missing, who sleeps is woken for more than the next bytes
-/// ...
-const WAKE_MIN: u32 = 16 << 10;
-/// ... but for so many, or for all that is missing. Each wake costs two changes of threads, a
-/// question and a read; without segmentation offload there would be one for every few segments.
-const WAKE_MAX: u32 = 128 << 10;
-
 /// Where a connection stands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
@@ -46,30 +39,6 @@ impl<W> From<Broken> for Over<W> {
     }
 }
 
-/// With so many bytes a connection counts as readable: never with more than its record lacks,
-/// whoever reads on while another sleeps.
-pub(crate) struct WakesAt(pub u32);
-
-impl WakesAt {
-    /// Somebody is about to sleep in a record that lacks so much (0: between two). What is to be
-    /// set, if anything.
-    pub fn prepare_sleep(&mut self, lacks: u32) -> Option<u32> {
-        let set = self.0 == 1 && lacks > WAKE_MIN;
-        set.then(|| {
-            self.0 = lacks.min(WAKE_MAX);
-            self.0
-        })
-    }
-
-    /// Something was read, and the record lacks so much now. As above.
-    pub fn has_read(&mut self, lacks: u32) -> Option<u32> {
-        (lacks < self.0 && self.0 > 1).then(|| {
-            self.0 = 1;
-            1
-        })
-    }
-}
-
 /// One connection.
 pub(crate) struct Conn<S> {
     pub io: S,
@@ -92,7 +61,6 @@ pub(crate) struct Conn<S> {
     pub out: Option<(BulkRecord, u32)>,
     /// It had no room when last written to, and who watches it knows.
     pub blocked: bool,
-    wakes_at: WakesAt,
     pub health: BulkHealth,
 }
 
@@ -117,20 +85,7 @@ impl<S> Conn<S> {
             head_done: 0,
             out: None,
             blocked: false,
-            wakes_at: WakesAt(1),
             health: BulkHealth::new(now),
-        }
-    }
-
-    /// What the record lacks that is being read.
-    fn lacks(&self) -> u32 {
-        self.record.as_ref().map_or(0, |(record, done)| record.len - done)
-    }
-
-    /// Somebody is about to sleep until something comes.
-    pub fn prepare_sleep<E: Surroundings<Stream = S>>(&mut self, on: &mut E) {
-        if let Some(bytes) = self.wakes_at.prepare_sleep(self.lacks()) {
-            on.wakes_at(&self.io, bytes);
         }
     }
 
@@ -195,9 +150,6 @@ impl<S> Conn<S> {
             if !more {
                 break;
             }
-        }
-        if let Some(bytes) = self.wakes_at.has_read(self.lacks()) {
-            on.wakes_at(&self.io, bytes);
         }
         Ok(total)
     }

@@ -94,10 +94,6 @@ pub trait Surroundings {
     /// Something else is waited for on a stream that is watched.
     fn watch_for(&mut self, _stream: &Self::Stream, _key: u64, _interest: Interest) {}
 
-    /// A stream that is watched for what can be read counts as ready with so many bytes, or at its
-    /// end.
-    fn wakes_at(&mut self, _stream: &Self::Stream, _bytes: u32) {}
-
     /// Tells the keys of those that have what is waited for; not necessarily all. False: nobody
     /// knows, and each is to be tried.
     fn ready(&mut self, _found: impl FnMut(u64)) -> bool {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use slotmap::Key;
 use weir_link::{BULK_GREETING_NS, BulkNews, BulkRecord, Config, Endpoint, GREETING_LEN, PeerId, RecordIn, Time};
 
-use crate::conn::{Conn, Stage, WakesAt};
+use crate::conn::{Conn, Stage};
 use crate::*;
 
 const LIMITS: Limits = Limits { conns: 70, turn_bytes: 4 << 20 };
@@ -209,31 +209,6 @@ fn in_a_record(io: u32) -> Conn<u32> {
     (c.stage, c.peer, c.bulk) = (Stage::Up, PeerId(0), io);
     c.out = Some((BulkRecord { token: u64::MAX, offset: 0, len: 10 }, 5));
     c
-}
-
-// spec: L-6.10
-#[test]
-fn who_sleeps_in_a_long_record_is_woken_for_much_of_it_and_never_for_more_than_it_lacks() {
-    const K: u32 = 1 << 10;
-    let mut w = WakesAt(1);
-    assert_eq!(w.prepare_sleep(0), None, "between two records");
-    assert_eq!(w.prepare_sleep(16 * K), None, "a short rest");
-    assert_eq!(w.prepare_sleep(300 * K), Some(128 * K));
-    assert_eq!(w.prepare_sleep(300 * K), None, "it is set");
-    // Another thread reads on while the one sleeps.
-    assert_eq!((w.has_read(200 * K), w.has_read(128 * K)), (None, None));
-    assert_eq!(w.has_read(127 * K), Some(1));
-    assert_eq!(w.has_read(126 * K), None, "it is set");
-    assert_eq!(w.prepare_sleep(126 * K), Some(126 * K), "all of the rest");
-    assert_eq!(w.has_read(0), Some(1), "the next record may be short");
-    for lacks in (0..=1 << 24).step_by(4097) {
-        let (mut before, mut w) = (1, WakesAt(1));
-        for lacks in [lacks, lacks / 2, lacks / 3, 1, 0] {
-            before = w.has_read(lacks).unwrap_or(before);
-            before = w.prepare_sleep(lacks).unwrap_or(before);
-            assert!(before == 1 || before <= lacks, "{before} of {lacks}");
-        }
-    }
 }
 
 // spec: L-5.2

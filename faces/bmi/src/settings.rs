@@ -159,6 +159,17 @@ mod tests {
         assert_eq!(set.engine.peer_timeout, Duration::from_millis(700));
     }
 
+    // V8, V9
+    #[test]
+    fn servers_let_much_in_by_bulk_connections_unless_somebody_says_how_much() {
+        let usual = read(&[]).expect("valid");
+        assert_eq!((usual.engine.credit_bytes, usual.bulk_credit), (128 << 10, Some(2 << 20)));
+        assert_eq!(usual.engine.bulk_credit_bytes, None, "a client's");
+        assert_eq!(usual.engine.ack_delay, Duration::from_micros(500));
+        let set = read(&[("WEIR_CREDIT_BYTES", "65536")]).expect("valid");
+        assert_eq!((set.engine.credit_bytes, set.bulk_credit), (65536, None));
+    }
+
     #[test]
     fn what_cannot_be_understood_is_refused() {
         for (name, value) in [

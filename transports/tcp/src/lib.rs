@@ -101,15 +101,10 @@ impl Connection {
     /// Sets an option of TCP's; a kernel that does not know it, or does not take the value, stays
     /// as it is.
     fn set_tcp(&self, (option, value): (libc::c_int, libc::c_int)) {
-        self.set(libc::IPPROTO_TCP, option, value);
-    }
-
-    /// The same of any level.
-    fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) {
         let len = size_of_val(&value) as libc::socklen_t;
         let from = (&raw const value).cast();
         // SAFETY: the descriptor is open; `value` is as long as it is said to be.
-        unsafe { libc::setsockopt(self.socket.as_raw_fd(), level, option, from, len) };
+        unsafe { libc::setsockopt(self.socket.as_raw_fd(), libc::IPPROTO_TCP, option, from, len) };
     }
 }
 
@@ -155,10 +150,6 @@ pub trait Tcp: AsFd + Sized {
     /// The system's.
     fn lost_segments(&self) -> io::Result<u32>;
 
-    /// From now on it counts as readable, for who watches it, with so many bytes or at its end;
-    /// what is read is not bound by it. Where the system does not take it all stays as it was.
-    fn wakes_at(&self, _bytes: u32) {}
-
     /// Writes what there is room for; 0: none.
     ///
     /// # Errors
@@ -184,11 +175,6 @@ impl Tcp for Connection {
 
     fn accept(listener: &Listener) -> io::Result<Option<Connection>> {
         listener.accept()
-    }
-
-    fn wakes_at(&self, bytes: u32) {
-        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-        self.set(libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes);
     }
 
     fn lost_segments(&self) -> io::Result<u32> {
@@ -325,36 +311,6 @@ mod tests {
         let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let listener = Listener::bind(&[probe]).unwrap();
         meet(&listener, |to| Connection::connect(to, Some(to.ip())).unwrap())
-    }
-
-    #[test]
-    fn who_watches_is_woken_for_as_much_as_was_said_and_reads_what_there_is() {
-        let (mut a, mut b) = pair();
-        let readable = |c: &Connection, within: Duration| {
-            let mut fd = libc::pollfd { fd: c.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one entry.
-            unsafe { libc::poll(&raw mut fd, 1, within.as_millis() as libc::c_int) == 1 }
-        };
-        let (short, long) = (Duration::from_millis(50), Duration::from_secs(20));
-        b.wakes_at(5000);
-        assert_eq!(a.write(&[IoSlice::new(&[7; 4999])]).unwrap(), 4999);
-        assert!(!readable(&b, short));
-        assert_eq!(a.write(&[IoSlice::new(&[7])]).unwrap(), 1);
-        assert!(readable(&b, long));
-        assert_eq!(a.write(&[IoSlice::new(&[7; 10])]).unwrap(), 10);
-        let mut got = 0;
-        until(|| {
-            let Arrived::Bytes(n) = read(&mut b, &mut [0; 4000], &mut []) else { panic!("it ended") };
-            got += n;
-            got == 5010
-        });
-        assert_eq!(a.write(&[IoSlice::new(&[7; 10])]).unwrap(), 10);
-        assert!(!readable(&b, short));
-        b.wakes_at(1);
-        assert!(readable(&b, long), "what is there counts at once");
-        b.wakes_at(5000);
-        a.shutdown();
-        assert!(readable(&b, long), "and the end, whatever is missing");
     }
 
     /// Two that begin with BBR and change when they are connected. None where the kernel has no

@@ -212,7 +212,8 @@ pub fn run(paths: &Paths, options: &Options) -> Result<()> {
     let loads: Vec<serverload::Cell> = loads.collect();
     let bulks: Vec<bulk::Cell> = bulk::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
     let crowds: Vec<many::Cell> = many::CELLS.into_iter().filter(|cell| wanted(&options.only, cell.id)).collect();
-    // (Without a tree they are left out, as any rival that is not there, unless they are asked for.)
+    // (Without a tree they are left out, as any rival that is not there, unless they are asked
+    // for.)
     let is_stored = options.orangefs.is_some() || options.only.iter().any(|start| start.contains("/storage"));
     let stores = storage::CELLS.into_iter().filter(|cell| is_stored && wanted(&options.only, cell.id));
     let stores: Vec<storage::Cell> = stores.collect();
