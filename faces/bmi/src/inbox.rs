@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Places that the queue of a peer keeps when it is empty, for its next messages.
 const KEPT_MAX: usize = 8;
+/// Messages of a peer that are on their way from the engine at once, at most: as many as a turn
+/// has. So no more than these have left the engine's budget, and are not handed out yet.
+pub const COMING_MAX: usize = 16;
 
 /// Where a message is.
 #[derive(Debug)]
@@ -16,6 +19,8 @@ pub enum Body {
     Here(Block),
     /// In the engine, which holds it under this number.
     Claimed(usize),
+    /// On its way from there.
+    Coming(usize),
 }
 
 /// A message.
@@ -27,6 +32,15 @@ pub struct Entry {
     pub size: usize,
     /// Where it is.
     pub body: Body,
+}
+
+impl Entry {
+    /// If it is claimed, it is on its way from now on; returns what is to be fetched.
+    fn set_out(&mut self) -> Option<Entry> {
+        let Body::Claimed(context) = self.body else { return None };
+        self.body = Body::Coming(context);
+        Some(Entry { tag: self.tag, size: self.size, body: Body::Claimed(context) })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -100,19 +114,6 @@ impl Inbox {
     /// It is of an address that is no more, and whose place another has: it is nobody's, and the
     /// caller lets go of what holds it.
     pub fn push(&mut self, class: u8, from: AddrKey, entry: Entry) -> Result<(), Entry> {
-        self.put(class, from, entry, false)
-    }
-
-    /// One that was taken out is not ready yet, or could not be handed out: it is the next of its
-    /// peer again.
-    ///
-    /// # Errors
-    /// As [`Inbox::push`].
-    pub fn put_back(&mut self, class: u8, from: AddrKey, entry: Entry) -> Result<(), Entry> {
-        self.put(class, from, entry, true)
-    }
-
-    fn put(&mut self, class: u8, from: AddrKey, entry: Entry, first: bool) -> Result<(), Entry> {
         let is_looked_at = self.looked_at.contains(class);
         let class = self.classes.entry(class).or_default();
         let Some(queue) = class.queues.entry(from) else { return Err(entry) };
@@ -121,13 +122,30 @@ impl Inbox {
         if queue.is_empty() {
             class.turn.push_back(from);
         }
-        if first {
-            queue.push_front(entry)
-        } else {
-            queue.push_back(entry)
-        }
+        queue.push_back(entry);
         self.waiting += 1;
         Ok(())
+    }
+
+    /// One that was claimed is here, or (none) lost; it keeps its place among those of its peer.
+    /// False: it has none any more, for the address is dropped.
+    pub fn arrived(&mut self, class: u8, from: AddrKey, context: usize, message: Option<(Block, usize)>) -> bool {
+        self.news |= self.looked_at.contains(class);
+        let Some(c) = self.classes.get_mut(&class) else { return false };
+        let Some(queue) = c.queues.get_mut(from) else { return false };
+        let is_it = |e: &Entry| matches!(e.body, Body::Coming(of) if of == context);
+        let Some(at) = queue.iter().position(is_it) else { return false };
+        if let Some((block, size)) = message {
+            (queue[at].size, queue[at].body) = (size, Body::Here(block));
+        } else {
+            queue.remove(at);
+            self.waiting -= 1;
+            if queue.is_empty() {
+                c.handed = if c.turn.front() == Some(&from) { 0 } else { c.handed };
+                c.turn.retain(|key| *key != from);
+            }
+        }
+        true
     }
 
     /// The program looks at this class from now on.
@@ -150,33 +168,44 @@ impl Inbox {
         self.waiting > 0 && self.looked_at.iter().any(|class| self.has(class))
     }
 
-    /// The oldest of the peer whose turn it is.
+    /// The oldest of the peer whose turn it is, if it is here. Of those that are claimed the next
+    /// that is to be fetched ([`Inbox::arrived`]); whose oldest is on its way waits for it, and lets
+    /// others go before.
     pub fn pop(&mut self, class: u8) -> Option<(AddrKey, Entry)> {
         let class = self.classes.get_mut(&class)?;
-        // (Of one whose place another address has meanwhile nothing is left.)
-        while let Some(from) = class.turn.front()
-            && class.queues.get(*from).is_none_or(VecDeque::is_empty)
-        {
-            class.turn.pop_front();
-            class.handed = 0;
-        }
-        let from = *class.turn.front()?;
-        let queue = class.queues.get_mut(from)?;
-        let entry = queue.pop_front()?;
-        // (One that has to be fetched first is no turn yet.)
-        class.handed += usize::from(matches!(entry.body, Body::Here(_)));
-        if queue.is_empty() {
-            if queue.capacity() > KEPT_MAX {
-                class.queues.remove(from);
+        for _ in 0..class.turn.len() {
+            let from = *class.turn.front()?;
+            // (Of one whose place another address has meanwhile nothing is left.)
+            let Some(queue) = class.queues.get_mut(from).filter(|queue| !queue.is_empty()) else {
+                class.turn.pop_front();
+                class.handed = 0;
+                continue;
+            };
+            if !matches!(queue.front(), Some(Entry { body: Body::Here(_), .. })) {
+                if let Some(claimed) = queue.iter_mut().take(COMING_MAX).find_map(Entry::set_out) {
+                    // (One that has to be fetched first is no turn yet.)
+                    return Some((from, claimed));
+                }
+                class.turn.rotate_left(1);
+                class.handed = 0;
+                continue;
             }
-            class.turn.pop_front();
-            class.handed = 0;
-        } else if class.handed >= self.turn_max {
-            class.turn.rotate_left(1);
-            class.handed = 0;
+            let entry = queue.pop_front()?;
+            class.handed += 1;
+            if queue.is_empty() {
+                if queue.capacity() > KEPT_MAX {
+                    class.queues.remove(from);
+                }
+                class.turn.pop_front();
+                class.handed = 0;
+            } else if class.handed >= self.turn_max {
+                class.turn.rotate_left(1);
+                class.handed = 0;
+            }
+            self.waiting -= 1;
+            return Some((from, entry));
         }
-        self.waiting -= 1;
-        Some((from, entry))
+        None
     }
 
     /// How many wait.
@@ -191,10 +220,16 @@ impl Inbox {
         self.waiting == 0
     }
 
-    /// Whether any of this class waits.
+    /// Whether any of this class waits that is here or to be fetched: what is on its way tells when
+    /// it comes.
     #[must_use]
     pub fn has(&self, class: u8) -> bool {
-        self.waiting > 0 && self.classes.get(&class).is_some_and(|c| !c.turn.is_empty())
+        let Some(class) = self.classes.get(&class).filter(|_| self.waiting > 0) else { return false };
+        let is_ready = |from: &AddrKey| {
+            let first = class.queues.get(*from).and_then(VecDeque::front);
+            first.is_some_and(|e| !matches!(e.body, Body::Coming(_)))
+        };
+        class.turn.iter().any(is_ready)
     }
 
     /// Takes away what waits of a peer.
@@ -247,9 +282,10 @@ mod tests {
         push(&mut inbox, 0, other, 2);
         inbox.news = false;
         let claimed = || Entry { tag: 3, size: 0, body: Body::Claimed(77) };
-        for back in [inbox.push(0, gone, claimed()), inbox.put_back(0, gone, claimed())] {
-            assert!(matches!(back, Err(Entry { body: Body::Claimed(77), .. })), "{back:?}");
-        }
+        let back = inbox.push(0, gone, claimed());
+        assert!(matches!(back, Err(Entry { body: Body::Claimed(77), .. })), "{back:?}");
+        assert!(!inbox.arrived(0, gone, 77, None) && !inbox.arrived(9, other, 77, None));
+        inbox.news = false;
         assert_eq!((inbox.len(), inbox.news, inbox.pop(0).map(|(_, e)| e.tag)), (1, false, Some(2)));
     }
 
@@ -269,8 +305,52 @@ mod tests {
         assert_eq!(order, [0, 10, 20, 1, 2, 3]);
         assert!(!inbox.has(0) && inbox.has(1) && inbox.len() == 1);
         push(&mut inbox, 0, b, 1);
-        inbox.put_back(0, b, entry(0)).expect("it lives");
+        push(&mut inbox, 0, b, 0);
         assert_eq!((inbox.forget(b).len(), inbox.len(), inbox.has(0)), (2, 1, false));
+    }
+
+    /// M9: what is fetched in any order is handed out as it was sent, and no more is fetched of a
+    /// peer than a turn has.
+    #[test]
+    fn what_is_on_its_way_keeps_its_place_and_others_go_before_it() {
+        let mut keys: SlotMap<AddrKey, ()> = SlotMap::with_key();
+        let [a, b] = [0; 2].map(|_| keys.insert(()));
+        let mut inbox = Inbox::default();
+        let claimed = |n: usize| Entry { tag: n as i32, size: 5000, body: Body::Claimed(n) };
+        for n in 0..COMING_MAX + 4 {
+            inbox.push(0, a, claimed(n)).expect("it lives");
+        }
+        push(&mut inbox, 0, a, 999);
+        push(&mut inbox, 0, b, 50);
+        let mut fetched = Vec::new();
+        let mut handed = Vec::new();
+        while inbox.has(0)
+            && let Some((_, entry)) = inbox.pop(0)
+        {
+            match entry.body {
+                Body::Claimed(context) => fetched.push(context),
+                _ => handed.push(entry.tag),
+            }
+        }
+        assert_eq!(fetched, (0..COMING_MAX).collect::<Vec<_>>());
+        assert_eq!(handed, [50], "the first is on its way: others go before");
+        assert!(!inbox.is_wanted() && inbox.len() == COMING_MAX + 5 && inbox.pop(0).is_none());
+        inbox.news = false;
+        // The last comes first, and one is lost.
+        let block = || Some((Block::for_message(0).expect("memory"), 1));
+        for context in (0..COMING_MAX).rev() {
+            assert!(inbox.arrived(0, a, context, if context == 3 { None } else { block() }));
+            assert!(inbox.news && !inbox.arrived(0, a, context, None), "twice");
+        }
+        let mut order = Vec::new();
+        while let Some((from, entry)) = inbox.pop(0) {
+            match entry.body {
+                Body::Claimed(context) => assert!(inbox.arrived(0, from, context, block())),
+                _ => order.push(entry.tag),
+            }
+        }
+        let expected: Vec<i32> = (0..COMING_MAX as i32 + 4).filter(|n| *n != 3).chain([999]).collect();
+        assert_eq!((order, inbox.len()), (expected, 0));
     }
 
     /// B2.

@@ -773,18 +773,22 @@ impl Library {
 
     /// The next unexpected message of a class.
     pub(crate) fn next_unexpected(&mut self, class: u8) -> Option<Unexpected> {
-        // One that is not in its buffer yet comes when it is.
-        for _ in 0..=self.t.inbox.len() {
+        // One that is not in its buffer yet comes when it is. (Each is fetched once.)
+        loop {
             let (addr, entry) = self.t.inbox.pop(class)?;
             let Entry { tag, size, body } = entry;
             let block = match body {
                 Body::Here(block) => block,
                 Body::Claimed(context) => {
-                    let Ok(method) = self.method_of(addr, Code::EINVAL) else { continue };
-                    let entry = Entry { tag, size, body };
-                    self.methods[method].take(&mut self.t, class, addr, &entry, context);
+                    if let Ok(method) = self.method_of(addr, Code::EINVAL) {
+                        let entry = Entry { tag, size, body };
+                        self.methods[method].take(&mut self.t, class, addr, &entry, context);
+                    } else {
+                        self.t.inbox.arrived(class, addr, context, None);
+                    }
                     continue;
                 }
+                Body::Coming(_) => continue,
             };
             let address = self.t.addrs.get_mut(addr)?;
             address.waiting -= 1;
@@ -797,7 +801,6 @@ impl Library {
             self.t.counters.unexpected_received += 1;
             return Some(Unexpected { addr, buffer: self.t.lent.hand_out(block), size, tag });
         }
-        None
     }
 
     /// Asks who is at an address.

@@ -83,7 +83,6 @@ struct Place {
 struct Taking {
     from: AddrKey,
     class: u8,
-    tag: i32,
     block: Block,
 }
 

@@ -129,13 +129,12 @@ impl Weir {
         }
     }
 
-    /// Has the engine put a message into a buffer. It comes back to the inbox, as the next of its
-    /// peer, when it is there.
+    /// Has the engine put a message into a buffer. The inbox keeps its place until it is there.
     pub fn take(&mut self, t: &mut Tables, class: u8, from: AddrKey, entry: &Entry, context: usize) {
         self.claims -= 1;
         let Some(block) = Block::for_message(entry.size) else {
             self.discard(context);
-            return self.not_taken(t, from);
+            return Self::not_taken(t, class, from, context);
         };
         let piece = [Iov { base: block.base(), len: block.len() }];
         let op = RecvOp {
@@ -153,26 +152,26 @@ impl Weir {
         let begun = unsafe { self.ep.recv_claimed(&op) };
         if begun.is_err() {
             // It was lost with its peer.
-            return self.not_taken(t, from);
+            return Self::not_taken(t, class, from, context);
         }
-        self.taking.insert(context, Taking { from, class, tag: entry.tag, block });
+        self.taking.insert(context, Taking { from, class, block });
         self.take_received(t);
     }
 
     /// A message is in its buffer.
     pub(super) fn taken(&mut self, t: &mut Tables, c: &Completion) {
-        let Some(Taking { from, class, tag, block }) = self.taking.remove(&c.context) else { return };
+        let Some(Taking { from, class, block }) = self.taking.remove(&c.context) else { return };
         if c.result.is_err() {
-            return self.not_taken(t, from);
+            return Self::not_taken(t, class, from, c.context);
         }
-        let entry = Entry { tag, size: c.len, body: Body::Here(block) };
-        if t.inbox.put_back(class, from, entry).is_err() {
-            self.not_taken(t, from);
-        }
+        // (Of an address that was dropped meanwhile: nobody's.)
+        let _ = t.inbox.arrived(class, from, c.context, Some((block, c.len)));
     }
 
-    fn not_taken(&mut self, t: &mut Tables, from: AddrKey) {
-        if let Some(address) = t.addrs.get_mut(from) {
+    fn not_taken(t: &mut Tables, class: u8, from: AddrKey, context: usize) {
+        if t.inbox.arrived(class, from, context, None)
+            && let Some(address) = t.addrs.get_mut(from)
+        {
             address.waiting -= 1;
             t.spent.push(from);
         }
