@@ -1,4 +1,5 @@
-//! Posts of `bmi_weir`: handed to the engine at once, or kept until it has room or the peer is found.
+//! Posts of `bmi_weir`: handed to the engine at once, or kept until it has room or the peer is
+//! found.
 
 use super::{Kept, OPERATION, Place, State, Weir, code_of, engine_tag};
 use crate::addresses::AddrKey;
