@@ -3,6 +3,7 @@
 use super::*;
 use crate::inbox::{Body, Entry};
 use crate::ops::Op;
+use crate::tables::{Post, Posted};
 use std::ffi::CString;
 
 /// Nothing takes this long, however busy the machine, but what hangs.
