@@ -13,6 +13,9 @@ use weir_engine::Iov;
 
 /// Pieces of one system call.
 const IOV_MAX: usize = 64;
+/// Bytes that one system call is given to send. While it copies it has the socket to itself, and
+/// what the peer acknowledges meanwhile waits, and with it what might leave next.
+const SEND_STEP: usize = 512 << 10;
 /// What is made room for at a time, bytes: memory is taken for what has come.
 const STEP: u64 = 64 << 10;
 /// What is read beyond what is needed next, bytes (T11).
@@ -68,8 +71,8 @@ impl Out {
         self.header_len as u64 + self.size
     }
 
-    /// Adds what is to leave next, as far as one system call takes it.
-    fn rest(&self, all: &mut Vec<libc::iovec>) {
+    /// Adds what is to leave next, as far as one system call takes it, of bytes so many more.
+    fn rest(&self, all: &mut Vec<libc::iovec>, room: &mut usize) {
         let mut skip = self.sent as usize;
         let pieces = match &self.pieces {
             // SAFETY: the post is under way, whose list it is.
@@ -80,8 +83,10 @@ impl Out {
         for piece in std::iter::once(&header).chain(pieces) {
             let passed = skip.min(piece.len);
             skip -= passed;
-            if piece.len > passed && all.len() < IOV_MAX {
-                all.push(libc::iovec { iov_base: piece.base.wrapping_add(passed).cast(), iov_len: piece.len - passed });
+            let iov_len = (piece.len - passed).min(*room);
+            if iov_len > 0 && all.len() < IOV_MAX {
+                all.push(libc::iovec { iov_base: piece.base.wrapping_add(passed).cast(), iov_len });
+                *room -= iov_len;
             }
         }
     }
@@ -301,10 +306,13 @@ impl Conn {
         let mut iov = Vec::with_capacity(4);
         while out.sent < out.total() {
             iov.clear();
-            out.rest(&mut iov);
-            match sockets::send(&self.socket, &iov)? {
-                Some(n) => out.sent += n as u64,
-                None => return Ok(false),
+            let mut room = SEND_STEP;
+            out.rest(&mut iov, &mut room);
+            let Some(n) = sockets::send(&self.socket, &iov)? else { return Ok(false) };
+            out.sent += n as u64;
+            if n < SEND_STEP - room {
+                // There is no more room.
+                return Ok(out.sent == out.total());
             }
         }
         Ok(true)
@@ -319,13 +327,15 @@ impl Conn {
         let mut iov = Vec::new();
         while !self.out.is_empty() {
             iov.clear();
+            let mut room = SEND_STEP;
             for out in &self.out {
-                out.rest(&mut iov);
-                if iov.len() >= IOV_MAX {
+                out.rest(&mut iov, &mut room);
+                if iov.len() >= IOV_MAX || room == 0 {
                     break;
                 }
             }
-            let Some(mut n) = sockets::send(&self.socket, &iov)?.map(|n| n as u64) else { return Ok(()) };
+            let Some(sent) = sockets::send(&self.socket, &iov)? else { return Ok(()) };
+            let mut n = sent as u64;
             while let Some(out) = self.out.front_mut() {
                 let step = n.min(out.total() - out.sent);
                 out.sent += step;
@@ -335,6 +345,10 @@ impl Conn {
                 }
                 left(out.key, out.size);
                 self.out.pop_front();
+            }
+            if sent < SEND_STEP - room {
+                // There is no more room: the system tells when there is.
+                break;
             }
         }
         Ok(())
@@ -492,5 +506,31 @@ pub fn write_to(pieces: &[Iov], at: u64, bytes: &[u8]) {
     if !rest.is_empty() && rest.len() < bytes.len() {
         // More pieces than one look takes.
         write_to(pieces, at + (bytes.len() - rest.len()) as u64, rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slotmap::SlotMap;
+
+    /// T12.
+    #[test]
+    fn one_system_call_is_given_no_more_than_a_step() {
+        let mut memory = vec![0u8; 3 * SEND_STEP / 2];
+        let mut keys: SlotMap<OpKey, ()> = SlotMap::with_key();
+        let pieces = [Iov { base: memory.as_mut_ptr(), len: memory.len() }];
+        let size = memory.len() as u64;
+        let mut out = Out::new(keys.insert(()), &[0; 24], &pieces, size).keep(&pieces);
+        let mut steps = Vec::new();
+        while out.sent < out.total() {
+            let (mut iov, mut room) = (Vec::new(), SEND_STEP);
+            out.rest(&mut iov, &mut room);
+            let given: usize = iov.iter().map(|i| i.iov_len).sum();
+            assert_eq!(given, SEND_STEP - room);
+            steps.push(given);
+            out.sent += given as u64;
+        }
+        assert_eq!(steps, [SEND_STEP, SEND_STEP / 2 + 24]);
     }
 }

@@ -187,7 +187,7 @@ impl Tcp {
     /// Socket buffers from now on.
     pub fn set_buffer(&mut self, send: bool, bytes: usize) {
         self.buffers[usize::from(send)] = Some(bytes);
-        if let Some(listener) = &self.listener {
+        if let Some(listener) = &mut self.listener {
             listener.set_buffers(self.buffers);
         }
     }
