@@ -63,6 +63,39 @@ fn a_message_of_a_class_that_nobody_looks_at_is_no_news_and_its_memory_comes_bac
     until(&mut server, |s| s.buffered() == 0 && s.t.inbox.is_empty() && s.t.addrs.is_empty());
 }
 
+/// M9: short ones and long ones, some of which have to be fetched when others are there; and no more
+/// leaves the engine's budget than a turn has.
+#[test]
+fn unexpected_messages_of_one_client_are_handed_out_as_they_were_sent() {
+    const MESSAGES: i32 = 300;
+    for (scheme, carrier) in [("tcp", "auto"), ("weir", "udp"), ("weir", "shm")] {
+        let vars = [("WEIR_CARRIER", carrier)];
+        let (mut server, url) = server(scheme, &vars);
+        let mut client = Library::with(settings(&vars), None, None, 0).expect("a client");
+        let context = client.t.ops.open_context().expect("room") as i64;
+        let addr = look_up(&mut client, &url);
+        let mut data = vec![7u8; 16_000];
+        for tag in 0..MESSAGES {
+            let len = [8, 16_000, 300, 5000][tag as usize % 4];
+            let pieces = [Iov { base: data.as_mut_ptr(), len }];
+            let size = len as u64;
+            let wanted =
+                Wanted { addr, tag, unexpected: Some(0), pieces: &pieces, size, is_recv: false, user_ptr: 0, context };
+            client.post(&wanted).expect("posted");
+        }
+        let (mut got, begun) = (Vec::new(), Instant::now());
+        while got.len() < MESSAGES as usize {
+            assert!(begun.elapsed() < LIMIT, "{scheme} {carrier}: {got:?}");
+            client.progress();
+            server.progress();
+            // (One at a time at first, then as many as there are.)
+            let most = if got.len() < 50 { 1 } else { 64 };
+            server.take_unexpected(0, most, |_, message| got.push(message.tag));
+        }
+        assert_eq!(got, (0..MESSAGES).collect::<Vec<_>>(), "{scheme} {carrier}");
+    }
+}
+
 /// A1, P11.
 #[test]
 fn a_server_that_names_no_port_listens_at_a_free_one() {
