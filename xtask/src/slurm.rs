@@ -257,9 +257,9 @@ fn batch(paths: &Paths, cluster: &Cluster<&Lab>, asked: &str, line: &str) -> Res
     carried(&counters_in(folder.path()), RANKS).map_err(|why| format!("{why}\n{said}"))
 }
 
-/// Waits for a batch script to end, for so long at the most: then its job is taken out of the queue,
-/// which `sbatch` does not do when it is ended. What the job says is in the file `said` of the
-/// folder, whose name is the job's.
+/// Waits for a batch script to end, for so long at the most: then its job is taken out of the
+/// queue, which `sbatch` does not do when it is ended. The folder's name is the job's; what the job
+/// says is in its file `said`.
 fn submitted(cluster: &Cluster<&Lab>, folder: &Path, script: &Path, limit: Duration) -> Result<Outcome, String> {
     let words = |error: anyhow::Error| format!("{error:#}");
     let mut command = cluster.command("sbatch");

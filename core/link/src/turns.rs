@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(flow(12_500, 1000, 300), OWN_QUEUE_LEAST, "and down again");
     }
 
-    // spec: P-6.41
+    // spec: P-6.44
     #[test]
     fn who_looks_seldom_may_have_as_much_in_the_interface_as_before() {
         const LINE: u64 = 125_000_000;
@@ -415,7 +415,7 @@ mod tests {
         assert!(changes <= 20, "{changes} changes in a second");
     }
 
-    // spec: P-6.41
+    // spec: P-6.44
     #[test]
     fn those_who_are_about_to_be_in_line_are_counted() {
         let (mut e, peers) = endpoint(2);
