@@ -306,7 +306,7 @@ struct WEIR_BMI_statistics {
     uint64_t addresses;           /* known now */
     uint64_t buffered_bytes;      /* unposted payload of bmi_tcp, now */
     uint64_t connections_refused; /* of bmi_tcp, for what they sent */
-    uint64_t packets_refused;     /* of bmi_weir: not sealed with its key, or damaged */
+    uint64_t packets_refused;     /* of bmi_weir: of its protocol, and not sealed with its key, or damaged */
 };
 int WEIR_BMI_statistics(struct WEIR_BMI_statistics *out, size_t bytes);
 

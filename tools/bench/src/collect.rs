@@ -301,7 +301,7 @@ pub fn cell(
             message: format!(
                 "times still changed in the second half of its {repetitions} repetitions; what was left out as warm-up may not be all"
             ),
-            advice: Some("weir bench with more --time or --reps".into()),
+            advice: Some("measure for longer: --time, or more repetitions (--reps, --rounds)".into()),
         });
     }
     if rules.counted.is_some_and(|asked| counted < asked) {

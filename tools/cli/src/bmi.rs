@@ -88,18 +88,28 @@ type Ping = unsafe extern "C" fn(i64, c_int) -> c_int;
 type Finalize = unsafe extern "C" fn() -> c_int;
 type Text = unsafe extern "C" fn(c_int) -> *const c_char;
 
+/// The library begins: no URL is known to it yet.
+const BEGINNING: &str = "beginning";
+
 /// What a name of an error means here, in words; empty where the name says it.
-fn meaning(name: &str, url: &str, key: Option<&weir_job::JobKey>) -> String {
+fn meaning(name: &str, beginning: bool, url: &str, key: Option<&weir_job::JobKey>) -> String {
     match name {
         "BMI_ENOPROTOOPT" if url.starts_with("sctp:") => "; there is no SCTP here".into(),
         "BMI_ENOPROTOOPT" => "; a URL begins with weir://, tcp:// or sctp://, as in weir://server:3334".into(),
+        // What it was is on standard error, told by the library.
+        "BMI_EINVAL" if beginning => "; a setting (WEIR_...) is wrong".into(),
         "BMI_EINVAL" => {
             "; a URL is weir://HOST:PORT, tcp://HOST:PORT or sctp://HOST:PORT, as in weir://server:3334".into()
         }
         "BMI_EHOSTNTFD" => "; there is no host of that name".into(),
         "BMI_ECONNREFUSED" => "; nobody listens there".into(),
         "BMI_ETIMEDOUT" if !url.starts_with("tcp:") => {
-            let ours = key.map(|key| format!(" (here {} from {})", key.fingerprint(), key.source)).unwrap_or_default();
+            let open = std::env::var_os("WEIR_BMI_OPEN").is_some_and(|v| v == "1");
+            let ours = match key {
+                _ if open => " (here everybody's: WEIR_BMI_OPEN=1)".into(),
+                Some(key) => format!(" (here {} from {})", key.fingerprint(), key.source),
+                None => String::new(),
+            };
             format!(
                 "; nobody listens there, or UDP does not pass, or the server has another job key and so does not answer{ours}"
             )
@@ -147,17 +157,17 @@ fn ping(env: &Env, args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
         name.to_string_lossy().into_owned()
     };
     let key = environment::key(env).ok();
-    let told = |code: c_int| {
+    let told = |code: c_int, beginning: bool| {
         let name = said(code);
-        format!("{name}{}", meaning(&name, url, key.as_ref()))
+        format!("{name}{}", meaning(&name, beginning, url, key.as_ref()))
     };
     let check = |what: &str, code: c_int| match code {
         0.. => Ok(()),
-        _ => Err(anyhow!("{what}: {}", told(code))),
+        _ => Err(anyhow!("{what}: {}", told(code, what == BEGINNING))),
     };
     let mut addr = 0;
     // SAFETY: a client without methods; null is allowed.
-    check("beginning", unsafe { initialize(std::ptr::null(), std::ptr::null(), 0) })?;
+    check(BEGINNING, unsafe { initialize(std::ptr::null(), std::ptr::null(), 0) })?;
     // SAFETY: a place for the address, and a C string.
     check(&format!("{}", url.escape_debug()), unsafe { lookup(&raw mut addr, text.as_ptr()) })?;
     let begun = Instant::now();
@@ -175,7 +185,7 @@ fn ping(env: &Env, args: &BmiArgs, library: &Path, url: &str) -> Result<u8> {
     } else if found == 0 {
         print_all(format!("{url} {} ({took_us} us)\n", found_out(url)).as_bytes())?;
     } else {
-        weir_put::tell!("weir: {} does not answer: {}", url.escape_debug(), told(found));
+        weir_put::tell!("weir: {} does not answer: {}", url.escape_debug(), told(found, false));
     }
     Ok(u8::from(found < 0))
 }
@@ -201,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_fails_is_told_in_words_beside_its_name() {
-        let of = |name: &str, url: &str| meaning(name, url, None);
+        let of = |name: &str, url: &str| meaning(name, false, url, None);
         assert!(of("BMI_ENOPROTOOPT", "localhost:1").contains("weir://server:3334"));
         assert!(of("BMI_ENOPROTOOPT", "sctp://localhost:1").contains("no SCTP"));
         assert!(of("BMI_EHOSTNTFD", "weir://nohost:1").contains("no host"));
@@ -209,7 +219,7 @@ mod tests {
         assert!(of("BMI_ETIMEDOUT", "weir://n1:1").contains("nobody listens"));
         let env = Env::from_pairs([("WEIR_KEY", "7".repeat(64))]);
         let key = environment::key(&env).expect("a key");
-        let told = meaning("BMI_ETIMEDOUT", "weir://n1:1", Some(&key));
+        let told = meaning("BMI_ETIMEDOUT", false, "weir://n1:1", Some(&key));
         assert!(told.contains("another job key") && told.contains(&key.fingerprint()), "{told}");
         assert_eq!(of("BMI_ETIMEDOUT", "tcp://n1:1"), "", "no key there");
         assert_eq!(of("BMI_ENOMEM", "weir://n1:1"), "");
