@@ -344,8 +344,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Runs `sleep` on a thread, the program having been back; what it returns is received once that
-    /// is over.
+    /// Runs `sleep` on a thread, the program having been back; what it returns is received once
+    /// that is over.
     fn asleep<T: Send + 'static>(
         watch: &std::sync::Arc<Watch>,
         sleep: impl FnOnce(&Watch) -> T + Send + 'static,

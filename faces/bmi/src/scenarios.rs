@@ -63,8 +63,7 @@ fn a_message_of_a_class_that_nobody_looks_at_is_no_news_and_its_memory_comes_bac
     until(&mut server, |s| s.buffered() == 0 && s.t.inbox.is_empty() && s.t.addrs.is_empty());
 }
 
-/// M9: short ones and long ones, some of which have to be fetched when others are there; and no more
-/// leaves the engine's budget than a turn has.
+/// M9: short ones and long ones, some of which have to be fetched when others are there.
 #[test]
 fn unexpected_messages_of_one_client_are_handed_out_as_they_were_sent() {
     const MESSAGES: i32 = 300;

@@ -335,7 +335,7 @@ fn links(e: Extent) -> Vec<Cell> {
             None => cell,
         }
     };
-    [300_000, 4_194_304].into_iter().flat_map(|size| wires.iter().map(move |wire| cell((size, wire)))).collect()
+    [300_000, 1_048_576].into_iter().flat_map(|size| wires.iter().map(move |wire| cell((size, wire)))).collect()
 }
 
 /// Ranks of one host: shared memory.

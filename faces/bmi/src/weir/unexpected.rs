@@ -37,8 +37,8 @@ pub(super) struct Come {
 }
 
 impl Weir {
-    /// Looks at what has arrived, for a program that takes unexpected messages of a class, where none
-    /// waits: those that come now need not be claimed and fetched.
+    /// Looks at what has arrived, for a program that takes unexpected messages of a class, where
+    /// none waits: those that come now need not be claimed and fetched.
     pub(super) fn look_for(&mut self, t: &mut Tables, class: u8) -> Seen {
         let (tag, _) = engine_tag(0, Some(class));
         let Weir { ep, out, come, .. } = self;
