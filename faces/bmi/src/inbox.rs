@@ -168,9 +168,8 @@ impl Inbox {
         self.waiting > 0 && self.looked_at.iter().any(|class| self.has(class))
     }
 
-    /// The oldest of the peer whose turn it is, if it is here. Of those that are claimed the next to
-    /// be fetched ([`Inbox::arrived`]); whose oldest is on its way waits for it, and lets others go
-    /// before.
+    /// The oldest of the peer whose turn it is, if it is here. Else the next to be fetched of those
+    /// that are claimed ([`Inbox::arrived`]); whose oldest is on its way lets others go before.
     pub fn pop(&mut self, class: u8) -> Option<(AddrKey, Entry)> {
         let class = self.classes.get_mut(&class)?;
         for _ in 0..class.turn.len() {
