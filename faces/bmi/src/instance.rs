@@ -14,11 +14,6 @@ use weir_engine::{EventFd, SleepHere, Sleeper};
 /// Empty looks in a row before a test that may sleep does: the round trip of a small message on a
 /// fast network.
 const SPIN: Duration = Duration::from_micros(50);
-/// A yield that took so long gave a whole turn to somebody who computes, and the kernel does not
-/// bring the yielder back when its message arrives, as it does a sleeper ...
-const WHOLE_TURN: Duration = Duration::from_micros(500);
-/// ... so the next waits sleep at once, so many of them.
-const SLEEPS: u32 = 16;
 /// What comes within this time wakes the program's own thread, which then looks and goes on. Who
 /// waits longer leaves the sockets to the engine's thread, so that an idle program is not woken for
 /// each timer of its protocol.
@@ -33,8 +28,6 @@ struct Open {
     library: Library,
     /// Threads asleep.
     sleepers: usize,
-    /// So many waits sleep at once: others compute on this core.
-    starved: u32,
     /// An event loop sleeps, as far as is known.
     evented: bool,
     /// A panic left it half changed.
@@ -203,7 +196,7 @@ impl Open {
         let all = nix::sys::epoll::Epoll::new(nix::sys::epoll::EpollCreateFlags::EPOLL_CLOEXEC)?;
         let wakers = Arc::new(Wakers { wake: EventFd::new()?, all, watched: Mutex::new(Vec::new()) });
         wakers.watch(wakers.wake.as_raw_fd())?;
-        Ok(Open { library, sleepers: 0, starved: 0, evented: false, broken: false, wakers })
+        Ok(Open { library, sleepers: 0, evented: false, broken: false, wakers })
     }
 
     /// Others may sleep for what this thread has found.
@@ -309,7 +302,7 @@ impl Instance {
                 open.broken = false;
                 return result;
             }
-            if waited < SPIN && open.starved == 0 {
+            if waited < SPIN {
                 open.broken = false;
                 drop(entered);
                 let yielded = Instant::now();
@@ -317,12 +310,8 @@ impl Instance {
                 let took = yielded.elapsed();
                 entered = self.enter()?;
                 entered.library.yielded(took);
-                if took >= WHOLE_TURN {
-                    entered.starved = SLEEPS;
-                }
                 continue;
             }
-            open.starved = open.starved.saturating_sub(1);
             // (Another that sleeps is woken when this one comes back, and takes its place.)
             let here = if open.sleepers == 0 && !evented { HERE_MAX.saturating_sub(waited) } else { Duration::ZERO };
             entered = self.sleep(entered, idle - waited, here)?;
