@@ -52,8 +52,9 @@ impl Endpoint {
             self.wake_sleeper(&core);
             return Ok(());
         }
-        let bytes = core.st.messages.send(now, op)?;
+        let bytes = core.st.messages.send_lent(now, op)?;
         self.after_send(&mut core, now, peer, bytes);
+        core.st.messages.copy_lent();
         Ok(())
     }
 

@@ -39,7 +39,7 @@ impl AppAcks {
         if wanted && self.unanswered.replace(now).is_some() {
             self.answers = 0;
         }
-        let at_once = self.read - self.told >= TELL_BYTES || (wanted && self.answers < ANSWERS_LEARNT);
+        let at_once = if wanted { self.answers < ANSWERS_LEARNT } else { self.read - self.told >= TELL_BYTES };
         let wait = if wanted { ANSWER_WAIT_NS } else { TELL_WAIT_NS };
         let at = now.plus_ns(if at_once { 0 } else { wait });
         self.at = Some(self.at.map_or(at, |t| t.min(at)));

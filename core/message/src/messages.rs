@@ -45,6 +45,8 @@ pub struct Messages<M, S> {
     pub(crate) done: Completions,
     pub(crate) loopback: Loopback,
     pub(crate) pool: Pool,
+    /// The send whose payload is still to be copied ([`Messages::send_lent`]).
+    pub(crate) lent: Option<SendKey>,
     pub(crate) copies: Copies,
     pub(crate) unexpected: Unexpected,
     pub(crate) told: Told,
@@ -127,6 +129,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             done: Completions::default(),
             loopback: Loopback::default(),
             pool: Pool::default(),
+            lent: None,
             copies: Copies::new(cfg.copied_bytes, cfg.copied_peer_bytes, cfg.send_timeout),
             unexpected: Unexpected::new(cfg.unexpected_bytes),
             told: Told::default(),

@@ -56,6 +56,9 @@ pub(crate) fn check_copied(what: &'static str, len: usize, must_copy: bool) -> R
     Ok(())
 }
 
+/// Shorter payload is copied before it is sent: that takes no time.
+const LENT_BYTES: usize = 4 << 10;
+
 /// What a send costs and how it goes.
 struct Plan {
     /// With its payload, and not only announced.
@@ -69,14 +72,28 @@ struct Plan {
 impl<M: Memory, S: Sink> Messages<M, S> {
     /// Starts a send, and tells how many bytes of it go now: none if it is announced and waits for
     /// the receiver. With [`SendMode::Inject`] or `copy`, its memory is not used any more when this
-    /// returns.
+    /// returns; nor is it if the send is complete already.
+    ///
+    /// # Errors
+    /// As [`Messages::send_lent`].
+    #[inline]
+    pub fn send(&mut self, now: Time, op: SendOp<M>) -> Result<usize, MessageError> {
+        let sent = self.send_lent(now, op);
+        self.copy_lent();
+        sent
+    }
+
+    /// As [`Messages::send`], but what is to be copied only so that the send is complete at once
+    /// may not be yet: the caller sends what it can, and then calls [`Messages::copy_lent`], before
+    /// the memory is its program's again. The receiver copies meanwhile.
     ///
     /// # Errors
     /// [`MessageError::Again`] when a queue is full, [`MessageError::NoMemory`],
     /// [`MessageError::PeerDown`], [`MessageError::TooBig`], [`MessageError::Invalid`],
     /// [`MessageError::Socket`].
     #[inline]
-    pub fn send(&mut self, now: Time, mut op: SendOp<M>) -> Result<usize, MessageError> {
+    pub fn send_lent(&mut self, now: Time, mut op: SendOp<M>) -> Result<usize, MessageError> {
+        debug_assert!(self.lent.is_none(), "the last one's memory is its program's already");
         let len = op.memory.len() as usize;
         check_copied("injected message", len, op.must_copy())?;
         self.check_socket()?;
@@ -86,7 +103,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             return Err(MessageError::PeerDown(reason));
         }
         let Plan { eager, copy, charge } = self.plan(now, &op, len)?;
-        let source = self.source_of(&mut op.memory, len, copy);
+        let lent = copy && len >= LENT_BYTES && !op.must_copy();
+        let source = self.source_of(&mut op.memory, len, copy && !lent);
         let role = if eager { Role::Eager } else { Role::Requested };
         let mut s = SendState {
             class: op.class,
@@ -103,6 +121,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         let patient = s.is_patient();
         let k = self.sends.insert(s);
+        self.lent = lent.then_some(k);
         if let Err(e) = self.submit(now, &op, k, len as u64, eager, patient) {
             return Err(self.unsend(k, e));
         }
@@ -110,6 +129,16 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             self.peers[op.peer].early_bytes += len;
         }
         Ok(if eager { len } else { 0 })
+    }
+
+    /// Copies what [`Messages::send_lent`] has not, if it is needed still.
+    #[inline]
+    pub fn copy_lent(&mut self) {
+        if let Some(s) = self.lent.take().and_then(|k| self.sends.get_mut(k))
+            && let Source::User(memory) = &s.source
+        {
+            s.source = Source::copied(memory, s.len as usize, &mut self.pool);
+        }
     }
 
     /// How a send goes; takes the room for its copy.
@@ -151,6 +180,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     #[cold]
     fn unsend(&mut self, k: SendKey, e: SendError) -> MessageError {
         let mut len = 0;
+        self.lent = None;
         if let Some(s) = self.sends.remove(k) {
             self.return_copy_room(&s);
             len = s.len;

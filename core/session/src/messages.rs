@@ -621,6 +621,13 @@ impl MessagesIn {
         self.expected_end.saturating_sub(self.consumed_bytes.min(self.bytes_seen))
     }
 
+    /// The peer has half of what is let in left, messages and bytes.
+    pub(crate) fn has_half(&self) -> bool {
+        let msgs = self.msgs_limit.saturating_sub(self.top);
+        let bytes = self.bytes_limit.saturating_sub(self.bytes_seen);
+        msgs >= u64::from(self.initial_msgs / 2) && bytes >= self.bytes_let_in() / 2
+    }
+
     /// The upper layer freed messages. True when the peer should be told.
     #[inline]
     pub(crate) fn consume(&mut self, msgs: u32, bytes: u64) -> bool {

@@ -17,6 +17,9 @@ const ABORTS_MAX: usize = 1 << 16;
 
 /// New limits of credit wait so long for a record of the bulk connection that takes them along.
 const CREDIT_WAIT_NS: u64 = 50_000;
+/// The same while the peer has half of its credit left: a record of a megabyte takes a tenth of
+/// this, and its answer tells.
+const CREDIT_PATIENCE_NS: u64 = 1_000_000;
 
 /// What the peer said when it was met (spec 2.5).
 #[derive(Copy, Clone, Debug)]
@@ -379,7 +382,9 @@ impl Session {
         if tell {
             if self.bulk.is_up() {
                 // The next record takes it along.
-                self.credit_at.get_or_insert(common.clock().plus_ns(CREDIT_WAIT_NS));
+                let wait_ns = if self.inn.has_half() { CREDIT_PATIENCE_NS } else { CREDIT_WAIT_NS };
+                let at = common.clock().plus_ns(wait_ns);
+                self.credit_at = Some(self.credit_at.map_or(at, |t| t.min(at)));
             } else {
                 self.credit_dirty = true;
             }

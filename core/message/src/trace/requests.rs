@@ -62,7 +62,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         s.number = number;
         let (len, told) = (s.len, s.announced);
         let how = if eager { "eager" } else { "rendezvous" };
-        let copied = if matches!(s.source, Source::User(_)) { "lent" } else { "copied" };
+        let copied = if matches!(s.source, Source::User(_)) && self.lent != Some(k) { "lent" } else { "copied" };
         let stream = stream_of(op.tag, op.class, self.cfg.streams, self.cfg.stream_bits);
         let mseq_low = mseq.unwrap_or(0) as u32;
         let own = self.own(op.peer);
