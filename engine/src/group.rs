@@ -219,6 +219,10 @@ impl Shared {
         self.helped.store(true, Ordering::Relaxed);
         core.st.counters.turns += 1;
         core.progress_polled(now);
+        // (Else its watchdog would look every few milliseconds, on the core of who polls.)
+        if core.held_bytes == 0 {
+            self.put_look_off(now);
+        }
         self.quiet_until.store(core.quiet_until().0, Ordering::Relaxed);
         self.look_soon();
         if self.armed.any() {
