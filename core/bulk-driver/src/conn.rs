@@ -9,7 +9,7 @@ use weir_link::{BulkHealth, BulkNews, BulkRecord, GREETING_LEN, PeerId, RECORD_H
 use crate::surroundings::{Broken, Head, Read, Surroundings};
 
 /// What is read besides a payload: the heads of what follows, and small payloads whole.
-pub const STAGE_BYTES: usize = 4096;
+pub const STAGE_BYTES: usize = 4096 + 256;
 
 /// Where a connection stands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

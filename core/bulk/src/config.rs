@@ -13,6 +13,9 @@ pub struct Config {
     pub on: bool,
     /// Shorter messages do not go by a bulk connection: up to about here a datagram is quicker.
     pub min_bytes: u32,
+    /// But one of so many bytes does while nothing else is under way to its peer: nothing that it
+    /// could share a system call with.
+    pub lone_bytes: u32,
     /// A bulk connection is wanted only on paths whose least round trip is at most this, ...
     pub rtt_max: Duration,
     /// ... that deliver at least so much, bytes per second (a slower link is filled by UDP as
@@ -36,6 +39,7 @@ impl Default for Config {
         Config {
             on: false,
             min_bytes: 8 << 10,
+            lone_bytes: 2 << 10,
             rtt_max: Duration::from_millis(1),
             min_rate: 400_000_000,
             loss_max_ppm: 1000,

@@ -16,6 +16,10 @@ use crate::endpoint::{Endpoint, INDEX_BITS, with_association};
 use crate::paths::PathState;
 use crate::{BulkNews, DataKey, Event, PeerId, Time};
 
+/// Where messages that go by turns have shown a rate, the path has this many times it: most of the
+/// time nothing is under way.
+const TURNS_WORTH: u64 = 2;
+
 /// What a step of a bulk connection works with, from that of an association and the association's
 /// own.
 macro_rules! of_bulk {
@@ -37,7 +41,7 @@ impl Association {
         if cx.s.take_bulk_wanted()
             && let Some(p) = self.path()
             && p.rtt.sampled
-            && cx.cfg.bulk.pays(p.rtt.base(), p.loss_ppm, p.seen_rate())
+            && cx.cfg.bulk.pays(p.rtt.base(), p.loss_ppm, p.seen_rate().max(TURNS_WORTH * p.turns_rate()))
         {
             let connect = self.bulk.get_or_insert_with(Box::default).want(&mut of_bulk!(self, cx));
             self.have_connected(cx, connect);

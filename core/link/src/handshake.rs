@@ -635,7 +635,8 @@ impl Association {
         }
         self.set_piece_max(cx.s);
         self.set_round_trip(cx.s);
-        cx.s.allow_bulk(if self.peer.bulk_connections { u64::from(cx.cfg.bulk.min_bytes) } else { 0 });
+        let least = if self.peer.bulk_connections { u64::from(cx.cfg.bulk.min_bytes) } else { 0 };
+        cx.s.allow_bulk(least, u64::from(cx.cfg.bulk.lone_bytes));
         if !cx.s.begin(cx.common, self.peer.terms) {
             // Queued before the peer's limits were known; it would never be let out.
             self.go_down(cx, DownReason::NoRoom, events);

@@ -111,12 +111,20 @@ pub(crate) struct Path {
     /// it is never above the path's rate, whereas what the controller counts in a round is when
     /// acknowledgements come in a heap; and it is also known where no window limits.
     train_rate: u64,
+    /// Trains too short for that, one at a time: since when, how many bytes of them, and the rate
+    /// of the last [`TURNS_BYTES`], with the silence between them.
+    turns_since: Time,
+    turns_bytes: u64,
+    turns_rate: u64,
 }
 
 /// A train of so many packets says something of the path's rate; one of so many bytes has said
 /// enough.
 const TRAIN_PACKETS: u64 = 5;
 const TRAIN_BYTES_MAX: u64 = 1 << 20;
+/// So many bytes of short trains, one at a time, have said enough: more than any token bucket on
+/// the way lets through at once.
+const TURNS_BYTES: u64 = 1 << 20;
 /// So few packets in flight do not queue behind each other: smoothed round trips of whole bursts
 /// say nothing of them.
 const TAIL_PACKETS: u32 = 4;
@@ -171,6 +179,9 @@ impl Path {
             train_skip: u64::MAX,
             train_bytes: 0,
             train_rate: 0,
+            turns_since: now,
+            turns_bytes: 0,
+            turns_rate: 0,
         };
         p.set_pace(cfg);
         p
@@ -301,13 +312,23 @@ impl Path {
         self.train_skip -= skipped;
         self.train_bytes += bytes - skipped;
         let is_over = self.in_flight_packets == 0 || self.train_bytes >= TRAIN_BYTES_MAX;
-        if is_over && self.train_bytes >= TRAIN_PACKETS * u64::from(self.mtu.size()) {
+        if !is_over {
+            return;
+        }
+        if self.train_bytes >= TRAIN_PACKETS * u64::from(self.mtu.size()) {
             let elapsed = now.since_ns(self.train_since).max(1);
             let rate = mul_div(self.train_bytes, 1_000_000_000, elapsed).min(1 << 50);
             self.train_rate = rate.max(self.train_rate - self.train_rate / 8);
             // With nothing in flight the next begins when something is sent.
             let skip = if self.in_flight_packets == 0 { u64::MAX } else { self.in_flight };
             (self.train_since, self.train_skip, self.train_bytes) = (now, skip, 0);
+            return;
+        }
+        self.turns_bytes += core::mem::take(&mut self.train_bytes);
+        if self.turns_bytes >= TURNS_BYTES {
+            let elapsed = now.since_ns(self.turns_since).max(1);
+            self.turns_rate = mul_div(self.turns_bytes, 1_000_000_000, elapsed).min(1 << 50);
+            (self.turns_since, self.turns_bytes) = (now, 0);
         }
     }
 
@@ -315,6 +336,11 @@ impl Path {
     /// unknown.
     pub(crate) fn seen_rate(&self) -> u64 {
         self.train_rate
+    }
+
+    /// The same as far as short messages by turns have shown it, and silence between them.
+    pub(crate) fn turns_rate(&self) -> u64 {
+        self.turns_rate
     }
 
     /// A loss proved spurious: the packet was overtaken by this many later ones.

@@ -113,8 +113,10 @@ pub(crate) struct Bulk {
     up: bool,
     /// There is one, or there was.
     had: bool,
-    /// Shorter flows do not go by it (0: none goes).
+    /// Shorter flows do not go by it (0: none goes), ...
     len_min: u64,
+    /// ... but one of so many bytes does while nothing else is under way.
+    lone_min: u64,
     wanted: bool,
     flows: VecDeque<Flow>,
 }
@@ -239,7 +241,7 @@ impl Session {
     }
 
     pub(crate) fn enqueue(&mut self, flow: Flow, len: u64) {
-        if self.bulk.len_min > 0 && len >= self.bulk.len_min {
+        if self.bulk.len_min > 0 && (len >= self.bulk.len_min || (len >= self.bulk.lone_min && self.is_lone())) {
             if self.bulk.up {
                 self.bulk.flows.push_back(flow);
                 return;
@@ -247,6 +249,11 @@ impl Session {
             self.bulk.wanted = true;
         }
         self.flows.push_back(flow);
+    }
+
+    /// Of what was sent, but for one message, all is known to have arrived.
+    fn is_lone(&self) -> bool {
+        self.messages_open() <= 1 && self.rndvs_out.open() == 0
     }
 
     /// It may send: it stands in line.
@@ -461,9 +468,10 @@ impl Session {
 
     // The bulk connection.
 
-    /// Flows of `len_min` bytes and more may go by a bulk connection (0: none may).
-    pub fn allow_bulk(&mut self, len_min: u64) {
-        self.bulk.len_min = len_min;
+    /// Flows of `len_min` bytes and more may go by a bulk connection (0: none may), and those of
+    /// `lone_min` while nothing else is under way.
+    pub fn allow_bulk(&mut self, len_min: u64, lone_min: u64) {
+        (self.bulk.len_min, self.bulk.lone_min) = (len_min, lone_min);
     }
 
     /// Something that would go by a bulk connection was queued, and there is none. Says so once.
@@ -647,7 +655,7 @@ pub(crate) mod tests {
     #[test]
     fn long_flows_go_by_the_bulk_connection_while_there_is_one() {
         let mut all = up(Config::default());
-        with(&mut all, |s, _| s.allow_bulk(5000));
+        with(&mut all, |s, _| s.allow_bulk(5000, 5000));
         send(&mut all, &[message(4999, 0)]);
         assert!(!with(&mut all, |s, _| s.take_bulk_wanted()));
         send(&mut all, &[message(5000, 1)]);
