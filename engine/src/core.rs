@@ -51,6 +51,10 @@ const AWAITED_GAP_NS: u64 = 5_000;
 /// Peers of this host that sent nothing for so long do not keep the sockets waiting.
 const SHM_QUIET_NS: u64 = 1_000_000;
 
+/// While what comes comes by bulk connections, datagrams are looked for so often: each look is a
+/// system call before the one that finds something.
+const BY_BULK_GAP_NS: u64 = 1_500;
+
 /// An endpoint that talks to nobody is looked at so often by who polls it: first contact may be so
 /// late, while a look costs several system calls. Who sleeps on its descriptors is woken at once.
 const QUIET_GAP_NS: u64 = 30_000;
@@ -72,6 +76,8 @@ pub struct Core {
     pub sctp: Option<Sctp>,
     /// Packets of some peer are to be expected.
     packets_expected: bool,
+    /// What came last came by a bulk connection.
+    by_bulk: bool,
     /// When a record was last found.
     shm_found: Time,
     /// Somebody sleeps, or has slept since the last pass: peers wake this endpoint by shared
@@ -117,6 +123,7 @@ impl Core {
             quiet: false,
             judged: Time::ZERO,
             packets_expected: true,
+            by_bulk: false,
             shm_found: Time::ZERO,
             st,
             out: PacketBuf::default(),
@@ -356,8 +363,9 @@ impl Core {
         has_left && self.st.proto().is_drained() && self.shm.as_mut().is_none_or(|shm| shm.is_drained(&self.st))
     }
 
-    /// The same of the sockets and connections.
-    fn progress_packets(&mut self, mut now: Time) -> usize {
+    /// Reads what datagrams there are. Returns how many, and the time, which has gone on if there
+    /// were any.
+    fn read_datagrams(&mut self, mut now: Time) -> (usize, Time) {
         let before = now;
         let (st, sctp) = (&mut self.st, &mut self.sctp);
         let receiver_delay_ns = u32::try_from(now.0.saturating_sub(st.last_look.0)).unwrap_or(u32::MAX);
@@ -376,16 +384,23 @@ impl Core {
             st.messages.datagram(now, meta, datagram);
         });
         st.last_look = before;
-        let mut read = match result {
+        match result {
             Ok(read) => {
                 self.read_failures = 0;
-                read
+                (read, now)
             }
             Err(e) => {
                 self.read_failed(now, &e);
-                0
+                (0, now)
             }
-        };
+        }
+    }
+
+    /// The same of the sockets and connections.
+    fn progress_packets(&mut self, now: Time) -> usize {
+        let is_spared = self.by_bulk && now.since_ns(self.st.last_look) < BY_BULK_GAP_NS;
+        let (mut read, mut now) = if is_spared { (0, now) } else { self.read_datagrams(now) };
+        self.by_bulk &= read == 0;
         if self.st.proto().wants_all_read() {
             self.read_all(now);
         }
@@ -401,6 +416,7 @@ impl Core {
             && bulk_connections.progress(st, now, read > 0) > 0
         {
             read += 1;
+            self.by_bulk = true;
             // Megabytes may have been copied meanwhile.
             now = clock::now();
         }
