@@ -294,6 +294,23 @@ mod tests {
     }
 
     #[test]
+    fn turns_put_the_watchdogs_look_off_as_polls_do() {
+        let cfg = EngineConfig { watchdog_us: 5_000, ..EngineConfig::packets() };
+        let ep = Endpoint::open_with_key(cfg, [7; 32]).expect("open");
+        let start = Instant::now();
+        loop {
+            std::thread::sleep(Duration::from_millis(1));
+            let at = crate::clock::now();
+            let was_due = ep.shared.watch.may_be_put_off(at);
+            ep.shared.take_turn();
+            if was_due {
+                return assert!(!ep.shared.watch.may_be_put_off(at), "the watchdog wakes beside who polls");
+            }
+            assert!(start.elapsed() < LIMIT, "its look is never due");
+        }
+    }
+
+    #[test]
     fn who_sleeps_is_still_woken_by_peers_after_a_turn_that_found_nothing() {
         let addrs = vec!["127.0.0.1".parse().expect("address")];
         let cfg = EngineConfig { addrs, carrier: CarrierUse::Shm, ..EngineConfig::default() };

@@ -104,6 +104,14 @@ mod tests {
         // So long does a program take on a busy machine.
         assert_eq!(wanted(&mut a, &mut now, 99_000), 100_000);
         assert_eq!(wanted(&mut a, &mut now, 101_000), 100_000);
+        for _ in 0..4 {
+            assert_eq!(wanted(&mut a, &mut now, 60_000), 0);
+        }
+        a.has_read(now, TELL_BYTES, true);
+        assert_eq!(a.at, Some(now.plus_ns(100_000)), "a megabyte too");
+        now = now.plus_ns(101_000);
+        a.answers(now);
+        a.is_told();
         assert_eq!(wanted(&mut a, &mut now, 10_000), 0, "one that came too late ends the exception");
     }
 }

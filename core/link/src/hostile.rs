@@ -503,24 +503,28 @@ fn a_peer_with_a_bulk_connection_is_let_in_once_more() {
     assert_eq!(t.ends[0].send(t.now, P, m), Err(SendError::TooLong));
 }
 
-/// The program frees what a record brought before anything else happens: the peer hears of it after
-/// the usual wait, not at once.
+/// The program frees what records brought before anything else happens: the peer hears of it after
+/// the usual wait, not at once; and while it has half of its credit left, after a longer one.
 // spec: L-6.5
 #[test]
 fn a_record_sets_the_clock() {
     let (mut t, bulk) = with_bulk(&with_session(|s| s.initial_credit_bytes = 400_000));
     let len = 200_000;
-    let m = Message { control: false, stream: 0, envelope: b"", len, patient: false, token: 77 };
-    t.ends[0].send(t.now, P, m).expect("send");
-    let mut head = Vec::new();
-    t.ends[0].bulk_next(t.now, P, bulk, &mut head).expect("record");
     let later = t.now.plus_ns(5_000_000);
-    let record = t.ends[1].record_begins(later, P, &head, &mut Vec::new()).expect("good");
-    t.ends[1].record_ends(later, P, bulk, &record, &mut Vec::new());
-    assert_eq!(t.ends[1].sessions.get(P).expect("peer").deadline(), None);
-    t.ends[1].consume(P, 1, u64::from(len));
-    let credit_at = t.ends[1].sessions.get(P).expect("peer").deadline();
-    assert!(credit_at.is_some_and(|at| at > later), "{credit_at:?}");
+    let mut record = |before: Option<u64>| {
+        let m = Message { control: false, stream: 0, envelope: b"", len, patient: false, token: 77 };
+        t.ends[0].send(t.now, P, m).expect("send");
+        let mut head = Vec::new();
+        t.ends[0].bulk_next(t.now, P, bulk, &mut head).expect("record");
+        let record = t.ends[1].record_begins(later, P, &head, &mut Vec::new()).expect("good");
+        t.ends[1].record_ends(later, P, bulk, &record, &mut Vec::new());
+        let deadline = |t: &Two| t.ends[1].sessions.get(P).expect("peer").deadline().map(|at| at.since_ns(later));
+        assert_eq!(deadline(&t), before);
+        t.ends[1].consume(P, 1, u64::from(len));
+        deadline(&t)
+    };
+    assert_eq!(record(None), Some(1_000_000));
+    assert_eq!(record(Some(1_000_000)), Some(50_000), "less than half is left");
 }
 
 /// With a bulk connection, the side that connected it first.

@@ -457,6 +457,32 @@ mod tests {
         }
     }
 
+    // spec: L-6.2
+    #[test]
+    fn short_trains_by_turns_tell_a_rate_and_long_ones_another() {
+        const PACKET: u64 = 1472;
+        let mut p = Path::new(&Config::default(), Time(0), "10.0.0.1:7".parse().unwrap(), None, 1472);
+        let mut now = Time(0);
+        let mut train = |p: &mut Path, packets: u64, ns| {
+            (0..packets).for_each(|_| _ = p.on_sent(now, PACKET, 1 << 20));
+            now = now.plus_ns(ns);
+            for _ in 0..packets {
+                p.out_of_flight(PACKET);
+                p.train_acked(now, PACKET);
+            }
+        };
+        // Less than a megabyte says nothing.
+        (0..237).for_each(|_| train(&mut p, 3, 15_000));
+        assert_eq!((p.turns_rate(), p.seen_rate()), (0, 0));
+        train(&mut p, 3, 15_000);
+        assert!(p.turns_rate().abs_diff(3 * PACKET * 1_000_000 / 15) < 1_000_000, "{}", p.turns_rate());
+        // Silence counts, and long trains are no turns.
+        (0..238).for_each(|_| train(&mut p, 3, 30_000));
+        (0..100).for_each(|_| train(&mut p, 30, 20_000));
+        assert!(p.turns_rate().abs_diff(3 * PACKET * 1_000_000 / 30) < 1_000_000, "{}", p.turns_rate());
+        assert_eq!(p.seen_rate(), 30 * PACKET * 1_000_000 / 20);
+    }
+
     // spec: P-4.18
     #[test]
     fn loss_by_time_goes_by_the_latest_round_trip_where_nothing_overtakes() {

@@ -436,6 +436,28 @@ mod tests {
         assert!(goes_unasked(&mut pair, LONG), "by now it knows what the wire holds besides, and granted all");
     }
 
+    #[test]
+    fn what_is_lent_until_it_was_sent_is_the_callers_after_that() {
+        for lost in [true, false] {
+            let mut pair = pair(&weir_link::Config::default());
+            let (len, zero) = (20_000, alloc::vec![0; 20_000]);
+            let (from, to) = (Bytes::new(&alloc::vec![7; len]), Bytes::new(&zero));
+            pair.sides[1].recv(pair.now, recv_op(1, to.clone())).expect("posted");
+            pair.sides[0].send_lent(pair.now, send_op(1, from.clone(), SendMode::Transmit)).expect("accepted");
+            assert_eq!(pair.ended(0).len(), 1, "complete at once");
+            pair.transmit();
+            assert!(pair.flying[1].len() > 10, "it goes before it is copied");
+            if lost {
+                pair.flying[1].clear();
+            }
+            pair.sides[0].copy_lent();
+            from.write(0, &zero);
+            pair.settle();
+            assert_eq!((pair.ended(1).len(), to.to_vec()), (1, alloc::vec![7; len]), "lost: {lost}");
+            assert_eq!(pair.sides[0].held(), [0; 4]);
+        }
+    }
+
     // spec: P-5.12
     #[test]
     fn nothing_goes_unasked_where_the_settings_say_so() {

@@ -652,6 +652,31 @@ pub(crate) mod tests {
         });
     }
 
+    // spec: L-6.3
+    #[test]
+    fn a_short_flow_goes_by_the_bulk_connection_while_nothing_else_is_under_way() {
+        let mut all = up(Config::default());
+        with(&mut all, |s, common| {
+            s.allow_bulk(5000, 2000);
+            s.bulk_begins(common);
+        });
+        send(&mut all, &[message(1999, 0)]);
+        with(&mut all, |s, common| {
+            assert_eq!(s.next_flow(Line::Bulk), None);
+            assert!(s.took_flow(Line::Main, 1999));
+            s.arrived(common, &fragment(0, 0, 1999));
+        });
+        send(&mut all, &[message(2000, 1), message(2000, 2)]);
+        with(&mut all, |s, common| {
+            assert_eq!(s.next_flow(Line::Bulk), of_message(1, 0, 2000));
+            assert_eq!(s.next_flow(Line::Main), of_message(2, 0, 2000), "the first has not arrived");
+            assert!(s.took_flow(Line::Bulk, 2000) && s.took_flow(Line::Main, 2000));
+            [1, 2].map(|mseq| s.arrived(common, &fragment(mseq, 0, 2000)));
+        });
+        send(&mut all, &[message(2000, 3)]);
+        with(&mut all, |s, _| assert_eq!(s.next_flow(Line::Bulk), of_message(3, 0, 2000)));
+    }
+
     #[test]
     fn long_flows_go_by_the_bulk_connection_while_there_is_one() {
         let mut all = up(Config::default());
