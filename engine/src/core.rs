@@ -53,7 +53,7 @@ const SHM_QUIET_NS: u64 = 1_000_000;
 
 /// While what comes comes by bulk connections, datagrams are looked for so often: each look is a
 /// system call before the one that finds something.
-const BY_BULK_GAP_NS: u64 = 1_500;
+const TCP_CAME_GAP_NS: u64 = 1_500;
 
 /// An endpoint that talks to nobody is looked at so often by who polls it: first contact may be so
 /// late, while a look costs several system calls. Who sleeps on its descriptors is woken at once.
@@ -77,7 +77,7 @@ pub struct Core {
     /// Packets of some peer are to be expected.
     packets_expected: bool,
     /// What came last came by a bulk connection.
-    by_bulk: bool,
+    tcp_came: bool,
     /// When a record was last found.
     shm_found: Time,
     /// Somebody sleeps, or has slept since the last pass: peers wake this endpoint by shared
@@ -123,7 +123,7 @@ impl Core {
             quiet: false,
             judged: Time::ZERO,
             packets_expected: true,
-            by_bulk: false,
+            tcp_came: false,
             shm_found: Time::ZERO,
             st,
             out: PacketBuf::default(),
@@ -222,7 +222,7 @@ impl Core {
                 return read;
             }
         }
-        read += self.progress_packets(now);
+        read += self.progress_packets(now, slept);
         if slept
             && read == 0
             && let Some(shm) = &mut self.shm
@@ -396,11 +396,11 @@ impl Core {
         }
     }
 
-    /// The same of the sockets and connections.
-    fn progress_packets(&mut self, now: Time) -> usize {
-        let is_spared = self.by_bulk && now.since_ns(self.st.last_look) < BY_BULK_GAP_NS;
+    /// Reads what the sockets and connections have, runs timers, writes. Returns what was read.
+    fn progress_packets(&mut self, now: Time, slept: bool) -> usize {
+        let is_spared = self.tcp_came && !slept && now.since_ns(self.st.last_look) < TCP_CAME_GAP_NS;
         let (mut read, mut now) = if is_spared { (0, now) } else { self.read_datagrams(now) };
-        self.by_bulk &= read == 0;
+        self.tcp_came &= read == 0;
         if self.st.proto().wants_all_read() {
             self.read_all(now);
         }
@@ -416,7 +416,8 @@ impl Core {
             && bulk_connections.progress(st, now, read > 0) > 0
         {
             read += 1;
-            self.by_bulk = true;
+            // (With XDP a look at the rings costs no system call.)
+            self.tcp_came = !self.device.device().device().has_xdp();
             // Megabytes may have been copied meanwhile.
             now = clock::now();
         }

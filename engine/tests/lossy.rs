@@ -163,6 +163,27 @@ fn messages_in_multi_receives_are_reported_in_order() {
     assert!(released > 0);
 }
 
+/// A send that is complete at once may leave from the program's own memory, which is the program's
+/// again all the same when the call returns: what has to be sent again is what was there then.
+#[test]
+fn memory_of_a_send_that_is_complete_at_once_may_change_at_once() {
+    const LENS: [usize; 4] = [4 << 10, 20_000, 50_000, 64 << 10];
+    let p = pair_with(EngineConfig { faults: Some("loss=20%,seed=11".into()), ..packets() });
+    for round in 0..40u64 {
+        let len = LENS[round as usize % LENS.len()];
+        let want: Vec<u8> = (0..len).map(|j| byte(round, j)).collect();
+        let (mut data, mut buf) = (want.clone(), vec![0xEE; len]);
+        let (sent, room) = (iov(&mut data), iov(&mut buf));
+        // SAFETY: the memory outlives the completion.
+        unsafe { p.b.recv(&recv_op(None, 7, &room)) }.expect("receive");
+        send_when_accepted(&p.a, &send_op(p.to_b, 7, &sent, SendMode::Transmit));
+        data.fill(0);
+        assert_eq!(wait(&p.b, &p.a, Queue::Recv).result, Ok(()));
+        assert!(buf == want, "round {round}, {len} bytes");
+        assert_eq!(wait(&p.a, &p.b, Queue::Send).result, Ok(()));
+    }
+}
+
 #[test]
 fn who_closes_waits_until_the_last_packets_have_left_a_device_that_delays_them() {
     let p = pair_with(EngineConfig { faults: Some("delay=30ms".into()), ..packets() });

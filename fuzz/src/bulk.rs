@@ -211,6 +211,7 @@ fn config(options: u16, bulk_connections: u8) -> Config {
             rtt_max: ms(100_000),
             loss_max_ppm: if bit(0) { 1000 } else { 1_000_000 },
             min_bytes: if bit(1) { 12 << 10 } else { 500 },
+            lone_bytes: if bit(1) { 2 << 10 } else { 100 },
             record_bytes: [700, 5000, 64 << 10, 1 << 20][usize::from(bulk_connections >> 2 & 3)],
             pause: ms(1),
             pause_max: ms(if bit(4) { 4 } else { 2000 }),

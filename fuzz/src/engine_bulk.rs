@@ -173,6 +173,7 @@ impl Run {
                 let ms = core::time::Duration::from_millis;
                 (proto.bulk.pause, proto.bulk.pause_max) = (ms(1), ms(if choice & 2 == 0 { 4 } else { 2000 }));
                 proto.bulk.min_bytes = if choice & 4 == 0 { 500 } else { 12 << 10 };
+                proto.bulk.lone_bytes = proto.bulk.min_bytes / 5;
                 proto.bulk.record_bytes = [700, 5000, 64 << 10, 1 << 20][usize::from(choice >> 3 & 3)];
             });
             (Driver::of(host), addr)

@@ -8,7 +8,8 @@ use weir_link::{BulkHealth, BulkNews, BulkRecord, GREETING_LEN, PeerId, RECORD_H
 
 use crate::surroundings::{Broken, Head, Read, Surroundings};
 
-/// What is read besides a payload: the heads of what follows, and small payloads whole.
+/// What is read besides a payload: the heads of what follows, and small payloads whole, of 4 KiB
+/// with the longest head (112 bytes) too.
 pub const STAGE_BYTES: usize = 4096 + 256;
 
 /// Where a connection stands.

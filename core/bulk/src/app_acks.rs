@@ -10,7 +10,7 @@ const ANSWER_WAIT_NS: u64 = 100_000;
 /// What nobody waits for waits so long: each packet that only tells costs both sides more than a
 /// record does, and all that the sender keeps for it is memory, of `TELL_BYTES` at most.
 const TELL_WAIT_NS: u64 = 1_000_000;
-/// So many bytes are told of at once.
+/// So many bytes that nobody waits for are told of at once.
 const TELL_BYTES: u64 = 1 << 20;
 /// After so many records in a row that were answered in time the next one's answer is waited for
 /// too. One that was not, and it is told at once again: the packet costs two microseconds, and a

@@ -523,8 +523,8 @@ fn a_record_sets_the_clock() {
         t.ends[1].consume(P, 1, u64::from(len));
         deadline(&t)
     };
-    assert_eq!(record(None), Some(1_000_000));
-    assert_eq!(record(Some(1_000_000)), Some(50_000), "less than half is left");
+    assert_eq!(record(None), Some(250_000));
+    assert_eq!(record(Some(250_000)), Some(50_000), "less than half is left");
 }
 
 /// With a bulk connection, the side that connected it first.

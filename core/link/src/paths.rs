@@ -112,7 +112,8 @@ pub(crate) struct Path {
     /// acknowledgements come in a heap; and it is also known where no window limits.
     train_rate: u64,
     /// Trains too short for that, one at a time: since when, how many bytes of them, and the rate
-    /// of the last [`TURNS_BYTES`], with the silence between them.
+    /// of the last [`TURNS_BYTES`], with the silence between them, which the time of longer trains
+    /// counts as. It does not fade: it was never above the path's.
     turns_since: Time,
     turns_bytes: u64,
     turns_rate: u64,
@@ -125,6 +126,9 @@ const TRAIN_BYTES_MAX: u64 = 1 << 20;
 /// So many bytes of short trains, one at a time, have said enough: more than any token bucket on
 /// the way lets through at once.
 const TURNS_BYTES: u64 = 1 << 20;
+/// A longer train is none of these, whatever a packet holds: it nearly fills the wire, and silence
+/// is little of its time.
+const TURN_BYTES_MAX: u64 = 8 << 10;
 /// So few packets in flight do not queue behind each other: smoothed round trips of whole bursts
 /// say nothing of them.
 const TAIL_PACKETS: u32 = 4;
@@ -324,7 +328,11 @@ impl Path {
             (self.train_since, self.train_skip, self.train_bytes) = (now, skip, 0);
             return;
         }
-        self.turns_bytes += core::mem::take(&mut self.train_bytes);
+        let turn = core::mem::take(&mut self.train_bytes);
+        if turn > TURN_BYTES_MAX {
+            return;
+        }
+        self.turns_bytes += turn;
         if self.turns_bytes >= TURNS_BYTES {
             let elapsed = now.since_ns(self.turns_since).max(1);
             self.turns_rate = mul_div(self.turns_bytes, 1_000_000_000, elapsed).min(1 << 50);

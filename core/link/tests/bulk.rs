@@ -213,6 +213,38 @@ fn messages_that_fill_no_window_show_the_rate_of_a_path() {
     }
 }
 
+/// Bulk connections after messages of 4 KB that answer each other over a path of so many bytes per
+/// second.
+fn bulk_connections_of_turns(rate: u64) -> u64 {
+    let defaults = Config { bulk: BulkConfig { on: true, ..BulkConfig::default() }, ..Config::default() };
+    let mut net = Net::new(2, 1, &defaults, 5);
+    net.faults = net::Faults { rate, queue: 1 << 20, delay_ns: 2_000, ..net.faults };
+    both_know(&mut net);
+    for turn in 0..1000 {
+        let (from, to) = (turn % 2, 1 - turn % 2);
+        let come = |net: &Net| net.nodes[to].messages.values().filter(|m| m.complete).count();
+        let before = come(&net);
+        net.send(from, to, false, 0, 0, 0, 4000).expect("send");
+        let start = net.now;
+        while come(&net) == before {
+            assert!(net.now.since_ns(start) < 1_000_000_000, "turn {turn} of {rate} B/s");
+            net.step(net.now + Duration::from_micros(1));
+            pump(&mut net);
+        }
+    }
+    assert!(count(&net, |c| c.bulk.records_sent) > 100 || net.bulk_connections.opened == 0);
+    net.bulk_connections.opened
+}
+
+// spec: L-6.1, L-6.2, L-6.3
+#[test]
+fn short_messages_by_turns_show_the_rate_of_a_path_too_and_then_go_by_it() {
+    assert_eq!(bulk_connections_of_turns(3_000_000_000), 1);
+    for slow in [125_000_000, 312_500_000] {
+        assert_eq!(bulk_connections_of_turns(slow), 0, "{slow} B/s");
+    }
+}
+
 /// Moves the bulk connections' bytes, at once.
 fn pump(net: &mut Net) {
     while net.pump_bulk_connections() {}

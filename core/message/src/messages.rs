@@ -333,7 +333,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
     /// may read it from where it lies. The memory of a region does not: it may be withdrawn while a
     /// peer's read is under way, and from then on no byte of it is to be seen.
     pub fn lends(&self, token: u64) -> bool {
-        self.sends.get(key::<SendKey>(token)).is_some_and(|s| s.role != Role::ReadReply)
+        let k = key::<SendKey>(token);
+        // (Nor does that of a send which is still to be copied.)
+        self.lent != Some(k) && self.sends.get(k).is_some_and(|s| s.role != Role::ReadReply)
     }
 
     /// Takes up to `max` completions of sends, and of remote writes and reads begun here, oldest

@@ -625,7 +625,7 @@ impl MessagesIn {
     pub(crate) fn has_half(&self) -> bool {
         let msgs = self.msgs_limit.saturating_sub(self.top);
         let bytes = self.bytes_limit.saturating_sub(self.bytes_seen);
-        msgs >= u64::from(self.initial_msgs / 2) && bytes >= self.bytes_let_in() / 2
+        msgs >= u64::from(self.initial_msgs.div_ceil(2)) && bytes >= self.bytes_let_in() / 2
     }
 
     /// The upper layer freed messages. True when the peer should be told.

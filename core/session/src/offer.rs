@@ -107,6 +107,10 @@ impl Fragment {
     }
 }
 
+/// After so many messages in a row that were answered one by one the next is taken for another of
+/// the kind.
+const TURNS_LEARNT: u8 = 4;
+
 /// What waits for the bulk connection.
 #[derive(Debug, Default)]
 pub(crate) struct Bulk {
@@ -115,8 +119,12 @@ pub(crate) struct Bulk {
     had: bool,
     /// Shorter flows do not go by it (0: none goes), ...
     len_min: u64,
-    /// ... but one of so many bytes does while nothing else is under way.
+    /// ... but one of so many bytes does where the two take turns.
     lone_min: u64,
+    /// How many times in a row they have, up to [`TURNS_LEARNT`], and how many messages had come
+    /// when the last one of several pieces was let out.
+    turns: u8,
+    heard: u64,
     wanted: bool,
     flows: VecDeque<Flow>,
 }
@@ -240,8 +248,9 @@ impl Session {
         self.flows.iter().take(most).map(open).sum()
     }
 
-    pub(crate) fn enqueue(&mut self, flow: Flow, len: u64) {
-        if self.bulk.len_min > 0 && (len >= self.bulk.len_min || (len >= self.bulk.lone_min && self.is_lone())) {
+    /// `lone`: it is one of those for which [`Session::takes_turn`].
+    pub(crate) fn enqueue(&mut self, flow: Flow, len: u64, lone: bool) {
+        if self.bulk.len_min > 0 && (len >= self.bulk.len_min || (lone && len >= self.bulk.lone_min)) {
             if self.bulk.up {
                 self.bulk.flows.push_back(flow);
                 return;
@@ -251,9 +260,15 @@ impl Session {
         self.flows.push_back(flow);
     }
 
-    /// Of what was sent, but for one message, all is known to have arrived.
-    fn is_lone(&self) -> bool {
-        self.messages_open() <= 1 && self.rndvs_out.open() == 0
+    /// A message of several pieces is let out. Whether it and the last ones were each sent alone,
+    /// to this peer only, and answered: else packets could share system calls, and what goes by
+    /// TCP would be read after what goes behind it in packets.
+    pub(crate) fn takes_turn(&mut self, common: &mut Common) -> bool {
+        let alone = self.messages_open() <= 1 && self.rndvs_out.open() == 0;
+        let answered = core::mem::replace(&mut self.bulk.heard, self.inn.announced()) != self.inn.announced();
+        let same = common.last_flow.replace(self.peer) == Some(self.peer);
+        self.bulk.turns = if alone && answered && same { (self.bulk.turns + 1).min(TURNS_LEARNT) } else { 0 };
+        self.bulk.turns == TURNS_LEARNT
     }
 
     /// It may send: it stands in line.
@@ -264,7 +279,7 @@ impl Session {
         {
             b.queued = true;
             let (flow, len) = (Flow::Rndv(slot, b.generation), b.len);
-            self.enqueue(flow, len);
+            self.enqueue(flow, len, false);
         }
     }
 
@@ -272,7 +287,7 @@ impl Session {
 
     /// The limits of credit, if they are to be told.
     pub fn take_credit(&mut self, common: &mut Common) -> Option<(u64, u64)> {
-        if !self.credit_dirty {
+        if !self.credit_dirty && !(self.credit_at.is_some() && self.has_data()) {
             return None;
         }
         common.counters.credits_sent += 1;
@@ -519,7 +534,7 @@ impl Session {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{Config, Message, PeerId, Sessions, Terms};
+    use crate::{Config, FragmentIn, Message, PeerId, Sessions, Terms};
 
     pub(crate) const PEER: PeerId = PeerId(0);
     const ENVELOPE: &[u8] = &[1, 2, 3, 4];
@@ -654,27 +669,52 @@ pub(crate) mod tests {
 
     // spec: L-6.3
     #[test]
-    fn a_short_flow_goes_by_the_bulk_connection_while_nothing_else_is_under_way() {
+    fn short_flows_that_are_answered_one_by_one_go_by_the_bulk_connection() {
         let mut all = up(Config::default());
         with(&mut all, |s, common| {
             s.allow_bulk(5000, 2000);
             s.bulk_begins(common);
         });
-        send(&mut all, &[message(1999, 0)]);
-        with(&mut all, |s, common| {
-            assert_eq!(s.next_flow(Line::Bulk), None);
-            assert!(s.took_flow(Line::Main, 1999));
-            s.arrived(common, &fragment(0, 0, 1999));
-        });
-        send(&mut all, &[message(2000, 1), message(2000, 2)]);
-        with(&mut all, |s, common| {
-            assert_eq!(s.next_flow(Line::Bulk), of_message(1, 0, 2000));
-            assert_eq!(s.next_flow(Line::Main), of_message(2, 0, 2000), "the first has not arrived");
-            assert!(s.took_flow(Line::Bulk, 2000) && s.took_flow(Line::Main, 2000));
-            [1, 2].map(|mseq| s.arrived(common, &fragment(mseq, 0, 2000)));
-        });
-        send(&mut all, &[message(2000, 3)]);
-        with(&mut all, |s, _| assert_eq!(s.next_flow(Line::Bulk), of_message(3, 0, 2000)));
+        // Sends one, which arrives. By what it went.
+        let mut out = 0;
+        let mut sent = |all: &mut Sessions, len: u32| {
+            send(all, &[message(len, out.into())]);
+            out += 1;
+            with(all, |s, common| {
+                let line = if s.next_flow(Line::Bulk).is_some() { Line::Bulk } else { Line::Main };
+                assert!(s.took_flow(line, len.into()));
+                s.arrived(common, &fragment(out - 1, 0, len));
+                line
+            })
+        };
+        let mut come = 0;
+        let mut hears = |all: &mut Sessions| {
+            let f = FragmentIn { stream: 0, mseq: come, sseq: come as u32, total_len: 8, offset: 0 };
+            come += 1;
+            with(all, |s, common| s.on_message(common, &f, &(0..0), &(0..8), &mut alloc::vec::Vec::new()))
+                .expect("good");
+        };
+        for round in 0..3 {
+            for turn in 0..6 {
+                let learnt = turn >= if round == 0 { 4 } else { 3 };
+                hears(&mut all);
+                assert_eq!(sent(&mut all, 2000), if learnt { Line::Bulk } else { Line::Main }, "{round} {turn}");
+            }
+            hears(&mut all);
+            assert_eq!(sent(&mut all, 1999), Line::Main);
+            assert_eq!(sent(&mut all, 2000), Line::Main, "the last was not answered");
+        }
+        let mut learn = |all: &mut Sessions| {
+            for _ in 0..5 {
+                hears(all);
+                sent(all, 2000);
+            }
+            hears(all);
+            sent(all, 2000)
+        };
+        assert_eq!(learn(&mut all), Line::Bulk);
+        send(&mut all, &[message(2000, 100)]);
+        with(&mut all, |s, _| assert_eq!(s.next_flow(Line::Bulk), None, "not answered"));
     }
 
     #[test]

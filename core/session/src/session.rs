@@ -17,9 +17,10 @@ const ABORTS_MAX: usize = 1 << 16;
 
 /// New limits of credit wait so long for a record of the bulk connection that takes them along.
 const CREDIT_WAIT_NS: u64 = 50_000;
-/// The same while the peer has half of its credit left: a record of a megabyte takes a tenth of
-/// this, and its answer tells.
-const CREDIT_PATIENCE_NS: u64 = 1_000_000;
+/// The same while the peer has half of its credit left: longer than a record of a megabyte takes
+/// where TCP is at its best, and its answer tells; and not so long that a sender who has used the
+/// other half meanwhile would wait for it.
+const CREDIT_PATIENCE_NS: u64 = 250_000;
 
 /// What the peer said when it was met (spec 2.5).
 #[derive(Copy, Clone, Debug)]
@@ -287,7 +288,8 @@ impl Session {
             if len as usize + envelope <= self.piece_max {
                 self.small.push_back(mseq);
             } else {
-                self.enqueue(Flow::Message(mseq), u64::from(len));
+                let lone = self.takes_turn(common);
+                self.enqueue(Flow::Message(mseq), u64::from(len), lone);
             }
         }
         if self.out.stalled && !was_stalled {

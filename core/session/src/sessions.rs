@@ -43,6 +43,8 @@ pub struct Common {
     bulk_credit: u64,
     /// How many sessions have ended.
     pub(crate) ended: u64,
+    /// To whom the last message of several pieces was let out.
+    pub(crate) last_flow: Option<PeerId>,
 }
 
 impl Common {
@@ -138,6 +140,7 @@ impl Sessions {
             slots: None,
             bulk_credit: 0,
             ended: 0,
+            last_flow: None,
         };
         Sessions { common, list: Vec::new(), touched: Default::default() }
     }

@@ -170,6 +170,7 @@ fn with_bulk_connections(l: &BulkSpec) -> Config {
         bulk: BulkConfig {
             on: true,
             min_bytes: l.min_bytes,
+            lone_bytes: l.min_bytes / 4,
             record_bytes: l.record_bytes,
             loss_max_ppm: l.loss_max,
             rtt_max: Duration::from_secs(1),
