@@ -264,7 +264,9 @@ impl Session {
     /// to this peer only, and answered: else packets could share system calls, and what goes by
     /// TCP would be read after what goes behind it in packets.
     pub(crate) fn takes_turn(&mut self, common: &mut Common) -> bool {
-        let alone = self.messages_open() <= 1 && self.rndvs_out.open() == 0;
+        // (The last one may have been answered and not acknowledged: a record acknowledges no
+        // packet.)
+        let alone = self.messages_open() <= 2 && self.rndvs_out.open() == 0;
         let answered = core::mem::replace(&mut self.bulk.heard, self.inn.announced()) != self.inn.announced();
         let same = common.last_flow.replace(self.peer) == Some(self.peer);
         self.bulk.turns = if alone && answered && same { (self.bulk.turns + 1).min(TURNS_LEARNT) } else { 0 };
