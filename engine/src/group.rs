@@ -212,8 +212,9 @@ impl Shared {
     fn take_turn(&self) {
         let Some(mut core) = self.try_enter() else { return };
         let now = now();
-        // As good as polled: the watchdog need not step in.
-        if self.polled(now) {
+        // As good as polled: the watchdog need not step in. (Turns are further apart than polls: of
+        // the second one on that says nothing of where the program was.)
+        if self.polled(now) && !self.helped.load(Ordering::Relaxed) {
             self.is_back(now);
         }
         self.helped.store(true, Ordering::Relaxed);
