@@ -238,6 +238,11 @@ impl Core {
         read
     }
 
+    /// As of the last pass nobody talks to this endpoint, and it to nobody.
+    pub fn is_left_alone(&self) -> bool {
+        self.quiet
+    }
+
     /// Nobody talks to this endpoint, and it to nobody: no association, nothing to be sent, no
     /// timer.
     fn is_quiet(&self) -> bool {

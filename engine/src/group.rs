@@ -7,6 +7,7 @@
 //! * a poll that sleeps wakes for what comes for any of them: Open MPI has one endpoint for
 //!   messages and one for windows, and asleep on the sockets of the one it found what had come for
 //!   the other when the sleep was over (docs/lab/2026-11-23-atomics.md);
+//! * one that nobody talks to is its watchdog's, which sleeps on its sockets (if there is one);
 //! * a poll gives the core away only when its thread has found nothing at any of them for a while:
 //!   an endpoint that is quiet says nothing about whether the program waits.
 //!
@@ -14,6 +15,7 @@
 //! With one endpoint in the group it costs the look at one number.
 
 use crate::clock::now;
+use crate::core::Core;
 use crate::waiting::{Descriptors, here};
 use crate::{Lock, Shared};
 use smallvec::{SmallVec, smallvec};
@@ -183,6 +185,9 @@ impl Group {
         for other in members.iter().filter(|m| !std::ptr::eq(m.as_ptr(), own)).filter_map(Weak::upgrade) {
             // Somebody is at work on it, or a panic has left it half changed.
             let Some(mut core) = other.try_enter() else { continue };
+            if other.leaves_to_watchdog(&core) {
+                continue;
+            }
             // A program that does not poll it leaves completions where they are.
             let is_polled = !other.helped.load(Ordering::Relaxed);
             if (is_polled && core.st.messages.has_completions()) || !core.prepare_sleep() {
@@ -208,10 +213,21 @@ impl Shared {
         is_left && at.0 >= self.quiet_until.load(Ordering::Relaxed)
     }
 
+    /// Nobody talks to it, and it to nobody: its watchdog, which takes over once nobody polls, sleeps
+    /// on the sockets until somebody does. Turns would only have it take them out of its set and put
+    /// them in again, and look every few milliseconds, on the core of who polls.
+    fn leaves_to_watchdog(&self, core: &Core) -> bool {
+        self.watchdog_ns > 0 && core.is_left_alone()
+    }
+
     /// A pass of progress by somebody who polls another endpoint.
     fn take_turn(&self) {
         let Some(mut core) = self.try_enter() else { return };
         let now = now();
+        if self.leaves_to_watchdog(&core) && self.helped.load(Ordering::Relaxed) {
+            self.quiet_until.store(now.plus_ns(UNATTENDED_NS).0, Ordering::Relaxed);
+            return;
+        }
         // As good as polled: the watchdog need not step in. (Turns are further apart than polls: of
         // the second one on that says nothing of where the program was.)
         if self.polled(now) && !self.helped.load(Ordering::Relaxed) {
@@ -294,10 +310,37 @@ mod tests {
         }
     }
 
+    fn open_watched(watchdog_us: u32) -> Arc<Endpoint> {
+        let addrs = vec!["127.0.0.1".parse().expect("address")];
+        let cfg = EngineConfig { addrs, watchdog_us, ..EngineConfig::packets() };
+        Endpoint::open_with_key(cfg, [7; 32]).expect("open")
+    }
+
+    #[test]
+    fn an_endpoint_that_nobody_talks_to_is_its_watchdogs_until_somebody_does() {
+        let (polled, left, peer) = (open_watched(500), open_watched(500), open(0));
+        let group = Group::new();
+        [&polled, &left].iter().for_each(|ep| ep.join(&group));
+        let (start, mut out) = (Instant::now(), Vec::new());
+        let mut watched = 0;
+        while watched < 100 {
+            polled.poll(Queue::Both, &mut out, 1);
+            watched = if left.shared.watch.is_watched() { watched + 1 } else { 0 };
+            std::thread::sleep(Duration::from_micros(100));
+            assert!(start.elapsed() < LIMIT, "turns keep its watchdog from sleeping on its sockets");
+        }
+        // From then on it has turns.
+        exchange(&peer, &left, || {
+            peer.progress();
+            polled.poll(Queue::Both, &mut out, 1);
+        });
+        assert!(!left.shared.core.lock().is_left_alone());
+    }
+
     #[test]
     fn turns_put_the_watchdogs_look_off_as_polls_do() {
-        let cfg = EngineConfig { watchdog_us: 5_000, ..EngineConfig::packets() };
-        let ep = Endpoint::open_with_key(cfg, [7; 32]).expect("open");
+        let (ep, peer) = (open_watched(5_000), open(0));
+        exchange(&peer, &ep, || _ = peer.poll(Queue::Both, &mut Vec::new(), 1));
         let start = Instant::now();
         loop {
             std::thread::sleep(Duration::from_millis(1));
