@@ -238,9 +238,13 @@ impl Core {
         read
     }
 
-    /// As of the last pass nobody talks to this endpoint, and it to nobody.
+    /// Nobody talks to this endpoint, and it to nobody, as of when that was last judged; and nothing
+    /// has begun since.
     pub fn is_left_alone(&self) -> bool {
         self.quiet
+            && self.held_bytes == 0
+            && self.st.messages.next_timeout().is_none()
+            && self.shm.as_ref().is_none_or(|shm| !shm.has_peers())
     }
 
     /// Nobody talks to this endpoint, and it to nobody: no association, nothing to be sent, no
@@ -342,8 +346,8 @@ impl Core {
         self.asleep
     }
 
-    /// Whether peers are to wake somebody by shared memory.
-    #[cfg(test)]
+    /// Whether peers are to wake somebody by shared memory: who is asleep on the descriptors, or
+    /// about to be.
     pub fn is_asleep(&self) -> bool {
         self.asleep
     }

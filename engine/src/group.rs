@@ -7,7 +7,8 @@
 //! * a poll that sleeps wakes for what comes for any of them: Open MPI has one endpoint for
 //!   messages and one for windows, and asleep on the sockets of the one it found what had come for
 //!   the other when the sleep was over (docs/lab/2026-11-23-atomics.md);
-//! * one that nobody talks to is its watchdog's, which sleeps on its sockets (if there is one);
+//! * one that nobody talks to is its watchdog's as soon as that sleeps on its sockets: it gets no
+//!   turns then, and no sleep of another wakes for it;
 //! * a poll gives the core away only when its thread has found nothing at any of them for a while:
 //!   an endpoint that is quiet says nothing about whether the program waits.
 //!
@@ -32,6 +33,8 @@ const TURN_GAP_NS: u64 = 1_000;
 const BUSY_GAP_NS: u64 = 8_000;
 /// Where none needs a turn, they are looked at so often.
 const IDLE_GAP_NS: u64 = 20_000;
+/// One that nobody talks to is looked at so often until its watchdog does.
+const QUIET_TURN_NS: u64 = 30_000;
 
 /// A group of endpoints. Clones are the same group.
 #[derive(Clone)]
@@ -185,12 +188,15 @@ impl Group {
         for other in members.iter().filter(|m| !std::ptr::eq(m.as_ptr(), own)).filter_map(Weak::upgrade) {
             // Somebody is at work on it, or a panic has left it half changed.
             let Some(mut core) = other.try_enter() else { continue };
-            if other.leaves_to_watchdog(&core) {
-                continue;
-            }
             // A program that does not poll it leaves completions where they are.
             let is_polled = !other.helped.load(Ordering::Relaxed);
-            if (is_polled && core.st.messages.has_completions()) || !core.prepare_sleep() {
+            if is_polled && core.st.messages.has_completions() {
+                return false;
+            }
+            if other.is_watchdogs(&core) {
+                continue;
+            }
+            if !core.prepare_sleep() {
                 return false;
             }
             // An unusable socket is ready for ever.
@@ -213,24 +219,32 @@ impl Shared {
         is_left && at.0 >= self.quiet_until.load(Ordering::Relaxed)
     }
 
-    /// Nobody talks to it, and it to nobody: its watchdog, which takes over once nobody polls, sleeps
-    /// on the sockets until somebody does. Turns would only have it take them out of its set and put
-    /// them in again, and look every few milliseconds, on the core of who polls.
-    fn leaves_to_watchdog(&self, core: &Core) -> bool {
-        self.watchdog_ns > 0 && core.is_left_alone()
+    /// Nobody talks to it, and it to nobody, and its watchdog sleeps on the sockets until somebody
+    /// does. Turns and sleeps of others would only have it take them out of its set and put them in
+    /// again, and look every few milliseconds, on the core of who polls.
+    fn is_watchdogs(&self, core: &Core) -> bool {
+        let is_left = self.watchdog_ns > 0 && self.helped.load(Ordering::Relaxed) && core.is_left_alone();
+        is_left && self.watch.is_watched()
     }
 
     /// A pass of progress by somebody who polls another endpoint.
     fn take_turn(&self) {
         let Some(mut core) = self.try_enter() else { return };
         let now = now();
-        if self.leaves_to_watchdog(&core) && self.helped.load(Ordering::Relaxed) {
-            self.quiet_until.store(now.plus_ns(UNATTENDED_NS).0, Ordering::Relaxed);
-            return;
+        let helped = self.helped.load(Ordering::Relaxed);
+        if helped && self.watchdog_ns > 0 && core.is_left_alone() {
+            // Not as good as polled: the watchdog takes over as soon as it finds out, and then has
+            // the sockets. What comes before is found here.
+            if !self.watch.is_watched() && !core.is_asleep() {
+                core.progress_polled(now);
+            }
+            return self.quiet_until.store(now.plus_ns(QUIET_TURN_NS).0, Ordering::Relaxed);
         }
         // As good as polled: the watchdog need not step in. (Turns are further apart than polls: of
         // the second one on that says nothing of where the program was.)
-        if self.polled(now) && !self.helped.load(Ordering::Relaxed) {
+        if helped {
+            self.helped_again(now);
+        } else if self.polled(now) {
             self.is_back(now);
         }
         self.helped.store(true, Ordering::Relaxed);
@@ -329,12 +343,50 @@ mod tests {
             std::thread::sleep(Duration::from_micros(100));
             assert!(start.elapsed() < LIMIT, "turns keep its watchdog from sleeping on its sockets");
         }
-        // From then on it has turns.
-        exchange(&peer, &left, || {
-            peer.progress();
+        // Somebody does: neither polls it itself.
+        greet(&peer, &left, || _ = polled.poll(Queue::Both, &mut out, 1));
+    }
+
+    #[test]
+    fn an_endpoint_whose_watchdog_is_not_there_yet_has_turns_though_nobody_talks_to_it() {
+        let (polled, left, peer) = (open_watched(1_000_000), open_watched(1_000_000), open(0));
+        let group = Group::new();
+        [&polled, &left].iter().for_each(|ep| ep.join(&group));
+        let mut out = Vec::new();
+        let turns = || left.shared.core.lock().st.counters.turns;
+        let start = Instant::now();
+        while turns() == 0 {
             polled.poll(Queue::Both, &mut out, 1);
-        });
-        assert!(!left.shared.core.lock().is_left_alone());
+            assert!(start.elapsed() < LIMIT);
+        }
+        // Its watchdog looks half a second after it began at the earliest, and sees it polled then.
+        greet(&peer, &left, || _ = polled.poll(Queue::Both, &mut out, 1));
+        assert_eq!(left.shared.core.lock().st.counters.watchdog_steps, 0);
+    }
+
+    /// The first contact of one with the other, which only `drive` looks after.
+    fn greet(from: &Endpoint, to: &Endpoint, mut drive: impl FnMut()) {
+        let peer = from.insert_peer(&to.name()).expect("name");
+        let send = SendOp {
+            peer,
+            class: Class::Tagged,
+            tag: 1,
+            data: None,
+            memory: &[],
+            mode: SendMode::Inject,
+            copy: true,
+            report: false,
+            context: 2,
+            user: 0,
+        };
+        // SAFETY: no memory.
+        unsafe { from.send(&send) }.expect("accepted");
+        let start = Instant::now();
+        while to.shared.core.lock().st.proto().counters().session.messages_received == 0 {
+            from.progress();
+            drive();
+            assert!(start.elapsed() < LIMIT, "nobody hears it");
+        }
     }
 
     #[test]

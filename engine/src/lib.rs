@@ -173,6 +173,15 @@ impl Shared {
         was_elsewhere
     }
 
+    /// A poll of another endpoint looks after this one, and was the last to do so before.
+    fn helped_again(&self, at: Time) {
+        self.last_poll.store(at.0, Ordering::Relaxed);
+        self.sent_since_poll.store(false, Ordering::Relaxed);
+        if self.watch.is_watched() && !self.armed.any() {
+            self.watch.program_is_back(self.look_time());
+        }
+    }
+
     /// What the program did elsewhere is no waiting: its patience begins anew. But where others had
     /// its core meanwhile, they would have it spin for nothing a time slice long.
     fn is_back(&self, at: Time) {

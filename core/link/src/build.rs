@@ -435,6 +435,7 @@ impl Association {
             }
         }
         frames |= (control || data) && self.bulk_due().is_some();
+        frames |= data && carries(cx.s) && cx.s.credit_waits();
         (ix, room, (control, data, frames))
     }
 

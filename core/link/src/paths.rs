@@ -113,7 +113,7 @@ pub(crate) struct Path {
     train_rate: u64,
     /// Trains too short for that, one at a time: since when, how many bytes of them, and the rate
     /// of the last [`TURNS_BYTES`], with the silence between them, which the time of longer trains
-    /// counts as. It does not fade: it was never above the path's.
+    /// counts as. It does not fade: silence keeps it below the path's.
     turns_since: Time,
     turns_bytes: u64,
     turns_rate: u64,

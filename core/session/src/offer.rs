@@ -289,11 +289,18 @@ impl Session {
 
     /// The limits of credit, if they are to be told.
     pub fn take_credit(&mut self, common: &mut Common) -> Option<(u64, u64)> {
-        if !self.credit_dirty && !(self.credit_at.is_some() && self.has_data()) {
+        if !self.credit_dirty && !(self.credit_waits() && self.has_data()) {
             return None;
         }
         common.counters.credits_sent += 1;
         Some(self.credit_told())
+    }
+
+    /// New limits of credit wait for something that takes them along.
+    #[must_use]
+    #[inline]
+    pub fn credit_waits(&self) -> bool {
+        self.credit_at.is_some()
     }
 
     /// The limits of credit (messages, bytes), which the peer is told now.
@@ -486,7 +493,7 @@ impl Session {
     // The bulk connection.
 
     /// Flows of `len_min` bytes and more may go by a bulk connection (0: none may), and those of
-    /// `lone_min` while nothing else is under way.
+    /// `lone_min` where messages go by turns.
     pub fn allow_bulk(&mut self, len_min: u64, lone_min: u64) {
         (self.bulk.len_min, self.bulk.lone_min) = (len_min, lone_min);
     }
@@ -706,17 +713,22 @@ pub(crate) mod tests {
             assert_eq!(sent(&mut all, 1999), Line::Main);
             assert_eq!(sent(&mut all, 2000), Line::Main, "the last was not answered");
         }
-        let mut learn = |all: &mut Sessions| {
-            for _ in 0..5 {
-                hears(all);
-                sent(all, 2000);
+        for other in [true, false] {
+            for _ in 0..6 {
+                hears(&mut all);
+                sent(&mut all, 2000);
             }
-            hears(all);
-            sent(all, 2000)
-        };
-        assert_eq!(learn(&mut all), Line::Bulk);
-        send(&mut all, &[message(2000, 100)]);
-        with(&mut all, |s, _| assert_eq!(s.next_flow(Line::Bulk), None, "not answered"));
+            hears(&mut all);
+            if other {
+                with(&mut all, |_, common| common.last_flow = Some(PeerId(7)));
+            }
+            assert_eq!(sent(&mut all, 2000), if other { Line::Main } else { Line::Bulk }, "one between: {other}");
+        }
+        // What had arrived, and was sent by turns, is no reason while others are open.
+        send(&mut all, &[message(1, 100), message(1, 101)]);
+        hears(&mut all);
+        send(&mut all, &[message(2000, 102)]);
+        with(&mut all, |s, _| assert_eq!(s.next_flow(Line::Bulk), None));
     }
 
     #[test]
