@@ -526,10 +526,9 @@ fn a_record_sets_the_clock() {
     assert_eq!(record(None), Some(250_000));
     assert_eq!(record(Some(250_000)), Some(50_000), "less than half is left");
     // What the program sends in packets takes it along.
-    let m = Message { control: false, stream: 0, envelope: b"", len: 100, patient: false, token: 78 };
-    t.ends[1].send(later, P, m).expect("send");
     t.now = later;
     t.send(1);
+    t.exchange([1, 0]);
     assert_eq!(t.ends[1].sessions.get(P).expect("peer").deadline(), None);
 }
 
