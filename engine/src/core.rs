@@ -238,8 +238,8 @@ impl Core {
         read
     }
 
-    /// Nobody talks to this endpoint, and it to nobody, as of when that was last judged; and nothing
-    /// has begun since.
+    /// Nobody talks to this endpoint, and it to nobody, as of when that was last judged; and
+    /// nothing has begun since.
     pub fn is_left_alone(&self) -> bool {
         self.quiet
             && self.held_bytes == 0
