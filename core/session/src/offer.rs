@@ -289,11 +289,11 @@ impl Session {
 
     /// The limits of credit, if they are to be told.
     pub fn take_credit(&mut self, common: &mut Common) -> Option<(u64, u64)> {
-        if !self.credit_dirty && !(self.credit_waits() && self.has_data()) {
-            return None;
-        }
-        common.counters.credits_sent += 1;
-        Some(self.credit_told())
+        let goes = self.credit_dirty || (self.credit_waits() && self.has_data());
+        goes.then(|| {
+            common.counters.credits_sent += 1;
+            self.credit_told()
+        })
     }
 
     /// New limits of credit wait for something that takes them along.
@@ -687,7 +687,7 @@ pub(crate) mod tests {
         // Sends one, which arrives. By what it went.
         let mut out = 0;
         let mut sent = |all: &mut Sessions, len: u32| {
-            send(all, &[message(len, out.into())]);
+            send(all, &[message(len, out)]);
             out += 1;
             with(all, |s, common| {
                 let line = if s.next_flow(Line::Bulk).is_some() { Line::Bulk } else { Line::Main };
