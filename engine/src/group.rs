@@ -359,9 +359,10 @@ mod tests {
             polled.poll(Queue::Both, &mut out, 1);
             assert!(start.elapsed() < LIMIT);
         }
-        // Its watchdog looks half a second after it began at the earliest, and sees it polled then.
+        // Its watchdog leaves it alone for a second (which may go by on a busy machine).
         greet(&peer, &left, || _ = polled.poll(Queue::Both, &mut out, 1));
-        assert_eq!(left.shared.core.lock().st.counters.watchdog_steps, 0);
+        let steps = left.shared.core.lock().st.counters.watchdog_steps;
+        assert!(steps == 0 || start.elapsed() > Duration::from_millis(900), "it was the watchdog that heard it");
     }
 
     /// The first contact of one with the other, which only `drive` looks after.
