@@ -57,7 +57,7 @@ const TCP_CAME_GAP_NS: u64 = 1_500;
 
 /// An endpoint that talks to nobody is looked at so often by who polls it: first contact may be so
 /// late, while a look costs several system calls. Who sleeps on its descriptors is woken at once.
-const QUIET_GAP_NS: u64 = 30_000;
+pub const QUIET_GAP_NS: u64 = 30_000;
 
 /// While the socket has no room, timers wait for it or for this long: without room they can do
 /// little.

@@ -16,7 +16,7 @@
 //! With one endpoint in the group it costs the look at one number.
 
 use crate::clock::now;
-use crate::core::Core;
+use crate::core::{Core, QUIET_GAP_NS};
 use crate::waiting::{Descriptors, here};
 use crate::{Lock, Shared};
 use smallvec::{SmallVec, smallvec};
@@ -33,8 +33,6 @@ const TURN_GAP_NS: u64 = 1_000;
 const BUSY_GAP_NS: u64 = 8_000;
 /// Where none needs a turn, they are looked at so often.
 const IDLE_GAP_NS: u64 = 20_000;
-/// One that nobody talks to is looked at so often until its watchdog does.
-const QUIET_TURN_NS: u64 = 30_000;
 
 /// A group of endpoints. Clones are the same group.
 #[derive(Clone)]
@@ -231,27 +229,25 @@ impl Shared {
     fn take_turn(&self) {
         let Some(mut core) = self.try_enter() else { return };
         let now = now();
-        let helped = self.helped.load(Ordering::Relaxed);
-        if helped && self.watchdog_ns > 0 && core.is_left_alone() {
-            // Not as good as polled: the watchdog takes over as soon as it finds out, and then has
-            // the sockets. What comes before is found here.
-            if !self.watch.is_watched() && !core.is_asleep() {
-                core.progress_polled(now);
-            }
-            return self.quiet_until.store(now.plus_ns(QUIET_TURN_NS).0, Ordering::Relaxed);
+        let helped = self.helped.swap(true, Ordering::Relaxed);
+        let is_left = helped && self.watchdog_ns > 0 && core.is_left_alone();
+        if is_left && (self.watch.is_watched() || core.is_asleep()) {
+            return self.quiet_until.store(now.plus_ns(QUIET_GAP_NS).0, Ordering::Relaxed);
         }
         // As good as polled: the watchdog need not step in. (Turns are further apart than polls: of
-        // the second one on that says nothing of where the program was.)
-        if helped {
-            self.helped_again(now);
-        } else if self.polled(now) {
-            self.is_back(now);
+        // the second one on that says nothing of where the program was.) But one that nobody talks
+        // to it takes over as soon as it finds out, and then has the sockets.
+        if !is_left {
+            if helped {
+                self.attended(now);
+            } else if self.polled(now) {
+                self.is_back(now);
+            }
         }
-        self.helped.store(true, Ordering::Relaxed);
         core.st.counters.turns += 1;
         core.progress_polled(now);
         // (Else its watchdog would look every few milliseconds, on the core of who polls.)
-        if core.held_bytes == 0 {
+        if !is_left && core.held_bytes == 0 {
             self.put_look_off(now);
         }
         self.quiet_until.store(core.quiet_until().0, Ordering::Relaxed);

@@ -158,13 +158,7 @@ impl Shared {
     #[inline]
     fn polled(&self, at: Time) -> bool {
         let last = self.last_poll.load(Ordering::Relaxed);
-        self.last_poll.store(at.0, Ordering::Relaxed);
-        self.sent_since_poll.store(false, Ordering::Relaxed);
-        // Where another thread sleeps until something comes, what comes is to wake it, whoever
-        // polls meanwhile.
-        if self.watch.is_watched() && !self.armed.any() {
-            self.watch.program_is_back(self.look_time());
-        }
+        self.attended(at);
         let away_ns = at.0.saturating_sub(last);
         let was_elsewhere = away_ns > waiting::ELSEWHERE_NS;
         if was_elsewhere && away_ns >= self.watchdog_ns {
@@ -173,10 +167,14 @@ impl Shared {
         was_elsewhere
     }
 
-    /// A poll of another endpoint looks after this one, and was the last to do so before.
-    fn helped_again(&self, at: Time) {
+    /// Somebody looks after the endpoint: the watchdog need not, and is not to be woken by what
+    /// comes.
+    #[inline]
+    fn attended(&self, at: Time) {
         self.last_poll.store(at.0, Ordering::Relaxed);
         self.sent_since_poll.store(false, Ordering::Relaxed);
+        // Where another thread sleeps until something comes, what comes is to wake it, whoever
+        // polls meanwhile.
         if self.watch.is_watched() && !self.armed.any() {
             self.watch.program_is_back(self.look_time());
         }

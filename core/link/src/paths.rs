@@ -491,6 +491,22 @@ mod tests {
         assert_eq!(p.seen_rate(), 30 * PACKET * 1_000_000 / 20);
     }
 
+    // spec: L-6.2
+    #[test]
+    fn a_few_large_packets_are_no_short_train() {
+        let mut p = Path::new(&Config::default(), Time(0), "10.0.0.1:7".parse().unwrap(), None, 8972);
+        assert!(p.mtu.on_probe_acked(8972));
+        for (bytes, tells) in [(8 << 10, true), ((8 << 10) + 1, false)] {
+            p.turns_rate = 0;
+            for turn in 0..200 {
+                p.on_sent(Time(turn * 20_000), bytes, 1 << 20);
+                p.out_of_flight(bytes);
+                p.train_acked(Time(turn * 20_000 + 10_000), bytes);
+            }
+            assert_eq!(p.turns_rate() > 0, tells, "{bytes} bytes");
+        }
+    }
+
     // spec: P-4.18
     #[test]
     fn loss_by_time_goes_by_the_latest_round_trip_where_nothing_overtakes() {
