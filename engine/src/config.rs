@@ -51,8 +51,8 @@ pub enum BulkUse {
     Always,
 }
 
-/// Whether short packets go past the kernel's UDP, by a BPF ring buffer or AF_XDP, beside the UDP
-/// socket (spec/xdp.md).
+/// Whether packets come past the kernel's UDP, by a BPF ring buffer or AF_XDP, beside the UDP socket
+/// (spec/xdp.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpUse {
     /// Never.
@@ -207,8 +207,8 @@ pub struct EngineConfig {
     pub offload: bool,
     /// Whether marks of switches are asked for and heeded (`WEIR_ECN`: auto, on, off).
     pub ecn: EcnUse,
-    /// Whether short packets go past the kernel's UDP (`WEIR_XDP`: off, auto, on). Off: it was not
-    /// tried on real network cards yet (docs/lab/2026-11-25-xdp.md).
+    /// Whether packets come past the kernel's UDP (`WEIR_XDP`: off, auto, on). Auto: who runs the
+    /// host decides, by starting the helper.
     pub xdp: XdpUse,
     /// Where the helper (`weir xdpd`) listens (`WEIR_XDP_SOCKET`).
     pub xdp_socket: PathBuf,
@@ -272,7 +272,7 @@ impl Default for EngineConfig {
             bulk_connections: BulkUse::Auto,
             offload: true,
             ecn: EcnUse::Auto,
-            xdp: XdpUse::Off,
+            xdp: XdpUse::Auto,
             xdp_socket: PathBuf::from(weir_xdp::helper::SOCKET),
             linger: Duration::from_secs(5),
             stats: None,

@@ -12,6 +12,8 @@ pub fn beside(udp: UdpTransport, cfg: &EngineConfig) -> (Pair<UdpTransport>, Opt
     let mut pair = Pair::alone(udp);
     let why = match cfg.xdp {
         XdpUse::Off => None,
+        // The usual host: nobody is asked what its interfaces are.
+        XdpUse::Auto if !cfg.xdp_socket.exists() => None,
         XdpUse::Auto | XdpUse::On => add(&mut pair, cfg).err().filter(|_| cfg.xdp == XdpUse::On),
     };
     (pair, why.map(|why| why.text))

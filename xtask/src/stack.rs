@@ -119,7 +119,7 @@ impl Stack {
         Self { name: "weir-mpich-1stream".into(), mpi: Mpi::Mpich, carrier: Carrier::Weir, congestion: None, env }
     }
 
-    /// Weir with its device for short packets (`WEIR_XDP=on`): one for each of ours among `stacks`.
+    /// Weir past the UDP stack (`WEIR_XDP=on`): one for each of ours among `stacks`.
     pub fn past_udp(stacks: &[Self]) -> Vec<Self> {
         let past = |stack: &Self| Self {
             name: format!("{}-xdp", stack.name),
@@ -141,7 +141,7 @@ impl Stack {
         }
         let before = |stack: &Self| Self {
             name: stack.name.replacen("weir", BEFORE, 1),
-            env: vec![("FI_PROVIDER_PATH".into(), folder.display().to_string())],
+            env: [stack.env.clone(), vec![("FI_PROVIDER_PATH".into(), folder.display().to_string())]].concat(),
             ..stack.clone()
         };
         Ok(stacks.iter().filter(|stack| stack.is_ours()).map(before).collect())

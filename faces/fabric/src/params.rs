@@ -127,7 +127,7 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "xdp",
-        "Short packets received past the kernel's UDP, by a ring buffer or an AF_XDP socket: off, auto (where weir xdpd gives one) or on (by this process itself where there is no weir xdpd and it has the rights; where neither can be it is said why) (default: off)",
+        "Packets received past the kernel's UDP, by a ring buffer, or short ones by an AF_XDP socket: off, auto (where weir xdpd gives one) or on (by this process itself where there is no weir xdpd and it has the rights; where neither can be it is said why) (default: auto)",
     ),
     param("xdp_socket", "Where weir xdpd listens (default: /run/weir/xdpd.sock)"),
     param("linger_ms", "Closing an endpoint waits up to this long for unacknowledged messages (default: 5000)"),

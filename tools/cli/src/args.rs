@@ -233,7 +233,7 @@ Supersteps of one kind are measured with each value in turns. Chosen is the smal
 little, not the best mean: a superstep waits for the slowest of all processes. The default stays where nothing gains 3 % over it.
 Exit codes: 0 done, 1 failed or nothing to tune (the processes share memory), 2 the command line is wrong.")]
     Tune(Box<weir_bsp_tool::args::TuneArgs>),
-    /// Hand short packets on network interfaces to ranks past the kernel's UDP, by ring buffers or
+    /// Hand packets on network interfaces to ranks past the kernel's UDP, by ring buffers or
     /// AF_XDP sockets
     Xdpd(weir_xdpd::XdpdArgs),
     /// Print shell completions

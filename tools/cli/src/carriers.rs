@@ -59,11 +59,14 @@ pub struct Udp {
     pub why: Option<String>,
 }
 
-/// AF_XDP sockets for short packets.
+/// The way past the kernel's UDP.
 #[derive(Clone, Debug, Serialize)]
 pub struct Xdp {
-    /// The settings ask for it.
+    /// The settings let endpoints use it.
     pub wanted: bool,
+    /// They ask for it: where it cannot be had that is worth a warning.
+    #[serde(skip)]
+    pub asked: bool,
     /// An endpoint would have it now: interface and queue.
     pub place: Option<String>,
     /// Why not.
@@ -130,12 +133,13 @@ fn try_udp() -> Udp {
 fn try_xdp(env: &Env, config: &EngineConfig) -> Xdp {
     if config.xdp == XdpUse::Off {
         let name = settings::set_as(env, "WEIR_XDP");
-        let why = format!("{name} is off, so short packets go by UDP too");
-        return Xdp { wanted: false, place: None, why: Some(why), nobody: false };
+        let why = format!("{name} is off, so all packets come by UDP");
+        return Xdp { wanted: false, asked: false, place: None, why: Some(why), nobody: false };
     }
+    let asked = config.xdp == XdpUse::On;
     match xdp::would_have(config) {
-        Ok(place) => Xdp { wanted: true, place: Some(place), why: None, nobody: false },
-        Err(why) => Xdp { wanted: true, place: None, nobody: why.nobody_listens, why: Some(why.text) },
+        Ok(place) => Xdp { wanted: true, asked, place: Some(place), why: None, nobody: false },
+        Err(why) => Xdp { wanted: true, asked, place: None, nobody: why.nobody_listens, why: Some(why.text) },
     }
 }
 

@@ -215,7 +215,7 @@ fn info(env: &Env, output: &Output) -> Result<u8> {
     text += &format!("carrier     shared memory: {}\n", carriers.shared_memory.describe());
     text += &format!("carrier     packets (UDP): {}\n", carriers.udp.describe());
     text += &format!("carrier     bulk TCP: {}\n", carriers.bulk_tcp.describe());
-    text += &format!("carrier     short packets past UDP: {}\n", carriers.xdp.describe());
+    text += &format!("carrier     packets past UDP: {}\n", carriers.xdp.describe());
     text += &format!("carrier     SCTP: {}\n", carriers.sctp.describe());
     for one in &settings {
         text += &format!("settings    {one}\n");

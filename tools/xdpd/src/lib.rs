@@ -24,7 +24,7 @@ use std::time::Duration;
 /// What `weir xdpd` is told.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
-  weir xdpd --interface eth1 --allow alice        # short packets of alice's ranks with WEIR_XDP=auto
+  weir xdpd --interface eth1 --allow alice        # packets of alice's ranks
   weir xdpd --interface eth1 --allow @mpi         # all members of the group mpi
   systemctl enable --now weir-xdpd.socket         # the same by systemd
 

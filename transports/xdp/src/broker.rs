@@ -14,6 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
+/// Longest datagram that goes by an AF_XDP socket: longer ones are parts of long messages nearly
+/// always, and AF_XDP makes single packets of what the stack has together.
+const MOST_BY_SOCKET: u16 = 1200;
 /// Addresses of one rank's port that are steered at the most.
 const ADDRESSES_MAX: usize = 16;
 
@@ -124,7 +127,7 @@ impl Broker {
             attached.program.set_socket(queue, &bound.socket).map_err(no(Refused::System))?;
         }
         for to in &steered {
-            if let Err(e) = attached.program.steer(*to, queue, ask.most) {
+            if let Err(e) = attached.program.steer(*to, queue, bound.layout.most) {
                 steered.iter().for_each(|to| attached.program.steer_no_more(*to));
                 attached.program.remove_ring(queue);
                 return Err(no(Refused::Full)(e));
@@ -172,11 +175,12 @@ impl Broker {
 
     /// The same, without waiting; and whether a queue is taken that none of ours holds.
     fn bind_now(&self, ask: Ask) -> Result<(Option<Bound>, bool), NoSocket> {
+        let most = ask.most.min(MOST_BY_SOCKET);
         let native = self.mode == Mode::Native;
         let held = |queue| self.granted.values().any(|g| g.interface == ask.interface && g.queue == queue);
         let mut busy = false;
         for queue in (0..QUEUES_MAX).filter(|q| !held(*q)) {
-            match Bound::new(ask.interface, queue, native, ask.most) {
+            match Bound::new(ask.interface, queue, native, most) {
                 Ok(bound) => return Ok((Some(bound), busy)),
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) => busy = true,
                 // No such queue, if there was one before.

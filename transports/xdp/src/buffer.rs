@@ -1,4 +1,4 @@
-//! A BPF ring buffer that a program in the kernel writes and this process reads (spec/xdp.md 2.7;
+//! A BPF ring buffer that a program in the kernel writes and this process reads (spec/xdp.md 2.8;
 //! `BPF_MAP_TYPE_RINGBUF`).
 //!
 //! The kernel lets a process write its own position only: records and the kernel's position are

@@ -2,7 +2,7 @@
 //! to labels.
 //!
 //! Neither a C compiler nor an object file is needed, at build time or later: the programs have 63
-//! and 150 instructions, and `tests/namespaces.rs` has the kernel run it on frames.
+//! and 152 instructions, and `tests/namespaces.rs` has the kernel run it on frames.
 
 use std::collections::HashMap;
 

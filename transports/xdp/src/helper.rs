@@ -112,7 +112,7 @@ pub fn ask(path: &Path, udp: RawFd, ask: Ask) -> Result<(OwnedFd, Bound), NoHelp
 }
 
 fn is_as_asked(layout: &Layout, ask: &Ask) -> bool {
-    layout.interface == ask.interface && layout.most == ask.most
+    layout.interface == ask.interface && layout.most <= ask.most
 }
 
 /// Whether the other side of a connection is gone. It never says anything more.

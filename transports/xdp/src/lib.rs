@@ -2,7 +2,7 @@
 //! without a system call, from a BPF ring buffer or an AF_XDP socket; by the latter also a send
 //! past UDP and IP.
 //!
-//! * [`Pair`] is the device: another one, and XDP for what is short, while there is XDP.
+//! * [`Pair`] is the device: another one, and XDP beside it, while there is XDP.
 //! * [`Broker`] attaches the program and makes ring buffers and sockets, for this process or, in
 //!   the helper (`weir xdpd`), for others.
 //! * [`helper`] is what the two say to each other.

@@ -1,4 +1,4 @@
-//! A device and, beside it, XDP for what is short: either may carry any datagram (spec/xdp.md 1).
+//! A device and, beside it, XDP: either may carry any datagram (spec/xdp.md 1).
 //!
 //! Without XDP each call costs one look whether there is any.
 

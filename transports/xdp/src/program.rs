@@ -132,6 +132,8 @@ fn to_rings(table: i32, rings: i32, bells: i32) -> Option<Vec<u64>> {
     // address (pkt_type is PACKET_HOST, 0), on no VLAN (vlan_present).
     c.load(U32, R3, R1, 4).jump_if(If::NotEqual, R3, 0, "pass");
     c.load(U32, R3, R1, 20).jump_if(If::NotEqual, R3, 0, "pass");
+    // Several that the stack has as one (gso_size) are read in one piece from the socket.
+    c.load(U32, R3, R1, 176).jump_if(If::NotEqual, R3, 0, "pass");
     steering(&mut c, [76, 80], table);
     c.load(U32, R2, R0, 0).store(U32, STACK, PLACE, R2).store_number(U32, STACK, ZERO, 0);
     c.map(R1, rings).register(Alu::Move, R2, STACK).number(Alu::Add, R2, i32::from(PLACE)).call(LOOKUP);
@@ -189,8 +191,8 @@ pub struct Ring {
     pub bell: OwnedFd,
 }
 
-/// Bytes of each ring buffer.
-pub const RING_BYTES: u32 = 1 << 19;
+/// Bytes of each ring buffer: `RING` of spec/xdp.md 8.
+pub const RING_BYTES: u32 = 1 << 21;
 
 impl Ring {
     /// Makes one.

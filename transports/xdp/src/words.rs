@@ -5,14 +5,14 @@ use crate::xsk::Layout;
 /// Bytes of every message.
 pub const BYTES: usize = 64;
 const MAGIC: [u8; 4] = *b"WXDP";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const ASK: u16 = 1;
 const GRANT: u16 = 2;
 const REFUSE: u16 = 3;
 
-/// `MOST`: the usual value, and what a rank may ask for.
-pub const MOST: u16 = 1200;
-const MOST_RANGE: std::ops::RangeInclusive<u16> = 64..=1472;
+/// `MOST`: the usual value, all that a packet of 1500 bytes holds, and what a rank may ask for.
+pub const MOST: u16 = 1472;
+const MOST_RANGE: std::ops::RangeInclusive<u16> = 64..=MOST;
 
 /// Why there is no socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -222,7 +222,7 @@ mod tests {
             assert_eq!(Answer::decode(&Answer::Refuse(why).encode()), Ok(Answer::Refuse(why)));
         }
         let mut other = Ask { interface: 1, most: 64 }.encode();
-        other[4] = 2;
+        other[4] = 1;
         assert_eq!(Ask::decode(&other), Err(Refused::Version));
         let most = Ask { interface: 1, most: 1473 }.encode();
         assert_eq!(Ask::decode(&most), Err(Refused::Malformed));

@@ -176,12 +176,14 @@ fn shared_memory(found: &SharedMemory) -> Finding {
     Finding { fix: found.fix.clone(), ..Finding::new("shared memory", severity, text) }
 }
 
-/// Short packets by AF_XDP: where it is asked for and cannot be had everything works, slower.
+/// The way past UDP: where it is asked for and cannot be had everything works, slower.
 fn xdp(xdp: &carriers::Xdp) -> Finding {
     let text = xdp.describe();
     match (&xdp.place, xdp.wanted) {
         (Some(_), _) => Finding::new("xdp", Severity::Ok, text),
         (None, false) => Finding::new("xdp", Severity::Info, text),
+        // Most hosts have no helper.
+        (None, true) if xdp.nobody && !xdp.asked => Finding::new("xdp", Severity::Info, text),
         // A helper that refuses says itself what would change that, and where no interface is
         // served none would help.
         (None, true) => Finding {
@@ -259,12 +261,17 @@ mod tests {
 
     #[test]
     fn how_to_start_a_helper_is_said_where_none_is_and_not_beside_what_one_says() {
-        let told =
-            |why: &str, nobody| xdp(&carriers::Xdp { wanted: true, place: None, why: Some(why.to_owned()), nobody });
-        let refused = told("the helper does not serve the interface of this address (weir xdpd --interface)", false);
+        let told = |asked, why: &str, nobody| {
+            xdp(&carriers::Xdp { wanted: true, asked, place: None, why: Some(why.to_owned()), nobody })
+        };
+        let refused =
+            told(false, "the helper does not serve the interface of this address (weir xdpd --interface)", false);
         assert_eq!((refused.severity, &refused.fix), (Severity::Warning, &None));
         assert_eq!(refused.cause.matches("xdpd").count(), 1, "{}", refused.cause);
-        let fix = told("no helper (weir xdpd, which root starts) listens at /run/weir/xdpd.sock", true).fix;
+        let nobody = "no helper (weir xdpd, which root starts) listens at /run/weir/xdpd.sock";
+        assert_eq!(told(false, nobody, true).severity, Severity::Info, "as on most hosts");
+        let Finding { severity, fix, .. } = told(true, nobody, true);
+        assert_eq!(severity, Severity::Warning);
         assert!(fix.is_some_and(|fix| fix.starts_with("sudo weir xdpd --interface")));
     }
 
