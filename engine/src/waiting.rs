@@ -17,12 +17,14 @@
 //!
 //! Where many wait on few cores no yield takes a whole turn, and yet they keep from running the one
 //! they wait for. So who waits alone on its host sleeps, too, where others had its core for a good
-//! part of the time (docs/lab/2026-11-28-crowd.md).
+//! part of the time, and the next few times at once (docs/lab/2026-11-28-crowd.md,
+//! docs/lab/2026-11-29-crowd-sleeps.md).
 
 use crate::clock::now;
 use nix::sys::resource::{UsageWho, getrusage};
 use smallvec::SmallVec;
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -51,6 +53,9 @@ const WAITED_PART: u64 = 4;
 const WAITED_MOST: u64 = 16;
 /// Who is alone on its host and has waited for so long sleeps, too, ...
 const CROWD_NS: u64 = 400_000;
+/// After a wait in which that was so, so many are taken to be such: who spins and yields first has
+/// used more of the core, by the time that it sleeps, than what it waits for needs.
+const TRUSTED: u32 = 16;
 /// ... where others had its core for this part of the time that it was awake.
 const CROWD_PART: u64 = 4;
 /// A shorter sleep is not worth its two context switches.
@@ -88,6 +93,8 @@ struct Crowd {
     given_ns: AtomicU64,
     /// ... and this thread slept for so long.
     slept_ns: AtomicU64,
+    /// So many more waits are taken to be as the one was in which that was found.
+    trusted: AtomicU32,
 }
 
 /// No wait begins then.
@@ -95,7 +102,12 @@ const NO_WAIT: u64 = u64::MAX;
 
 impl Crowd {
     const fn new() -> Crowd {
-        Crowd { began_ns: AtomicU64::new(NO_WAIT), given_ns: AtomicU64::new(0), slept_ns: AtomicU64::new(0) }
+        Crowd {
+            began_ns: AtomicU64::new(NO_WAIT),
+            given_ns: AtomicU64::new(0),
+            slept_ns: AtomicU64::new(0),
+            trusted: AtomicU32::new(0),
+        }
     }
 
     /// What is told from now on is of the wait that began then.
@@ -103,6 +115,8 @@ impl Crowd {
         if self.began_ns.swap(began_ns, Ordering::Relaxed) != began_ns {
             self.given_ns.store(0, Ordering::Relaxed);
             self.slept_ns.store(0, Ordering::Relaxed);
+            let left = self.trusted.load(Ordering::Relaxed).saturating_sub(1);
+            self.trusted.store(left, Ordering::Relaxed);
         }
     }
 
@@ -110,13 +124,25 @@ impl Crowd {
         counter.store(counter.load(Ordering::Relaxed).saturating_add(ns), Ordering::Relaxed);
     }
 
-    /// How long the thread should sleep, which has polled in vain for `empty_ns`.
-    fn sleep_ns(&self, empty_ns: u64, most_ns: u64) -> u64 {
+    /// Whether waits are taken to be in a crowd without a look at this one.
+    fn is_trusted(&self) -> bool {
+        self.trusted.load(Ordering::Relaxed) > 0
+    }
+
+    /// How long the thread should sleep, which has polled in vain for `empty_ns`: as long as half of
+    /// that, within bounds, or not at all.
+    fn sleep_ns(&self, empty_ns: u64, bounds: RangeInclusive<u64>) -> u64 {
         let awake_ns = empty_ns.saturating_sub(self.slept_ns.load(Ordering::Relaxed));
-        if empty_ns < CROWD_NS || self.given_ns.load(Ordering::Relaxed) < awake_ns / CROWD_PART {
+        if *bounds.end() == 0 {
             return 0;
         }
-        (empty_ns / WAITED_PART).min(most_ns)
+        if !self.is_trusted() {
+            if empty_ns < CROWD_NS || self.given_ns.load(Ordering::Relaxed) < awake_ns / CROWD_PART {
+                return 0;
+            }
+            self.trusted.store(TRUSTED, Ordering::Relaxed);
+        }
+        (empty_ns / 2).clamp(*bounds.start(), *bounds.end())
     }
 }
 
@@ -195,7 +221,7 @@ impl Waiting {
         let most = self.sleep_max_ns.load(Ordering::Relaxed);
         if left == 0 {
             let alone = awaits && !several && self.alone;
-            return if alone { self.crowd.sleep_ns(empty_ns, self.patience * most) } else { 0 };
+            return if alone { self.crowd.sleep_ns(empty_ns, most..=self.patience * most) } else { 0 };
         }
         wanted.store(left - 1, Ordering::Relaxed);
         match several {
@@ -234,12 +260,19 @@ impl Waiting {
     /// Whether polls have been empty long enough to let others use the core: soon, where others
     /// want it.
     pub fn is_over(&self, empty_ns: u64) -> bool {
-        empty_ns >= if self.is_contended() { self.spin_ns / 8 } else { self.spin_ns }
+        let spin_ns = if self.is_contended() { self.spin_ns / 8 } else { self.spin_ns };
+        empty_ns >= spin_ns || self.crowd.is_trusted()
+    }
+
+    /// Whether a poll that slept first `ns` ago may sleep again: among many who wait on few cores,
+    /// for as long in all as one sleep may last.
+    pub fn may_stay(&self, ns: u64) -> bool {
+        self.crowd.is_trusted() && ns < self.patience * self.sleep_max_ns.load(Ordering::Relaxed)
     }
 
     /// Lets others use the core, asleep for `sleep_ns` at the most if that is worth it; `timeout`
     /// is when the endpoint has something to do although nothing arrives, and room in a socket
-    /// counts as well. `before_sleep` is told until when at most it will sleep.
+    /// counts as well. `before_sleep` is told until when at most it will sleep. True: it slept.
     pub fn give_way(
         &self,
         sleep_ns: u64,
@@ -247,18 +280,20 @@ impl Waiting {
         at: Time,
         timeout: Option<Time>,
         before_sleep: impl FnOnce(Time),
-    ) {
+    ) -> bool {
         let ns = timeout.map_or(sleep_ns, |t| t.0.saturating_sub(at.0)).min(sleep_ns);
         if ns >= SLEEP_MIN_NS {
             take_short_turns();
             before_sleep(at.plus_ns(ns));
             let before = now();
             wait_ready(descriptors, Duration::from_nanos(ns));
-            return Crowd::add(&self.crowd.slept_ns, now().since_ns(before));
+            Crowd::add(&self.crowd.slept_ns, now().since_ns(before));
+            return true;
         }
         let before = now();
         std::thread::yield_now();
         self.yielded(now().since_ns(before));
+        false
     }
 
     /// Takes down how long a yield took.
@@ -447,24 +482,36 @@ mod tests {
         given(MS / 5);
         assert_eq!(sleep(7, MS), 0, "a fifth of the time");
         given(MS / 10);
-        assert_eq!(sleep(7, MS), MS / 4);
+        assert_eq!(sleep(7, MS), MS / 2);
+        let forget = || waiting.crowd.trusted.store(0, Ordering::Relaxed);
+        forget();
         assert_eq!(sleep(7, 2 * MS), 0, "it was awake, and others had less than a quarter");
         // What was slept is no time in which others had the core, nor one in which they had not.
         Crowd::add(&waiting.crowd.slept_ns, MS);
-        assert_eq!(sleep(7, 2 * MS), MS / 2);
+        assert_eq!(sleep(7, 2 * MS), MS);
+        forget();
         // Another wait, of which nothing is known yet, also after as long a time; a short one is
         // not worth it.
         assert_eq!(sleep(3 * MS, 2 * MS), 0);
         assert_eq!(sleep(6 * MS, MS / 10), 0);
         given(MS / 2);
         assert_eq!(sleep(6 * MS, CROWD_NS - 1), 0);
-        assert_eq!(sleep(6 * MS, CROWD_NS), CROWD_NS / 4);
+        assert_eq!(sleep(6 * MS, CROWD_NS), CROWD_NS / 2);
+        // The next waits are taken to be such, each from its beginning on, and none longer.
+        assert!(waiting.is_over(0) && waiting.may_stay(3_100_000) && !waiting.may_stay(3_200_000));
+        for wait in 1..u64::from(TRUSTED) {
+            assert_eq!(sleep((6 + wait) * MS, 1000), 200_000, "wait {wait}");
+        }
+        assert_eq!(sleep(40 * MS, 1000), 0, "that is tried again");
+        assert!(!waiting.may_stay(0));
+        assert_eq!(sleep(6 * MS, 1000), 0);
         given(400 * MS);
         assert_eq!(sleep(6 * MS, 1000 * MS), 3_200_000, "no longer than the face says times 16");
         // Who awaits nothing here may wait for another library; what others had meanwhile is not
         // of the wait that comes then.
         assert_eq!(waiting.sleep_ns(Time(1007 * MS), 1000 * MS, false), 0);
         given(400 * MS);
+        forget();
         assert_eq!(sleep(6 * MS, 1002 * MS), 0);
         let forbidden = Waiting::new(0, 200, 1, 2);
         forbidden.never_sleep();
