@@ -166,7 +166,8 @@ pub struct EngineConfig {
     /// sockets for this long, or a quarter of it where several threads poll or send; where others
     /// compute and a peer has been awaited for four times that, for up to as many times as long as
     /// processes share a core, or 16 times if this is the host's only one (`WEIR_POLL_SLEEP_US`).
-    /// The host's only one also does so where others had its core for a quarter of the wait.
+    /// The host's only one sleeps for half of the wait, too, where others had its core for a
+    /// quarter of that, and at once in the next 15 waits.
     /// 0: a poll never sleeps. That is the default of the engine: a face whose callers poll in a
     /// loop and have nothing else to do sets more, as [`EngineConfig::from_vars`] does (200).
     pub poll_sleep_us: u32,

@@ -26,34 +26,17 @@ impl Endpoint {
     /// The same, up to `max` completions, shown to `each` where they lie. It may not call this
     /// endpoint.
     #[inline]
-    pub fn poll_each(&self, queue: Queue, max: usize, mut each: impl FnMut(&Completion)) -> usize {
-        let mut slept_at = None;
-        loop {
-            let now = now();
-            let was_elsewhere = self.begin_pass(now);
-            let (n, empty) = self.pass(queue, max, now, &mut each, |_| (), |_| ());
-            if let Some(core) = empty {
-                if was_elsewhere {
-                    self.shared.is_back(now);
-                }
-                if self.after_empty_poll(core, now) {
-                    slept_at = slept_at.or(Some(now));
-                }
+    pub fn poll_each(&self, queue: Queue, max: usize, each: impl FnMut(&Completion)) -> usize {
+        let now = now();
+        let was_elsewhere = self.begin_pass(now);
+        let (n, empty) = self.pass(queue, max, now, each, |_| (), |_| ());
+        if let Some(core) = empty {
+            if was_elsewhere {
+                self.shared.is_back(now);
             }
-            let Some(at) = slept_at else { return n };
-            if n > 0 || max == 0 || !self.stays(at, now) {
-                return n;
-            }
+            self.after_empty_poll(core, now, was_elsewhere);
         }
-    }
-
-    /// Whether who began to sleep at `slept_at`, and found nothing at `now`, looks again before it
-    /// says that there is nothing: once after its first sleep, and among many who wait on few cores
-    /// for some time, asleep. Many programs yield whenever there is nothing, which is a turn of all
-    /// the others there.
-    #[cold]
-    fn stays(&self, slept_at: Time, now: Time) -> bool {
-        slept_at == now || self.shared.waiting.may_stay(now.since_ns(slept_at))
+        n
     }
 
     /// As [`Endpoint::poll`], for a face that waits in its own way, perhaps with a lock that others
@@ -208,50 +191,48 @@ impl Endpoint {
         self.shared.waiting.never_sleep();
     }
 
-    /// Nothing was found: when that has been so for a while, somebody else may use the core. True:
-    /// it slept.
-    fn after_empty_poll(&self, core: broken::Entered<'_>, now: Time) -> bool {
+    /// Nothing was found: when that has been so for a while, somebody else may use the core.
+    fn after_empty_poll(&self, core: broken::Entered<'_>, now: Time, was_elsewhere: bool) {
         let shared = &*self.shared;
         shared.watch.program_waits(shared.look_time());
         let group = shared.group_of_several();
         let found = shared.last_found.load(Ordering::Relaxed).max(group.map_or(0, Group::found_here));
         let empty_ns = now.0.saturating_sub(found);
-        if shared.waiting.is_over(empty_ns) {
-            return self.give_way(core, group, now, empty_ns);
-        }
-        if let Some(group) = group {
+        let waiting = &shared.waiting;
+        // (Who does something else between its polls is to get on with that.)
+        let in_crowd = || waiting.is_in_crowd() && !was_elsewhere && core.st.messages.awaits_peers();
+        if waiting.is_over(empty_ns) || in_crowd() {
+            self.give_way(core, group, now, empty_ns);
+        } else if let Some(group) = group {
             drop(core);
             group.give_turn(shared, now, false);
         }
-        false
     }
 
-    /// True: it slept.
-    fn give_way(&self, mut core: broken::Entered<'_>, group: Option<&Group>, now: Time, empty_ns: u64) -> bool {
+    fn give_way(&self, mut core: broken::Entered<'_>, group: Option<&Group>, now: Time, empty_ns: u64) {
         let shared = &*self.shared;
         core.st.counters.yields += 1;
         let sleep_ns = shared.waiting.sleep_ns(now, empty_ns, core.st.messages.awaits_peers());
         let sleeps = sleep_ns > 0;
         if sleeps && !core.prepare_sleep() {
-            return false;
+            return;
         }
         let mut sleep = Sleep::new((shared.sockets, core.blocked_at(), shared.others), core.next_timeout());
         drop(core);
         if let Some(group) = group {
             group.give_turn(shared, now, false);
             if sleeps && !group.prepare_sleep(shared, &mut sleep) {
-                return false;
+                return;
             }
         }
         // Asleep is not away: the watchdog need not step in.
-        let slept = shared.waiting.give_way(sleep_ns, &sleep.descriptors, now, sleep.timeout, |until| {
+        shared.waiting.give_way(sleep_ns, &sleep.descriptors, now, sleep.timeout, |until| {
             shared.last_poll.store(until.0, Ordering::Relaxed);
             sleep.polled(until);
         });
         let now = crate::clock::now();
         shared.last_poll.store(now.0, Ordering::Relaxed);
         sleep.polled(now);
-        slept
     }
 
     /// One pass of progress.

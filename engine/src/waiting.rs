@@ -53,11 +53,12 @@ const WAITED_PART: u64 = 4;
 const WAITED_MOST: u64 = 16;
 /// Who is alone on its host and has waited for so long sleeps, too, ...
 const CROWD_NS: u64 = 400_000;
-/// After a wait in which that was so, so many are taken to be such: who spins and yields first has
-/// used more of the core, by the time that it sleeps, than what it waits for needs.
-const TRUSTED: u32 = 16;
 /// ... where others had its core for this part of the time that it was awake.
 const CROWD_PART: u64 = 4;
+/// A wait in which that was so and the next ones, so many in all, are taken to be such: who spins
+/// and yields first has used more of the core, by the time that it sleeps, than what it waits for
+/// needs.
+const TRUSTED: u32 = 16;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
 
@@ -127,6 +128,11 @@ impl Crowd {
     /// Whether waits are taken to be in a crowd without a look at this one.
     fn is_trusted(&self) -> bool {
         self.trusted.load(Ordering::Relaxed) > 0
+    }
+
+    /// Waits may not be as they were.
+    fn forget(&self) {
+        self.trusted.store(0, Ordering::Relaxed);
     }
 
     /// How long the thread should sleep, which has polled in vain for `empty_ns`: as long as half of
@@ -215,6 +221,9 @@ impl Waiting {
     /// of which nothing wakes it.
     pub fn sleep_ns(&self, at: Time, empty_ns: u64, awaits: bool) -> u64 {
         let several = self.are_several(at);
+        if several {
+            self.crowd.forget();
+        }
         self.crowd.waits_since(if awaits { at.0.saturating_sub(empty_ns) } else { NO_WAIT });
         let wanted = if several { &self.contention } else { &self.starvation };
         let left = wanted.load(Ordering::Relaxed);
@@ -235,6 +244,7 @@ impl Waiting {
     /// wakes a sleeper.
     pub fn never_sleep(&self) {
         self.sleep_max_ns.store(0, Ordering::Relaxed);
+        self.crowd.forget();
     }
 
     /// Whether the kernel has run somebody else in this thread's place since it last asked. (Of
@@ -260,19 +270,18 @@ impl Waiting {
     /// Whether polls have been empty long enough to let others use the core: soon, where others
     /// want it.
     pub fn is_over(&self, empty_ns: u64) -> bool {
-        let spin_ns = if self.is_contended() { self.spin_ns / 8 } else { self.spin_ns };
-        empty_ns >= spin_ns || self.crowd.is_trusted()
+        empty_ns >= if self.is_contended() { self.spin_ns / 8 } else { self.spin_ns }
     }
 
-    /// Whether a poll that slept first `ns` ago may sleep again: among many who wait on few cores,
-    /// for as long in all as one sleep may last.
-    pub fn may_stay(&self, ns: u64) -> bool {
-        self.crowd.is_trusted() && ns < self.patience * self.sleep_max_ns.load(Ordering::Relaxed)
+    /// Whether this wait, if a peer is awaited, is taken to be one of many on few cores, so that
+    /// who waits sleeps without polling first.
+    pub fn is_in_crowd(&self) -> bool {
+        self.crowd.is_trusted()
     }
 
     /// Lets others use the core, asleep for `sleep_ns` at the most if that is worth it; `timeout`
     /// is when the endpoint has something to do although nothing arrives, and room in a socket
-    /// counts as well. `before_sleep` is told until when at most it will sleep. True: it slept.
+    /// counts as well. `before_sleep` is told until when at most it will sleep.
     pub fn give_way(
         &self,
         sleep_ns: u64,
@@ -280,20 +289,18 @@ impl Waiting {
         at: Time,
         timeout: Option<Time>,
         before_sleep: impl FnOnce(Time),
-    ) -> bool {
+    ) {
         let ns = timeout.map_or(sleep_ns, |t| t.0.saturating_sub(at.0)).min(sleep_ns);
         if ns >= SLEEP_MIN_NS {
             take_short_turns();
             before_sleep(at.plus_ns(ns));
             let before = now();
             wait_ready(descriptors, Duration::from_nanos(ns));
-            Crowd::add(&self.crowd.slept_ns, now().since_ns(before));
-            return true;
+            return Crowd::add(&self.crowd.slept_ns, now().since_ns(before));
         }
         let before = now();
         std::thread::yield_now();
         self.yielded(now().since_ns(before));
-        false
     }
 
     /// Takes down how long a yield took.
@@ -483,7 +490,7 @@ mod tests {
         assert_eq!(sleep(7, MS), 0, "a fifth of the time");
         given(MS / 10);
         assert_eq!(sleep(7, MS), MS / 2);
-        let forget = || waiting.crowd.trusted.store(0, Ordering::Relaxed);
+        let forget = || waiting.crowd.forget();
         forget();
         assert_eq!(sleep(7, 2 * MS), 0, "it was awake, and others had less than a quarter");
         // What was slept is no time in which others had the core, nor one in which they had not.
@@ -497,13 +504,13 @@ mod tests {
         given(MS / 2);
         assert_eq!(sleep(6 * MS, CROWD_NS - 1), 0);
         assert_eq!(sleep(6 * MS, CROWD_NS), CROWD_NS / 2);
-        // The next waits are taken to be such, each from its beginning on, and none longer.
-        assert!(waiting.is_over(0) && waiting.may_stay(3_100_000) && !waiting.may_stay(3_200_000));
+        // The next waits are taken to be such, each from its beginning on.
+        assert!(waiting.is_in_crowd());
         for wait in 1..u64::from(TRUSTED) {
             assert_eq!(sleep((6 + wait) * MS, 1000), 200_000, "wait {wait}");
         }
         assert_eq!(sleep(40 * MS, 1000), 0, "that is tried again");
-        assert!(!waiting.may_stay(0));
+        assert!(!waiting.is_in_crowd());
         assert_eq!(sleep(6 * MS, 1000), 0);
         given(400 * MS);
         assert_eq!(sleep(6 * MS, 1000 * MS), 3_200_000, "no longer than the face says times 16");
@@ -519,7 +526,18 @@ mod tests {
             assert_eq!(other.sleep_ns(Time(MS), MS, true), 0);
             yields(&other, 10 * MS);
             assert_eq!(other.sleep_ns(Time(10 * MS), 10 * MS, true), 0);
+            assert!(!other.is_in_crowd());
         }
+        // Of several threads the others may wait for what this one holds.
+        assert_eq!(sleep(50 * MS, 1000), 0);
+        yields(&waiting, 10 * MS);
+        assert_eq!(sleep(50 * MS, MS), MS / 2);
+        assert!(waiting.is_in_crowd());
+        std::thread::scope(|s| s.spawn(|| sleep(51 * MS, 1000)).join().expect("thread"));
+        assert!(!waiting.is_in_crowd());
+        waiting.crowd.trusted.store(TRUSTED, Ordering::Relaxed);
+        waiting.never_sleep();
+        assert!(!waiting.is_in_crowd());
     }
 
     #[test]

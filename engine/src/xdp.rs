@@ -26,11 +26,13 @@ pub struct WhyNot {
     pub text: String,
     /// No helper listens, and it is not to be had without.
     pub nobody_listens: bool,
+    /// The helper does not answer, whatever interface it is asked for.
+    stuck: bool,
 }
 
 impl From<String> for WhyNot {
     fn from(text: String) -> WhyNot {
-        WhyNot { text, nobody_listens: false }
+        WhyNot { text, nobody_listens: false, stuck: false }
     }
 }
 
@@ -52,6 +54,7 @@ fn add(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig) -> Result<(), WhyNot> 
         tried.push(interface);
         match add_on(pair, cfg, interface) {
             Ok(()) => return Ok(()),
+            Err(why) if why.stuck => return Err(why),
             Err(why) => first_why = first_why.or(Some(why)),
         }
     }
@@ -70,14 +73,17 @@ fn add_on(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig, interface: u32) -> 
             // SAFETY: the first socket of a device that lives through this.
             let udp = unsafe { BorrowedFd::borrow_raw(socket) }.try_clone_to_owned().map_err(|e| e.to_string())?;
             let mut broker = Broker::new(Mode::Ring);
-            let (_, bound) = broker
-                .grant(&udp, ask)
-                .map_err(|own| WhyNot { text: format!("{nobody}; without it: {own}"), nobody_listens: true })?;
+            let (_, bound) = broker.grant(&udp, ask).map_err(|own| WhyNot {
+                text: format!("{nobody}; without it: {own}"),
+                nobody_listens: true,
+                stuck: false,
+            })?;
             (bound, Holder::Own(Box::new(broker)))
         }
         Err(why) => {
-            let nobody_listens = matches!(why, NoHelp::Nobody { .. });
-            return Err(WhyNot { text: why.to_string(), nobody_listens });
+            let (nobody_listens, stuck) =
+                (matches!(why, NoHelp::Nobody { .. }), matches!(why, NoHelp::Unreachable { .. }));
+            return Err(WhyNot { text: why.to_string(), nobody_listens, stuck });
         }
     };
     pair.add(bound, holder, port).map_err(|e| format!("the socket cannot be used: {e}").into())

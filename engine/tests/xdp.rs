@@ -1,4 +1,4 @@
-//! Endpoints whose short packets come past the UDP stack, between two network namespaces. Needs
+//! Endpoints whose packets come past the UDP stack, between two network namespaces. Needs
 //! root and AF_XDP; where one is missing the tests are reported as ignored.
 
 mod common;
@@ -13,7 +13,7 @@ use weir_engine::{Completion, Diagnostic, Endpoint, EngineConfig, Queue, SendMod
 
 fn main() -> std::process::ExitCode {
     net::main(&[
-        ("messages_of_all_sizes_arrive_and_short_ones_by_xdp", messages_of_all_sizes_arrive_and_short_ones_by_xdp),
+        ("messages_of_all_sizes_arrive_and_packets_come_by_the_ring", messages_of_all_sizes_arrive),
         ("losses_and_captures_are_as_with_udp", losses_and_captures_are_as_with_udp),
         ("who_sleeps_is_woken_by_what_comes_by_xdp", who_sleeps_is_woken_by_what_comes_by_xdp),
         ("who_asks_for_xdp_and_cannot_have_it_is_told_why", who_asks_for_xdp_and_cannot_have_it_is_told_why),
@@ -70,7 +70,7 @@ fn by_ring(ep: &Endpoint) -> u64 {
     count("rx_datagrams")
 }
 
-fn messages_of_all_sizes_arrive_and_short_ones_by_xdp() {
+fn messages_of_all_sizes_arrive() {
     let hosts = hosts();
     let [a, b] = pair(&hosts, |_| ());
     for round in 0..20 {
@@ -86,10 +86,6 @@ fn messages_of_all_sizes_arrive_and_short_ones_by_xdp() {
     }
     for ep in [&a.0, &b.0] {
         assert!(by_ring(ep) > 500, "{}", ep.counters_json());
-        assert!(
-            counter(ep, "tx_bytes") > 40 << 20 || counter(ep, "bulk_connections_opened") > 0,
-            "what is long goes otherwise"
-        );
     }
 }
 

@@ -437,6 +437,33 @@ fn rows_restore_several_losses_of_a_group() {
     assert!(node.restored_of_several > 40, "{} of {}", node.restored_of_several, node.restored);
 }
 
+// spec: P-6.19
+#[test]
+fn where_parity_is_on_fragments_keep_one_length_whatever_is_to_be_acknowledged() {
+    let mut n = Net::new(2, 1, &Config { max_datagram: 1472, ..Config::default() }, 23);
+    n.faults = Faults { loss: 20_000, delay_ns: 2_000_000, rate: 125_000_000, ..Faults::default() };
+    // Both send, so that an acknowledgement is due all the time.
+    let both = |n: &mut Net| {
+        n.send(0, 1, false, 0, 0, 0, 300_000).unwrap();
+        n.send(1, 0, false, 0, 0, 0, 300_000).unwrap();
+        assert!(n.run(30 * S, Net::quiet));
+    };
+    (0..20).for_each(|_| both(&mut n));
+    n.faults.loss = 0;
+    let acks = |n: &Net| n.nodes.iter().map(|node| node.ep.counters().acks_sent).sum::<u64>();
+    let (acked, parity) = (acks(&n), n.nodes[0].ep.counters().parity_sent);
+    n.keep_sizes = true;
+    (0..3).for_each(|_| both(&mut n));
+    assert!(n.nodes[0].ep.counters().parity_sent > parity, "parity is on still");
+    let data: Vec<usize> = n.sizes.iter().map(|s| s.0).filter(|s| *s > 200).collect();
+    let longest = *data.iter().max().unwrap();
+    let shorter = data.iter().filter(|s| **s < longest).count();
+    let (acked, messages) = (acks(&n) - acked, 6);
+    // The last fragment of a message, and the row over its group, may be shorter.
+    assert!(shorter <= 2 * messages, "{shorter} of {} packets are shorter than {longest}", data.len());
+    assert!(acked > 4 * messages as u64, "{acked} acknowledgements went");
+}
+
 // spec: P-7.4
 #[test]
 fn a_name_without_endpoint_id_means_whoever_is_there() {

@@ -25,7 +25,7 @@ pub struct Carriers {
     pub udp: Udp,
     /// Beside packets, for what is long.
     pub bulk_tcp: BulkTcp,
-    /// Beside the UDP socket, for what is short.
+    /// Beside the UDP socket.
     pub xdp: Xdp,
     /// In the place of packets, where it is asked for.
     pub sctp: Sctp,

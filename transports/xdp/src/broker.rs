@@ -25,7 +25,7 @@ const ADDRESSES_MAX: usize = 16;
 const RELEASE_TRIES: u32 = 20;
 const RELEASE_PAUSE: Duration = Duration::from_millis(1);
 
-/// What takes short packets, and where.
+/// What takes packets, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
     /// A program at the network stack's entry (tc) copies them into ring buffers, one for each

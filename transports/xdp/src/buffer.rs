@@ -83,6 +83,19 @@ impl Buffer {
         self.their_position()
     }
 
+    /// Whether what came before `end` has been read.
+    #[inline]
+    pub fn has_passed(&self, end: u64) -> bool {
+        self.position >= end
+    }
+
+    /// Whether what lies before `end` and was not read leaves so little room that frames may have
+    /// passed to the socket meanwhile.
+    #[inline]
+    pub fn is_nearly_full(&self, end: u64) -> bool {
+        end.saturating_sub(self.position) > u64::from(RING_BYTES) / 4 * 3
+    }
+
     /// Somebody is about to sleep on the descriptor: the bell is hung. False: there is something to
     /// be read first.
     pub fn prepare_sleep(&mut self) -> bool {

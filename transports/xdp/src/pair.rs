@@ -55,7 +55,7 @@ enum Batch {
     Socket,
 }
 
-/// What short packets are received from.
+/// What packets are received from.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one in an endpoint, behind a pointer, and each packet passes it"
@@ -114,6 +114,8 @@ struct Fast {
     batch: Batch,
     waiting: Vec<(Route, Frame, usize, usize)>,
     looks: u32,
+    /// The ring was nearly full: up to here it is read before the socket.
+    overdue: Option<u64>,
     looked_ns: TimeNs,
     socket_heard_ns: TimeNs,
     ring_heard_ns: TimeNs,
@@ -180,6 +182,7 @@ impl<D: Datagrams<Error = io::Error>> Pair<D> {
             batch: Batch::Undecided,
             waiting: Vec::with_capacity(WAITING_MAX),
             looks: 0,
+            overdue: None,
             looked_ns: 0,
             socket_heard_ns: 0,
             ring_heard_ns: 0,
@@ -297,9 +300,25 @@ impl Fast {
     }
 
     /// Whether the socket is to be looked at this time, when something or nothing waits in the
-    /// ring.
+    /// ring. Of a ring that was nearly full all that was there is read first: what the socket has
+    /// may have found no room there, and came later.
     #[inline]
-    fn is_sockets_turn(&mut self, now_ns: TimeNs, waiting: bool) -> bool {
+    fn is_sockets_turn(&mut self, now_ns: TimeNs, look: Look) -> bool {
+        let waiting = look.any;
+        if let Source::Buffer(buffer) = &self.source {
+            match self.overdue {
+                Some(end) if !buffer.has_passed(end) => return false,
+                Some(_) => {
+                    self.overdue = None;
+                    return true;
+                }
+                None if buffer.is_nearly_full(look.to) => {
+                    self.overdue = Some(look.to);
+                    return false;
+                }
+                None => {}
+            }
+        }
         self.looks = self.looks.wrapping_add(1);
         let away = now_ns.saturating_sub(self.looked_ns) > AWAY_NS;
         self.looked_ns = now_ns;
@@ -426,7 +445,7 @@ impl<D: Datagrams<Error = io::Error>> Datagrams for Pair<D> {
             return self.device.recv(now_ns, batches, deliver);
         };
         let mut total = 0;
-        if fast.is_sockets_turn(now_ns, look.any) {
+        if fast.is_sockets_turn(now_ns, look) {
             total = self.device.recv(now_ns, batches, &mut deliver)?;
             if total > 0 {
                 fast.socket_heard_ns = now_ns;
@@ -540,7 +559,7 @@ impl<D: Datagrams<Error = io::Error>> Datagrams for Pair<D> {
     }
 
     fn set_backlog(&mut self, bytes: Option<u64>) {
-        // What goes by rings is short.
+        // A ring's room comes on top.
         self.device.set_backlog(bytes);
     }
 

@@ -26,9 +26,10 @@ fn main() -> std::process::ExitCode {
         ),
         ("short_datagrams_go_by_xdp_both_ways", short_datagrams_go_by_xdp_both_ways),
         ("the_program_for_rings_takes_the_same_and_never_what_has_no_room", the_program_for_rings_takes_the_same),
-        ("short_datagrams_come_by_the_ring_both_ways", short_datagrams_come_by_the_ring_both_ways),
+        ("datagrams_come_by_the_ring_both_ways", datagrams_come_by_the_ring_both_ways),
         ("any_number_of_ranks_have_rings_and_a_full_one_loses_nothing", any_number_of_ranks_have_rings),
         ("what_was_sent_together_arrives_as_it_was_sent", what_was_sent_together_arrives_as_it_was_sent),
+        ("what_waits_for_who_was_away_comes_in_order", what_waits_for_who_was_away_comes_in_order),
         ("who_sleeps_is_woken_by_the_ring", who_sleeps_is_woken_by_the_ring),
         ("garbage_in_one_ranks_ring_harms_no_other", garbage_in_one_ranks_ring_harms_no_other),
         ("ipv6_too", ipv6_too),
@@ -154,7 +155,7 @@ fn until_by_ring(a: &mut Both, b: &mut Both) {
     }
 }
 
-fn short_datagrams_come_by_the_ring_both_ways() {
+fn datagrams_come_by_the_ring_both_ways() {
     for six in [false, true] {
         let [ha, hb] = hosts();
         let [mut a, mut b] = [&ha, &hb].map(|h| h.open_at(if six { h.six } else { h.ip }, Broker::new(Mode::Ring)));
@@ -251,6 +252,27 @@ fn what_was_sent_together_arrives_as_it_was_sent() {
         assert!(got.into_iter().map(|(_, bytes)| bytes).eq(sent), "{count} of {len} bytes");
     }
     assert!(a.device().counters().tx_super_packets > 0, "{:?}", a.device().counters());
+}
+
+/// What found no room in the ring came later than what did.
+fn what_waits_for_who_was_away_comes_in_order() {
+    let [ha, hb] = hosts();
+    let (mut a, mut b) = (ha.open(Mode::Ring), hb.open(Mode::Ring));
+    until_by_ring(&mut a, &mut b);
+    let to = b.local_addrs()[0];
+    for _ in 0..2 {
+        let (before, sent) = (by_xdp(&b).1, 2000u32);
+        let mut datagram = vec![0; 1400];
+        for n in 0..sent {
+            datagram[..4].copy_from_slice(&n.to_le_bytes());
+            send(&mut a, to, &datagram);
+        }
+        let got = collect(&mut b, |got| got.len() >= sent as usize);
+        let numbers = got.iter().map(|(_, bytes)| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        assert!(numbers.eq(0..sent), "in order");
+        let by_ring = by_xdp(&b).1 - before;
+        assert!((1300..1400).contains(&by_ring), "{by_ring} by the ring, the rest by the socket");
+    }
 }
 
 fn who_sleeps_is_woken_by_the_ring() {

@@ -182,8 +182,8 @@ fn xdp(xdp: &carriers::Xdp) -> Finding {
     match (&xdp.place, xdp.wanted) {
         (Some(_), _) => Finding::new("xdp", Severity::Ok, text),
         (None, false) => Finding::new("xdp", Severity::Info, text),
-        // Most hosts have no helper.
-        (None, true) if xdp.nobody && !xdp.asked => Finding::new("xdp", Severity::Info, text),
+        // Most hosts have no helper, and who did not ask for it lacks nothing.
+        (None, true) if !xdp.asked => Finding::new("xdp", Severity::Info, text),
         // A helper that refuses says itself what would change that, and where no interface is
         // served none would help.
         (None, true) => Finding {
@@ -265,11 +265,12 @@ mod tests {
             xdp(&carriers::Xdp { wanted: true, asked, place: None, why: Some(why.to_owned()), nobody })
         };
         let refused =
-            told(false, "the helper does not serve the interface of this address (weir xdpd --interface)", false);
+            told(true, "the helper does not serve the interface of this address (weir xdpd --interface)", false);
         assert_eq!((refused.severity, &refused.fix), (Severity::Warning, &None));
         assert_eq!(refused.cause.matches("xdpd").count(), 1, "{}", refused.cause);
         let nobody = "no helper (weir xdpd, which root starts) listens at /run/weir/xdpd.sock";
         assert_eq!(told(false, nobody, true).severity, Severity::Info, "as on most hosts");
+        assert_eq!(told(false, "only loopback is served", false).severity, Severity::Info);
         let Finding { severity, fix, .. } = told(true, nobody, true);
         assert_eq!(severity, Severity::Warning);
         assert!(fix.is_some_and(|fix| fix.starts_with("sudo weir xdpd --interface")));
