@@ -51,8 +51,8 @@ pub enum BulkUse {
     Always,
 }
 
-/// Whether packets come past the kernel's UDP, by a BPF ring buffer or AF_XDP, beside the UDP socket
-/// (spec/xdp.md).
+/// Whether packets come past the kernel's UDP, by a BPF ring buffer or AF_XDP, beside the UDP
+/// socket (spec/xdp.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpUse {
     /// Never.

@@ -135,8 +135,8 @@ impl Crowd {
         self.trusted.store(0, Ordering::Relaxed);
     }
 
-    /// How long the thread should sleep, which has polled in vain for `empty_ns`: as long as half of
-    /// that, within bounds, or not at all.
+    /// How long the thread should sleep, which has polled in vain for `empty_ns`: as long as half
+    /// of that, within bounds, or not at all.
     fn sleep_ns(&self, empty_ns: u64, bounds: RangeInclusive<u64>) -> u64 {
         let awake_ns = empty_ns.saturating_sub(self.slept_ns.load(Ordering::Relaxed));
         if *bounds.end() == 0 {

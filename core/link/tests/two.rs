@@ -455,12 +455,10 @@ fn where_parity_is_on_fragments_keep_one_length_whatever_is_to_be_acknowledged()
     n.keep_sizes = true;
     (0..3).for_each(|_| both(&mut n));
     assert!(n.nodes[0].ep.counters().parity_sent > parity, "parity is on still");
-    let data: Vec<usize> = n.sizes.iter().map(|s| s.0).filter(|s| *s > 200).collect();
-    let longest = *data.iter().max().unwrap();
-    let shorter = data.iter().filter(|s| **s < longest).count();
     let (acked, messages) = (acks(&n) - acked, 6);
-    // The last fragment of a message, and the row over its group, may be shorter.
-    assert!(shorter <= 2 * messages, "{shorter} of {} packets are shorter than {longest}", data.len());
+    let longest = *n.payloads.iter().max().expect("fragments went");
+    let shorter = n.payloads.iter().filter(|len| **len < longest).count();
+    assert_eq!(shorter, messages, "none but the last of each message: {:?}", n.payloads);
     assert!(acked > 4 * messages as u64, "{acked} acknowledgements went");
 }
 

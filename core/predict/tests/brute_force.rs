@@ -142,7 +142,14 @@ struct Simulator {
 /// What can happen next, in the order in which it is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Decision {
-    Match { arrival: Ns, from: usize, send: usize, recv: usize },
+    Match {
+        arrival: Ns,
+        from: usize,
+        send: usize,
+        recv: usize,
+    },
+    /// A call that is complete when it is made ends before any other process goes on.
+    GoOn(usize),
     Release(usize),
     Look(usize),
 }
@@ -299,7 +306,8 @@ impl Simulator {
             match &p.stands {
                 Some(Stands::At(list)) => {
                     let last = list.iter().map(|w| self.done(*w)).try_fold(p.clock, |t, d| d.map(|d| t.max(d)));
-                    all.extend(last.map(|at| (at, Decision::Release(rank))));
+                    let decision = |at| if at == p.clock { Decision::GoOn(rank) } else { Decision::Release(rank) };
+                    all.extend(last.map(|at| (at, decision(at))));
                 }
                 Some(Stands::AtAny(list)) => {
                     let first = list.iter().filter_map(|(_, w)| self.done(*w)).min();
@@ -337,7 +345,7 @@ impl Simulator {
                 assert!(s.post < done);
                 self.matches.push((s.from, s.action, r.owner, r.action, done));
             }
-            Decision::Release(rank) => self.release(at, rank),
+            Decision::GoOn(rank) | Decision::Release(rank) => self.release(at, rank),
             Decision::Look(rank) => self.look(rank),
         }
     }
@@ -607,6 +615,24 @@ proptest! {
     fn the_engine_does_what_mpi_says(n in 2usize..5, genes in prop::collection::vec(gene(), 0..24)) {
         let programs = programs(n, &genes);
         prop_assert_eq!(engine(&programs), Simulator::run(&programs));
+    }
+}
+
+/// Two messages wait, and are received by calls that take no time: both sends are complete at that
+/// instant, whoever's number is lower.
+#[test]
+fn what_is_complete_at_one_instant_is_complete_for_a_wait_for_some() {
+    for sender in [0, 1] {
+        let receiver = 1 - sender;
+        let send =
+            |id| Action::Send { mode: SendMode::Synchronous, to: receiver as i64, bytes: 0, tag: 0, request: Some(id) };
+        let recv = || Action::Recv { from: Some(sender as i64), tag: Some(0), request: None };
+        let mut programs = vec![Vec::new(); 2];
+        programs[sender] = vec![send(1), send(2), Action::WaitSome(vec![1, 2])];
+        programs[receiver] = vec![Action::Serial(2000), recv(), recv()];
+        let result = engine(&programs);
+        assert_eq!(result, Simulator::run(&programs));
+        assert_eq!(result.ends[sender], Some(2000 + 3 * 3000));
     }
 }
 

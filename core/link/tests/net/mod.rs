@@ -146,6 +146,8 @@ pub struct Net {
     pub capture: bool,
     pub delivered: u64,
     pub sizes: Vec<(usize, PeerId)>,
+    /// Of these that carried payload, how much.
+    pub payloads: Vec<u16>,
     pub keep_sizes: bool,
     pub bulk_connections: bulk_connections::BulkConnections,
 }
@@ -195,6 +197,7 @@ impl Net {
             capture: false,
             delivered: 0,
             sizes: Vec::new(),
+            payloads: Vec::new(),
             keep_sizes: false,
             bulk_connections: bulk_connections::BulkConnections::default(),
         }
@@ -316,6 +319,7 @@ impl Net {
                 assert!(bytes.len() <= 65535);
                 if self.keep_sizes {
                     self.sizes.push((bytes.len(), t.peer));
+                    self.payloads.extend(t.payload.map(|p| p.len));
                 }
                 let net = match t.remote.ip() {
                     std::net::IpAddr::V4(v) => v.octets()[1],
