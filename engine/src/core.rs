@@ -23,8 +23,9 @@ use weir_session::Carrier;
 
 /// Datagram batches read in one progress call before sends get their turn.
 const RX_BATCHES: usize = 8;
-/// So many looks in a row that find nothing have looked at all sockets of a device.
-const EMPTY_LOOKS: usize = 20;
+/// So many looks in a row that find nothing have looked at all sockets of a device, also where one
+/// is looked at in one of 32 looks only (`transports/xdp/src/pair.rs`).
+const EMPTY_LOOKS: usize = 40;
 /// A datagram that waits takes at least so many bytes of a socket's buffer.
 const DATAGRAM_BYTES_MIN: u64 = 512;
 /// Packets written in one progress call before arrivals get their turn: about 1 MiB.
@@ -442,6 +443,7 @@ impl Core {
         let (mut empty, mut read) = (0, 0);
         // As much as fits into the buffer, if it fills as fast as it is read.
         let most = usize::try_from(self.device.rx_buffer_bytes() / DATAGRAM_BYTES_MIN).unwrap_or(usize::MAX);
+        let most = most.saturating_add(if self.device.device().device().has_xdp() { weir_xdp::RECORDS_MAX } else { 0 });
         while empty < EMPTY_LOOKS && read < most {
             let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
                 if sctp.as_mut().is_some_and(|sctp| sctp.datagram(st, clock::now(), info.remote, datagram)) {

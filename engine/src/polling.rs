@@ -200,7 +200,7 @@ impl Endpoint {
         let empty_ns = now.0.saturating_sub(found);
         let waiting = &shared.waiting;
         // (Who does something else between its polls is to get on with that.)
-        let in_crowd = || waiting.is_in_crowd() && !was_elsewhere && core.st.messages.awaits_peers();
+        let in_crowd = || waiting.is_in_crowd(now) && !was_elsewhere && core.st.messages.awaits_peers();
         if waiting.is_over(empty_ns) || in_crowd() {
             self.give_way(core, group, now, empty_ns);
         } else if let Some(group) = group {

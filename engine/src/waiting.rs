@@ -57,8 +57,10 @@ const CROWD_NS: u64 = 400_000;
 const CROWD_PART: u64 = 4;
 /// A wait in which that was so and the next ones, so many in all, are taken to be such: who spins
 /// and yields first has used more of the core, by the time that it sleeps, than what it waits for
-/// needs.
+/// needs. ...
 const TRUSTED: u32 = 16;
+/// ... For so long at the most.
+const TRUSTED_NS: u64 = 100_000_000;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;
 
@@ -94,8 +96,10 @@ struct Crowd {
     given_ns: AtomicU64,
     /// ... and this thread slept for so long.
     slept_ns: AtomicU64,
-    /// So many more waits are taken to be as the one was in which that was found.
+    /// So many more waits are taken to be as the one was in which that was found, ...
     trusted: AtomicU32,
+    /// ... until then.
+    trusted_until_ns: AtomicU64,
 }
 
 /// No wait begins then.
@@ -108,6 +112,7 @@ impl Crowd {
             given_ns: AtomicU64::new(0),
             slept_ns: AtomicU64::new(0),
             trusted: AtomicU32::new(0),
+            trusted_until_ns: AtomicU64::new(0),
         }
     }
 
@@ -126,8 +131,8 @@ impl Crowd {
     }
 
     /// Whether waits are taken to be in a crowd without a look at this one.
-    fn is_trusted(&self) -> bool {
-        self.trusted.load(Ordering::Relaxed) > 0
+    fn is_trusted(&self, at: Time) -> bool {
+        self.trusted.load(Ordering::Relaxed) > 0 && at.0 < self.trusted_until_ns.load(Ordering::Relaxed)
     }
 
     /// Waits may not be as they were.
@@ -137,16 +142,17 @@ impl Crowd {
 
     /// How long the thread should sleep, which has polled in vain for `empty_ns`: as long as half
     /// of that, within bounds, or not at all.
-    fn sleep_ns(&self, empty_ns: u64, bounds: RangeInclusive<u64>) -> u64 {
+    fn sleep_ns(&self, at: Time, empty_ns: u64, bounds: RangeInclusive<u64>) -> u64 {
         let awake_ns = empty_ns.saturating_sub(self.slept_ns.load(Ordering::Relaxed));
         if *bounds.end() == 0 {
             return 0;
         }
-        if !self.is_trusted() {
+        if !self.is_trusted(at) {
             if empty_ns < CROWD_NS || self.given_ns.load(Ordering::Relaxed) < awake_ns / CROWD_PART {
                 return 0;
             }
             self.trusted.store(TRUSTED, Ordering::Relaxed);
+            self.trusted_until_ns.store(at.0 + TRUSTED_NS, Ordering::Relaxed);
         }
         (empty_ns / 2).clamp(*bounds.start(), *bounds.end())
     }
@@ -230,7 +236,7 @@ impl Waiting {
         let most = self.sleep_max_ns.load(Ordering::Relaxed);
         if left == 0 {
             let alone = awaits && !several && self.alone;
-            return if alone { self.crowd.sleep_ns(empty_ns, most..=self.patience * most) } else { 0 };
+            return if alone { self.crowd.sleep_ns(at, empty_ns, most..=self.patience * most) } else { 0 };
         }
         wanted.store(left - 1, Ordering::Relaxed);
         match several {
@@ -275,8 +281,9 @@ impl Waiting {
 
     /// Whether this wait, if a peer is awaited, is taken to be one of many on few cores, so that
     /// who waits sleeps without polling first.
-    pub fn is_in_crowd(&self) -> bool {
-        self.crowd.is_trusted()
+    #[inline]
+    pub fn is_in_crowd(&self, at: Time) -> bool {
+        self.crowd.is_trusted(at)
     }
 
     /// Lets others use the core, asleep for `sleep_ns` at the most if that is worth it; `timeout`
@@ -505,12 +512,12 @@ mod tests {
         assert_eq!(sleep(6 * MS, CROWD_NS - 1), 0);
         assert_eq!(sleep(6 * MS, CROWD_NS), CROWD_NS / 2);
         // The next waits are taken to be such, each from its beginning on.
-        assert!(waiting.is_in_crowd());
+        assert!(waiting.is_in_crowd(Time(7 * MS)) && !waiting.is_in_crowd(Time(120 * MS)), "for a time");
         for wait in 1..u64::from(TRUSTED) {
             assert_eq!(sleep((6 + wait) * MS, 1000), 200_000, "wait {wait}");
         }
         assert_eq!(sleep(40 * MS, 1000), 0, "that is tried again");
-        assert!(!waiting.is_in_crowd());
+        assert!(!waiting.is_in_crowd(Time(41 * MS)));
         assert_eq!(sleep(6 * MS, 1000), 0);
         given(400 * MS);
         assert_eq!(sleep(6 * MS, 1000 * MS), 3_200_000, "no longer than the face says times 16");
@@ -526,18 +533,18 @@ mod tests {
             assert_eq!(other.sleep_ns(Time(MS), MS, true), 0);
             yields(&other, 10 * MS);
             assert_eq!(other.sleep_ns(Time(10 * MS), 10 * MS, true), 0);
-            assert!(!other.is_in_crowd());
+            assert!(!other.is_in_crowd(Time(10 * MS)));
         }
         // Of several threads the others may wait for what this one holds.
         assert_eq!(sleep(50 * MS, 1000), 0);
         yields(&waiting, 10 * MS);
         assert_eq!(sleep(50 * MS, MS), MS / 2);
-        assert!(waiting.is_in_crowd());
+        assert!(waiting.is_in_crowd(Time(51 * MS)));
         std::thread::scope(|s| s.spawn(|| sleep(51 * MS, 1000)).join().expect("thread"));
-        assert!(!waiting.is_in_crowd());
+        assert!(!waiting.is_in_crowd(Time(51 * MS)));
         waiting.crowd.trusted.store(TRUSTED, Ordering::Relaxed);
         waiting.never_sleep();
-        assert!(!waiting.is_in_crowd());
+        assert!(!waiting.is_in_crowd(Time(51 * MS)));
     }
 
     #[test]

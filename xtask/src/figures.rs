@@ -165,6 +165,9 @@ fn compare_cell(text: &str, stack: &str, source: &Source<'_>, page: &Page) -> Re
             if ratio != "1.00" || stack.starts_with("weir") {
                 bail!("{stack} is not the best rival in {cell}");
             }
+            if let Some(better) = better(page, cell, stack, source.columns.first().copied().unwrap_or_default()) {
+                bail!("{better} is better than {stack} in {cell}");
+            }
         }
         return compare_cell(figures, stack, source, page);
     }
@@ -186,6 +189,19 @@ fn compare_cell(text: &str, stack: &str, source: &Source<'_>, page: &Page) -> Re
         }
     }
     Ok(())
+}
+
+/// Another rival that is better by this column, of those whose ratio is rounded to 1.00 too.
+fn better<'a>(page: &'a Page, cell: &str, stack: &str, column: &str) -> Option<&'a str> {
+    let figure = |row: &BTreeMap<String, String>| row.get(column)?.split(' ').next()?.parse::<f64>().ok();
+    let own = figure(page.get(&(cell.to_owned(), stack.to_owned()))?)?;
+    let is_time = column == "s" || column.ends_with(" us") || column.ends_with(" ms");
+    let is_rival = |name: &str| !name.starts_with("weir") && !name.starts_with("before");
+    let of_cell = page.iter().filter(|((at, name), row)| {
+        at == cell && is_rival(name) && row.get("ratio").is_some_and(|ratio| ratio == "1.00")
+    });
+    let mut better = of_cell.filter(|(_, row)| figure(row).is_some_and(|f| if is_time { f < own } else { f > own }));
+    better.next().map(|((_, name), _)| name.as_str())
 }
 
 /// Compares `78, 70, 53 MB/s` with one column of the source's cells.

@@ -40,6 +40,8 @@ pub struct Wire {
     pub rate_mbit_per_s: Option<u32>,
     /// Time of flight between two hosts, one way, in microseconds.
     pub delay_us: u32,
+    /// And up to so much more, each packet another time, in order.
+    pub jitter_us: u32,
     /// All hosts share one half-duplex medium of the rate, on which a frame's preamble, checksum
     /// and gap take time too.
     pub bus: bool,
@@ -126,6 +128,9 @@ impl Wire {
             None if self.loss > 0.0 || self.no_offload => words.push("veth, offloads off".into()),
             None => words.push("veth".into()),
         }
+        if self.jitter_us > 0 {
+            words.push(format!("up to {} ms more", f64::from(self.jitter_us) / 1000.0));
+        }
         if let Some(queue) = self.queue_packets {
             words.push(format!("queue of {queue}"));
         }
@@ -153,6 +158,9 @@ impl Wire {
             text += &format!("[link]\nloss = \"{}%\"\ndelay = \"{}us\"\n", self.loss * 100.0, self.delay_us);
             if let Some(rate) = self.rate_mbit_per_s {
                 text += &format!("rate = \"{rate}m\"\n");
+            }
+            if self.jitter_us > 0 {
+                text += &format!("jitter = \"{}us\"\n", self.jitter_us);
             }
             if self.bus {
                 text += &format!("overhead = {ETHERNET_OVERHEAD_BYTES}\n");

@@ -223,6 +223,9 @@ struct RunArgs {
     /// Time of flight, one way
     #[arg(long, default_value_t = 0)]
     delay_us: u32,
+    /// Up to so much more, each packet another time, in order
+    #[arg(long, default_value_t = 0)]
+    jitter_us: u32,
     /// All hosts share one half-duplex medium of that rate: one frame at a time, with its preamble,
     /// checksum and gap, the hosts in turn
     #[arg(long, requires = "rate_mbit")]
@@ -353,6 +356,7 @@ fn mpirun(paths: &Paths, run: &RunArgs) -> Result<bool> {
         loss: run.loss,
         rate_mbit_per_s: run.rate_mbit,
         delay_us: run.delay_us,
+        jitter_us: run.jitter_us,
         bus: run.bus,
         collisions: run.collisions,
         queue_packets: run.queue,

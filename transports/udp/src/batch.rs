@@ -43,6 +43,8 @@ pub struct Group {
 pub struct Limits {
     pub segments: usize,
     pub bytes: usize,
+    /// Two that have no more together stay apart.
+    pub apart: usize,
 }
 
 /// The groups not yet sent.
@@ -146,7 +148,8 @@ impl Batch {
         // Only the newest group of a destination: a datagram must not overtake.
         if let Some(i) = self.groups[..self.used].iter().rposition(|g| g.remote == remote && g.local == local) {
             let g = &self.groups[i];
-            if !g.closed && len <= g.segment && len > 0 {
+            let apart = g.count == 1 && g.bytes + len <= limits.apart;
+            if !g.closed && len <= g.segment && len > 0 && !apart {
                 if g.count < limits.segments && g.bytes + len <= limits.bytes && g.pieces.len() < MAX_IOVS {
                     return Ok(i);
                 }
@@ -209,7 +212,7 @@ mod tests {
     use super::*;
     use std::io::IoSlice;
 
-    const LIMITS: Limits = Limits { segments: 4, bytes: 1000 };
+    const LIMITS: Limits = Limits { segments: 4, bytes: 1000, apart: 0 };
 
     fn to(port: u16) -> (SocketAddr, Option<IpAddr>) {
         (SocketAddr::from(([127, 0, 0, 1], port)), None)
@@ -290,7 +293,7 @@ mod tests {
     #[test]
     fn a_full_arena_asks_for_a_flush_and_keeps_what_it_has() {
         let mut b = Batch::new();
-        let limits = Limits { segments: 64, bytes: 65507 };
+        let limits = Limits { segments: 64, bytes: 65507, apart: 0 };
         let put = |b: &mut Batch, i: u8| {
             let body = vec![i; 60_000];
             push(b, to(u16::from(i)), 60_000, &[], &[IoSlice::new(&body)], limits).is_ok()
@@ -309,7 +312,7 @@ mod tests {
         let mut b = Batch::new();
         let bytes: Vec<u8> = (0..1500u32).map(|i| i as u8).collect();
         let p: Vec<IoSlice<'_>> = bytes.chunks(1).map(IoSlice::new).collect();
-        let limits = Limits { segments: 4, bytes: 65507 };
+        let limits = Limits { segments: 4, bytes: 65507, apart: 0 };
         assert!(push(&mut b, to(1), 1501, &[255], &p, limits).is_ok());
         let mut got = Vec::new();
         b.groups()[0].copy_range(1, 1500, &mut got);

@@ -13,6 +13,11 @@ use std::ops::Deref;
 use std::os::fd::RawFd;
 use weir_net::Route;
 
+/// Two datagrams of no more bytes together are not sent as one super-packet: the peer may take
+/// packets of this length by an AF_XDP socket (spec/xdp.md 2), and an XDP program cannot tell one
+/// long datagram from two that the kernel has as one.
+const APART_BYTES: usize = 1200;
+
 /// Destinations remembered as unable to take super-packets; beyond it offload is off for all.
 const MAX_WITHOUT_OFFLOAD: usize = 16;
 
@@ -261,7 +266,7 @@ impl Sender {
     fn limits(&self, remote: SocketAddr) -> Limits {
         let off = !self.without_offload.is_empty() && self.without_offload.contains(&remote.ip());
         let bytes = if remote.is_ipv4() { MAX_PAYLOAD_V4 } else { MAX_PAYLOAD_V6 };
-        Limits { segments: if off { 1 } else { self.segments }, bytes: usize::from(bytes) }
+        Limits { segments: if off { 1 } else { self.segments }, bytes: usize::from(bytes), apart: APART_BYTES }
     }
 
     /// Sends as many groups, all by the same socket, as one call takes; returns how many went.

@@ -83,10 +83,10 @@ impl Buffer {
         self.their_position()
     }
 
-    /// Whether what came before `end` has been read.
+    /// How far it was read.
     #[inline]
-    pub fn has_passed(&self, end: u64) -> bool {
-        self.position >= end
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
     /// Whether what lies before `end` and was not read leaves so little room that frames may have

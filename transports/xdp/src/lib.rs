@@ -1,4 +1,4 @@
-//! Short packets past the kernel's UDP, beside the socket of the same port (spec/xdp.md): reception
+//! Packets past the kernel's UDP, beside the socket of the same port (spec/xdp.md): reception
 //! without a system call, from a BPF ring buffer or an AF_XDP socket; by the latter also a send
 //! past UDP and IP.
 //!
@@ -33,6 +33,6 @@ pub use buffer::Buffer;
 pub use counters::XdpCounters;
 pub use netlink::{Changes, Link, Netlink};
 pub use pair::{Holder, Pair, Port};
-pub use program::{Program, Ring};
+pub use program::{Program, RECORDS_MAX, Ring};
 pub use words::{Answer, Ask, BYTES, MOST, Refused};
 pub use xsk::{Bound, Frame, Layout, Xsk};

@@ -99,6 +99,19 @@ impl Source {
     }
 }
 
+/// What is to be read first, since the ring was nearly full.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Overdue {
+    Nothing,
+    /// The ring up to here; it was read so far at the last look.
+    Ring {
+        end: u64,
+        read: u64,
+    },
+    /// The socket, until it is empty.
+    Socket,
+}
+
 /// XDP in use.
 struct Fast {
     source: Source,
@@ -114,8 +127,7 @@ struct Fast {
     batch: Batch,
     waiting: Vec<(Route, Frame, usize, usize)>,
     looks: u32,
-    /// The ring was nearly full: up to here it is read before the socket.
-    overdue: Option<u64>,
+    overdue: Overdue,
     looked_ns: TimeNs,
     socket_heard_ns: TimeNs,
     ring_heard_ns: TimeNs,
@@ -182,7 +194,7 @@ impl<D: Datagrams<Error = io::Error>> Pair<D> {
             batch: Batch::Undecided,
             waiting: Vec::with_capacity(WAITING_MAX),
             looks: 0,
-            overdue: None,
+            overdue: Overdue::Nothing,
             looked_ns: 0,
             socket_heard_ns: 0,
             ring_heard_ns: 0,
@@ -299,26 +311,31 @@ impl Fast {
         read.map(|()| n)
     }
 
-    /// Whether the socket is to be looked at this time, when something or nothing waits in the
-    /// ring. Of a ring that was nearly full all that was there is read first: what the socket has
-    /// may have found no room there, and came later.
+    /// Of a ring that was nearly full all that was there is read before the socket: what the socket
+    /// has may have found no room there, and came later. Then the socket is read until it is empty,
+    /// or brings nothing for `LIVE`, before that can be so again. True: the socket waits; `look` goes no further than what was
+    /// there.
     #[inline]
-    fn is_sockets_turn(&mut self, now_ns: TimeNs, look: Look) -> bool {
-        let waiting = look.any;
-        if let Source::Buffer(buffer) = &self.source {
-            match self.overdue {
-                Some(end) if !buffer.has_passed(end) => return false,
-                Some(_) => {
-                    self.overdue = None;
-                    return true;
-                }
-                None if buffer.is_nearly_full(look.to) => {
-                    self.overdue = Some(look.to);
-                    return false;
-                }
-                None => {}
-            }
-        }
+    fn is_overdue(&mut self, now_ns: TimeNs, look: &mut Look) -> bool {
+        let Source::Buffer(buffer) = &self.source else { return false };
+        let at = buffer.position();
+        self.overdue = match self.overdue {
+            // (A record whose writer lost its core holds up those behind it.)
+            Overdue::Ring { end, read } if at < end && at != read => Overdue::Ring { end, read: at },
+            Overdue::Ring { .. } => Overdue::Socket,
+            Overdue::Socket if self.is_socket_live(now_ns) => Overdue::Socket,
+            _ if buffer.is_nearly_full(look.to) => Overdue::Ring { end: look.to, read: at },
+            _ => Overdue::Nothing,
+        };
+        let Overdue::Ring { end, .. } = self.overdue else { return false };
+        look.to = end;
+        true
+    }
+
+    /// Whether the socket is to be looked at this time, when something or nothing waits in the
+    /// ring.
+    #[inline]
+    fn is_sockets_turn(&mut self, now_ns: TimeNs, waiting: bool) -> bool {
         self.looks = self.looks.wrapping_add(1);
         let away = now_ns.saturating_sub(self.looked_ns) > AWAY_NS;
         self.looked_ns = now_ns;
@@ -327,7 +344,8 @@ impl Fast {
         }
         let is_ring_live = now_ns.saturating_sub(self.ring_heard_ns) < RING_LIVE_NS;
         let every = if is_ring_live { SOCKET_EVERY_BUSY } else { SOCKET_EVERY };
-        away || self.looks.is_multiple_of(every) || self.is_socket_live(now_ns)
+        let is_overdue = self.overdue == Overdue::Socket;
+        away || is_overdue || self.looks.is_multiple_of(every) || self.is_socket_live(now_ns)
     }
 
     #[inline]
@@ -440,16 +458,18 @@ impl<D: Datagrams<Error = io::Error>> Datagrams for Pair<D> {
             self.end(now_ns);
             return self.device.recv(now_ns, batches, deliver);
         }
-        let Ok(look) = fast.source.look() else {
+        let Ok(mut look) = fast.source.look() else {
             self.end(now_ns);
             return self.device.recv(now_ns, batches, deliver);
         };
         let mut total = 0;
-        if fast.is_sockets_turn(now_ns, look) {
+        if !fast.is_overdue(now_ns, &mut look) && fast.is_sockets_turn(now_ns, look.any) {
             total = self.device.recv(now_ns, batches, &mut deliver)?;
             if total > 0 {
                 fast.socket_heard_ns = now_ns;
                 fast.counters.rx_by_socket += total as u64;
+            } else {
+                fast.overdue = Overdue::Nothing;
             }
         }
         if look.any {

@@ -194,6 +194,9 @@ pub struct Ring {
 /// Bytes of each ring buffer: `RING` of spec/xdp.md 8.
 pub const RING_BYTES: u32 = 1 << 21;
 
+/// Records in one at the most: the kernel has a head of 8 bytes before each.
+pub const RECORDS_MAX: usize = RING_BYTES as usize / (RECORDS[0] + RECORD_HEAD + 8) as usize;
+
 impl Ring {
     /// Makes one.
     ///

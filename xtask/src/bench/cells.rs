@@ -113,7 +113,7 @@ pub struct Extent {
 }
 
 /// The groups of cells, in the order of the table of numbers.
-pub const SECTIONS: [&str; 16] = [
+pub const SECTIONS: [&str; 17] = [
     "latency",
     "bandwidth",
     "stream",
@@ -121,6 +121,7 @@ pub const SECTIONS: [&str; 16] = [
     "links",
     "loss",
     "wan",
+    "jitter",
     "farm",
     "streams",
     "incast",
@@ -230,6 +231,7 @@ pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
         links(extent),
         loss(extent),
         wan(extent),
+        jitter(extent),
         farm(extent),
         streams(extent),
         incast(extent),
@@ -377,6 +379,20 @@ fn loss(e: Extent) -> Vec<Cell> {
         }
     }
     cells
+}
+
+/// Delay that varies by a millisecond: both ranks send at once, as codes do that exchange their
+/// borders.
+fn jitter(e: Extent) -> Vec<Cell> {
+    let one = |(name, delay_us): (&str, u32)| {
+        let wire = Wire { jitter_us: 1000, ..Wire::shaped(1000, delay_us, 0.0) };
+        let seconds = e.seconds * 6.0;
+        let command = format!("{WEIR_BENCH} -t sendrecv -s 1000000 --warm-up {FIRST} --time {seconds}");
+        let goal = Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 1.0 };
+        let id = format!("jitter/{name}/1000000");
+        Cell::new("jitter", id, wire, 2, &command, &[BANDWIDTH, MEDIAN, P99]).goal(goal)
+    };
+    [("50us", 50), ("5ms", 5000)].map(one).into()
 }
 
 fn wan(e: Extent) -> Vec<Cell> {
