@@ -44,7 +44,8 @@ pub fn numbers(run: &Value, cell: &Cell, carrier: Carrier) -> Result<Value> {
             numbers["mb_per_s"] = (rate / 1e6).into();
             numbers["longest_wait_ms"] = (number("/waits/summary/max_ns")? / 1e6).into();
         }
-        Some("ping-pong") => numbers["mb_per_s"] = (size / us("mean")?).into(),
+        // Of a call that goes both ways: each way.
+        Some("ping-pong" | "sendrecv") => numbers["mb_per_s"] = (size / us("mean")?).into(),
         Some("message-rate") => {
             let bytes_per_s = number("/bandwidth/mean_bytes_per_s")?;
             let window = one.pointer("/configuration/parameters/window").and_then(Value::as_str);
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn cells_of_filled_buffers_and_of_passive_targets_have_all_their_numbers() {
-        for cell in cells(&["cold".to_owned(), "passive".to_owned()], Extent { quick: true, seconds: 1.0 }) {
+        for cell in cells(&["cold", "passive", "jitter"].map(str::to_owned), Extent { quick: true, seconds: 1.0 }) {
             let told = numbers(&run(&cell.args[1], &Value::Null), &cell, Carrier::Weir).unwrap();
             for metric in &cell.metrics {
                 assert!(told[metric.key].is_f64(), "{}: {}", cell.id, metric.key);
