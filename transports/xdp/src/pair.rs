@@ -313,8 +313,8 @@ impl Fast {
 
     /// Of a ring that was nearly full all that was there is read before the socket: what the socket
     /// has may have found no room there, and came later. Then the socket is read until it is empty,
-    /// or brings nothing for `LIVE`, before that can be so again. True: the socket waits; `look` goes no further than what was
-    /// there.
+    /// or brings nothing for `LIVE`, before that can be so again. True: the socket waits; `look`
+    /// goes no further than what was there.
     #[inline]
     fn is_overdue(&mut self, now_ns: TimeNs, look: &mut Look) -> bool {
         let Source::Buffer(buffer) = &self.source else { return false };
