@@ -441,9 +441,11 @@ impl Core {
     fn read_all(&mut self, now: Time) {
         let (st, sctp) = (&mut self.st, &mut self.sctp);
         let (mut empty, mut read) = (0, 0);
-        // As much as fits into the buffer, if it fills as fast as it is read.
-        let most = usize::try_from(self.device.rx_buffer_bytes() / DATAGRAM_BYTES_MIN).unwrap_or(usize::MAX);
-        let most = most.saturating_add(if self.device.device().device().has_xdp() { weir_xdp::RECORDS_MAX } else { 0 });
+        // As much as fits into the buffer and the ring beside it, if they fill as fast as they are
+        // read.
+        let buffer = usize::try_from(self.device.rx_buffer_bytes() / DATAGRAM_BYTES_MIN).unwrap_or(usize::MAX);
+        let ring = if self.device.device().device().has_xdp() { weir_xdp::RECORDS_MAX } else { 0 };
+        let most = buffer.saturating_add(ring);
         while empty < EMPTY_LOOKS && read < most {
             let result = self.device.recv(now.0, RX_BATCHES, |info, datagram| {
                 if sctp.as_mut().is_some_and(|sctp| sctp.datagram(st, clock::now(), info.remote, datagram)) {

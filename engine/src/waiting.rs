@@ -57,9 +57,9 @@ const CROWD_NS: u64 = 400_000;
 const CROWD_PART: u64 = 4;
 /// A wait in which that was so and the next ones, so many in all, are taken to be such: who spins
 /// and yields first has used more of the core, by the time that it sleeps, than what it waits for
-/// needs. ...
+/// needs.
 const TRUSTED: u32 = 16;
-/// ... For so long at the most.
+/// They are no longer after so long: who wanted the core may be gone.
 const TRUSTED_NS: u64 = 100_000_000;
 /// A shorter sleep is not worth its two context switches.
 const SLEEP_MIN_NS: u64 = 10_000;

@@ -113,8 +113,8 @@ impl Wire {
     /// The kernel's path alone cannot do it.
     fn is_shaped(&self) -> bool {
         let is_switch_shaped = self.queue_packets.is_some() || self.mark_packets.is_some();
-        let is_shaped = self.rate_mbit_per_s.is_some() || self.delay_us > 0 || self.mtu_bytes.is_some();
-        is_shaped || is_switch_shaped || self.two_networks || self.bus
+        let is_shaped = self.rate_mbit_per_s.is_some() || self.mtu_bytes.is_some();
+        is_shaped || self.delay_us > 0 || self.jitter_us > 0 || is_switch_shaped || self.two_networks || self.bus
     }
 
     /// In words, for tables.
@@ -490,7 +490,9 @@ mod tests {
         assert_eq!([0, 1].map(|n| spec.networks[n].mtu), [1500, 9000], "{text}");
         let cables = Wire { two_cables: true, no_offload: true, ..Wire::default() };
         let bus = Wire { bus: true, ..Wire::shaped(10, 5, 0.0) };
-        let stars = [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two, unequal, cables];
+        let late = Wire { jitter_us: 1000, ..Wire::default() };
+        assert!(late.spec(2).contains("jitter = \"1000us\"") && !late.spec(2).contains("plain"), "{}", late.spec(2));
+        let stars = [Wire::plain(0.0), Wire::plain(0.02), Wire::shaped(100, 0, 0.0), queue, two, unequal, cables, late];
         let colliding = Wire { collisions: true, ..bus.clone() };
         for wire in stars.into_iter().chain([bus, colliding]) {
             let text = wire.spec(4);

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn with_the_device_for_short_packets_ours_come_twice() {
+    fn with_the_ring_ours_come_twice() {
         let all = Stack::all(&["cubic".into()]);
         let past = Stack::past_udp(&all);
         let names: Vec<&str> = past.iter().map(|stack| stack.name.as_str()).collect();
@@ -339,6 +339,8 @@ mod tests {
         assert_eq!(names, ["before-mpich", "before-openmpi"]);
         assert_eq!(before[0].is_before().as_deref(), Some("weir-mpich"));
         assert!(before[0].is_ours() && all[0].is_before().is_none());
+        let past = Stack::of_build(folder.path(), &Stack::past_udp(&all)).unwrap();
+        assert!(past[0].env.iter().any(|(name, value)| name == "WEIR_XDP" && value == "on"), "as the stack it is of");
         let mut env = vec![("FI_PROVIDER_PATH".into(), "ours".into())];
         override_env(&mut env, &before[0].env);
         assert_eq!(env, [("FI_PROVIDER_PATH".to_owned(), folder.path().canonicalize().unwrap().display().to_string())]);

@@ -15,7 +15,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Longest datagram that goes by an AF_XDP socket: longer ones are parts of long messages nearly
-/// always, and AF_XDP makes single packets of what the stack has together.
+/// always, which come joined, and an XDP program cannot tell those from one long datagram. Senders
+/// keep shorter ones apart (`APART_BYTES` of `transports/udp/src/tx.rs`).
 const MOST_BY_SOCKET: u16 = 1200;
 /// Addresses of one rank's port that are steered at the most.
 const ADDRESSES_MAX: usize = 16;

@@ -240,7 +240,8 @@ fn what_was_sent_together_arrives_as_it_was_sent() {
     let (mut a, mut b) = (ha.open(Mode::Ring), hb.open(Mode::Ring));
     until_by_ring(&mut a, &mut b);
     together(&mut a, &mut b);
-    // An AF_XDP socket's program sees it before it is one.
+    // An XDP program cannot tell such a frame from one long datagram: what would be short enough
+    // for it is not sent together.
     let (mut a, mut b) = (ha.plain(), hb.open(Mode::Generic));
     together(&mut a, &mut b);
 }
