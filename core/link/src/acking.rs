@@ -36,6 +36,20 @@ struct Sum {
     touched: bool,
 }
 
+/// What a round trip says for certain, when the processes of both sides may have been late by
+/// `late_ns` (theirs, ours): all of it if that is little, that there is no queue above the target
+/// if even with what was late there is none, and the queue that there is without it.
+/// `rtt` is as it was measured, and as the way there alone would have it; all in nanoseconds.
+fn certain_rtt(base: u64, rtt: (u64, u64), late_ns: (u64, u64), target: u64) -> Option<u64> {
+    let late = late_ns.0.saturating_add(late_ns.1);
+    let (most, full) = (rtt.0.min(rtt.1), base.saturating_add(target));
+    if late <= target / 4 || most <= full {
+        return Some(most);
+    }
+    let least = rtt.0.saturating_sub(late).min(rtt.1.saturating_sub(late_ns.0));
+    Some(least).filter(|least| *least > full)
+}
+
 impl Association {
     /// An ACK frame: `ranges` `[lo, hi)` from the highest down.
     #[inline]
@@ -243,11 +257,12 @@ impl Association {
             if s.rtt_probe {
                 path.rtt_probe_rtt = raw;
             }
-            let receiver_delay_ns = u64::from(times.receiver_delay_us) * 1000 + u64::from(own_receiver_delay_ns);
+            let late_ns = (u64::from(times.receiver_delay_us) * 1000, u64::from(own_receiver_delay_ns));
             let on = cx.cfg.mechanisms;
-            if (s.rtt_probe || !on.rtt_probes) && receiver_delay_ns <= target / 4 {
-                let there = if on.one_way_delay { path.rtt.base().saturating_add(there_ns) } else { u64::MAX };
-                certain = Some(path.rtt.latest.min(there));
+            if s.rtt_probe || !on.rtt_probes {
+                let base = path.rtt.base();
+                let there = if on.one_way_delay { base.saturating_add(there_ns) } else { u64::MAX };
+                certain = certain_rtt(base, (path.rtt.latest, there), late_ns, target);
             }
         }
         if path.largest_acked == 0 || s.seq.wrapping_sub(path.largest_acked) as i32 > 0 {
@@ -296,6 +311,9 @@ impl Association {
             self.set_piece_max(cx.s);
         }
         self.set_round_trip(cx.s);
+        if self.path().is_some_and(Path::is_long) {
+            cx.s.path_is_long(cx.common);
+        }
     }
 
     /// Declares lost what was overtaken by enough later packets, or long enough ago (spec 4).
@@ -481,5 +499,30 @@ impl Association {
             count!(self, cx, failovers);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: P-4.12
+    #[test]
+    fn a_round_trip_of_late_processes_says_what_is_certain_of_it() {
+        // Least 100 us, target 300 us; in us: the round trip, by the way there, late there and
+        // here, what is certain.
+        for (rtt, there, theirs, ours, certain) in [
+            (900, 900, 40, 30, Some(900)),
+            (350, 350, 200, 0, Some(350)),
+            (2000, 350, 200, 1800, Some(350)),
+            (900, 900, 600, 0, None),
+            (900, 900, 0, 600, None),
+            (900, 2000, 400, 0, Some(500)),
+            (2000, 900, 100, 900, Some(800)),
+            (2000, u64::MAX / 1000, 100, 900, Some(1000)),
+        ] {
+            let got = certain_rtt(100_000, (rtt * 1000, there * 1000), (theirs * 1000, ours * 1000), 300_000);
+            assert_eq!(got.map(|ns| ns / 1000), certain, "{rtt} us, {there}, late {theirs} + {ours}");
+        }
     }
 }

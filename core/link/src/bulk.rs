@@ -234,7 +234,7 @@ impl Endpoint {
         self.of_record(now, peer, events, |a, cx, events| {
             let fresh = a.bulk.as_mut().ok_or(NO_BULK)?.record_ends(&mut of_bulk!(a, cx), record, events)?;
             if matches!(record.key, DataKey::Rndv(_)) {
-                let base = a.path().map_or(0, |p| p.rtt.base());
+                let base = a.path().map_or(0, |p| p.trip_ns());
                 cx.common.grants.measure(cx.now, a.id, (fresh, false), 0, base);
             }
             Ok(())

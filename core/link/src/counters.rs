@@ -145,6 +145,8 @@ pub struct PathStats {
     pub srtt_us: f64,
     /// Smallest round-trip time of the last ten seconds.
     pub min_rtt_us: f64,
+    /// Delay of others' making beside it, such as jitter, in us (`spec/protocol.md` 6.3).
+    pub noncongestive_us: f64,
     /// Mean deviation.
     pub rttvar_us: f64,
     /// Congestion window.

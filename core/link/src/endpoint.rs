@@ -362,6 +362,14 @@ impl Endpoint {
         path.filter(|p| p.rtt.sampled).map_or(0, |p| p.rtt.base())
     }
 
+    /// Round trip to the peer without queues, nanoseconds: the least of late, and what is there
+    /// beside it whatever is sent (spec 6.3); 0 before the first was measured.
+    #[must_use]
+    pub fn trip_ns(&self, peer: PeerId) -> u64 {
+        let path = self.assocs.get(peer.0 as usize).and_then(|a| a.path());
+        path.filter(|p| p.rtt.sampled).map_or(0, |p| p.trip_ns())
+    }
+
     /// Bytes that the window towards the peer lets out at once: what is free of it while nothing
     /// waits to leave, else nothing. `None` where no window holds anything back, for packets do not
     /// carry what the session sends.
@@ -666,6 +674,7 @@ impl Endpoint {
                     },
                     srtt_us: p.rtt.srtt as f64 / 1e3,
                     min_rtt_us: p.rtt.base() as f64 / 1e3,
+                    noncongestive_us: p.cc.noncongestive_ns() as f64 / 1e3,
                     rttvar_us: p.rtt.var as f64 / 1e3,
                     bytes_sent: p.bytes_sent,
                     bytes_received: p.bytes_received,

@@ -64,6 +64,7 @@ pub use config::{Config, CongestionKind, Mechanisms};
 pub use congestion::{Acked, Congestion};
 pub use counters::{Counters, PathStats, PeerCounters, PeerStats};
 pub use endpoint::Endpoint;
+pub use paths::LONG_TRIP_NS;
 pub use sctp::SCTP_HELLO_LEN;
 pub use weir_bulk::{
     BULK_CONNECT_NS, BULK_GREETING_NS, BulkHealth, BulkRecord, Config as BulkConfig, GREETING_LEN, RECORD_HEAD_LEN,

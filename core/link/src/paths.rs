@@ -12,6 +12,12 @@ use crate::rtt::{OneWay, Rtt};
 use crate::scale::mul_div;
 use crate::{Config, Time};
 
+/// A round trip from which on a path is long, nanoseconds: a peer is let in more, and sends more
+/// unasked (`spec/protocol.md` 5).
+pub const LONG_TRIP_NS: u64 = 1_000_000;
+/// What must have come from a peer before it is let in more.
+const LONG_FROM_BYTES: u64 = 64 << 10;
+
 /// On short paths not every round trip has an RTT probe that asks: each costs the receiver a
 /// packet.
 const RTT_PROBE_EVERY_NS: u64 = 250_000;
@@ -203,7 +209,8 @@ impl Path {
         // themselves; and a round trip in which the peer's process waited for a core must not make
         // everything slow that comes after.
         let base = self.rtt.base();
-        let aim = base.saturating_add(base / 4).saturating_add(cfg.delay_target.as_nanos() as u64 / 4);
+        let given = self.cc.noncongestive_ns();
+        let aim = base.saturating_add(base / 4 + given).saturating_add(cfg.delay_target.as_nanos() as u64 / 4);
         let rtt = self.rtt.srtt.min(aim);
         self.pacer.set(self.cc.window(), self.cc.pacing_quarters(), rtt, burst_min, cfg.pacing_burst_bytes);
     }
@@ -223,8 +230,19 @@ impl Path {
 
     /// Bytes that the wire itself holds.
     pub(crate) fn wire(&self) -> u64 {
-        let (rate, base) = (self.cc.rate(), self.rtt.base());
-        mul_div(rate, base, 1_000_000_000)
+        mul_div(self.cc.rate(), self.trip_ns(), 1_000_000_000)
+    }
+
+    /// Round trip without queues, nanoseconds: the least, and what is there beside it whatever is
+    /// sent.
+    pub(crate) fn trip_ns(&self) -> u64 {
+        self.rtt.base().saturating_add(self.cc.noncongestive_ns())
+    }
+
+    /// The round trip is so long that the peer is let in more (P-5.27), and that is known by more
+    /// than the first packets, which a host that starts is late with.
+    pub(crate) fn is_long(&self) -> bool {
+        self.rtt.sampled && self.bytes_received >= LONG_FROM_BYTES && self.trip_ns() >= LONG_TRIP_NS
     }
 
     /// Probe timeout with back-off.

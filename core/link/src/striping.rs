@@ -131,7 +131,7 @@ impl Association {
     /// Longest round trip, without queues, of the paths by which packets came of late.
     pub(crate) fn longest_trip(&self, now: Time) -> u64 {
         let trips = self.rx.in_use(now).filter_map(|i| self.paths.get(usize::from(i)));
-        trips.map(|p| p.rtt.base()).max().unwrap_or(0)
+        trips.map(Path::trip_ns).max().unwrap_or(0)
     }
 
     /// The path that data takes now; `None`: it waits for one that would have all of it there

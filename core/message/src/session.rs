@@ -102,8 +102,9 @@ impl Sessions {
         self.proto.free_window(PeerId(peer))
     }
 
-    pub(crate) fn min_rtt_ns(&self, peer: u32) -> u64 {
-        self.proto.min_rtt_ns(PeerId(peer))
+    /// Round trip without queues, nanoseconds.
+    pub(crate) fn trip_ns(&self, peer: u32) -> u64 {
+        self.proto.trip_ns(PeerId(peer))
     }
 
     /// Payload of this length and more is read by the peer where it lies.

@@ -12,6 +12,10 @@ use crate::rndvs::OutRndv;
 use crate::sessions::Common;
 use crate::{Carrier, Session};
 
+/// What a peer is let in more over a long round trip, times its initial credit: with 1 MiB of it
+/// messages of up to 3 MiB need not be asked for, which is 10 ms of 2.5 Gbit/s.
+const LONG_CREDIT_TIMES: u64 = 3;
+
 /// Who pulls.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Line {
@@ -514,8 +518,18 @@ impl Session {
         }
     }
 
+    /// The round trip is long: the peer gets more credit, as with a bulk connection (`spec/protocol.md`
+    /// P-5.27), for who waits for an answer over it waits for long.
+    pub fn path_is_long(&mut self, common: &mut Common) {
+        let more = LONG_CREDIT_TIMES * common.cfg.initial_credit_bytes;
+        if self.inn.bulk_bytes() == 0 && self.down.is_none() && common.take_bulk_credit(more) {
+            self.inn.let_in(more);
+            self.credit_dirty = true;
+        }
+    }
+
     /// Bytes that the peer may send beside its initial credit, as it has a bulk connection or had
-    /// one.
+    /// one, or is far away.
     #[must_use]
     pub fn bulk_credit(&self) -> u64 {
         self.inn.bulk_bytes()

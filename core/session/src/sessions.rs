@@ -39,7 +39,7 @@ pub struct Common {
     clock: Time,
     /// The slots of a superstep on a medium that all share.
     slots: Option<SlotPacer>,
-    /// Credit given to peers because of their bulk connections, bytes.
+    /// Credit given to peers because of their bulk connections or long paths, bytes.
     bulk_credit: u64,
     /// How many sessions have ended.
     pub(crate) ended: u64,
@@ -54,8 +54,8 @@ impl Common {
         &self.cfg
     }
 
-    /// Takes so many bytes of the credit that peers may get for their bulk connections, all or
-    /// none.
+    /// Takes so many bytes of the credit that peers may get for their bulk connections or long
+    /// paths, all or none.
     pub(crate) fn take_bulk_credit(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.cfg.bulk_credit_max.saturating_sub(self.bulk_credit);
         self.bulk_credit += if fits { bytes } else { 0 };
@@ -435,6 +435,29 @@ mod tests {
         all.renew(peers[1]);
         assert_eq!(begins(&mut all, peers[1]), (credit, Some(2 * credit)), "as of one who was never here");
         assert_eq!(begins(&mut all, peers[0]), (0, None), "the dead get none");
+    }
+
+    // spec: P-5.27
+    #[test]
+    fn peers_over_a_long_path_are_let_in_three_times_more_once_while_there_is_room() {
+        let credit = Config::default().initial_credit_bytes;
+        let mut all = Sessions::new(Config { bulk_credit_max: 5 * credit, ..Config::default() });
+        let peers = [all.add(), all.add()];
+        let mut is_long = |peer: PeerId| {
+            let (s, common) = all.get_mut(peer).expect("added");
+            s.path_is_long(common);
+            (s.bulk_credit(), s.take_credit(common).map(|told| told.1))
+        };
+        assert_eq!(is_long(peers[0]), (3 * credit, Some(4 * credit)));
+        assert_eq!(is_long(peers[0]), (3 * credit, None), "once");
+        assert_eq!(is_long(peers[1]), (0, None), "2 are left");
+        let (s, common) = all.get_mut(peers[0]).expect("added");
+        s.bulk_begins(common);
+        assert_eq!(s.bulk_credit(), 3 * credit, "and no more for a bulk connection");
+        all.end(peers[0], crate::DownReason::Closed, &mut Vec::new());
+        let (s, common) = all.get_mut(peers[1]).expect("added");
+        s.path_is_long(common);
+        assert_eq!(s.bulk_credit(), 3 * credit, "what the dead had is free");
     }
 
     // spec: L-6.8

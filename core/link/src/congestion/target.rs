@@ -1,7 +1,7 @@
 //! The default controller: aims at a small queueing delay and tolerates random loss (spec 6).
 
 use super::marks::Marks;
-use super::noncongestive::{NonCongestive, Round};
+use super::noncongestive::{Next, NonCongestive, Round};
 use super::{Acked, Congestion};
 use crate::scale::mul_div;
 use crate::{Config, Mechanisms, Time};
@@ -42,6 +42,8 @@ const BURST_GROWTH_PART: u64 = 8;
 const BURST_MAX: u64 = 256;
 /// A delay of this part of the target is none: what is marked then is not marked for a queue.
 const NO_QUEUE_PART: u64 = 16;
+/// The target has this part of the least round trip.
+const BASE_PART: u64 = 16;
 /// A window of so many packets or fewer bears twice the queueing delay of a large one.
 const SMALL_PACKETS: u64 = 4;
 
@@ -65,6 +67,8 @@ pub(crate) struct Target {
     last_delay: Option<u64>,
     round_limited: bool,
     noncongestive: NonCongestive,
+    /// What of the delay is others' making by it, as of the last round, nanoseconds.
+    given_ns: u64,
     /// Loss statistics, packets.
     acked: u64,
     lost: u64,
@@ -107,6 +111,7 @@ impl Target {
             last_delay: None,
             round_limited: false,
             noncongestive: NonCongestive::default(),
+            given_ns: 0,
             acked: 0,
             lost: 0,
             rate: 0,
@@ -150,13 +155,18 @@ impl Target {
     /// that share a queue see the same delay; were it the same target for all, whoever came late
     /// would stay small for ever (as Swift scales its target by the flow's window, SIGCOMM 2020).
     fn own_target(&self, base_ns: u64) -> u64 {
-        let bears = if self.granted { self.target_ns * GRANTED_TARGETS } else { self.target_ns };
-        let target = bears + base_ns / 16;
+        let target = self.large_target(base_ns);
         if !self.mechanisms.small_window_targets {
             return target;
         }
         let packets = (self.window / self.mtu).max(SMALL_PACKETS);
         target + target * SMALL_PACKETS.isqrt() / packets.isqrt()
+    }
+
+    /// The queueing delay that a large window aims at.
+    fn large_target(&self, base_ns: u64) -> u64 {
+        let bears = if self.granted { self.target_ns * GRANTED_TARGETS } else { self.target_ns };
+        bears + base_ns / BASE_PART
     }
 
     fn end_round(&mut self, a: &Acked) {
@@ -183,11 +193,14 @@ impl Target {
         if self.slow_start {
             self.end_slow_start_round(a, rate, lasting, loss, target);
         } else {
-            let before = self.window;
-            self.adjust(lasting, loss, target);
-            if let (Some(delay_ns), true) = (whole, self.round_limited && self.mechanisms.non_congestive_delay) {
-                let (least_ns, floor) = (self.target_ns * 5 / 2, self.min_packets * self.mtu);
-                self.judge(Round { now: a.now, delay_ns, least_ns, window: before, floor });
+            if self.noncongestive.is_experiment() {
+                self.end_experiment_if_lossy(loss);
+            } else {
+                self.adjust(lasting, loss, target);
+            }
+            if let (Some(delay_ns), true) = (delay, self.mechanisms.non_congestive_delay) {
+                let (is_full, target_ns) = (self.round_limited, self.large_target(a.base_ns));
+                self.judge(&Round { now: a.now, delay_ns, is_full, target_ns, window: began });
             }
         }
         let is_least = began <= self.min_packets * self.mtu;
@@ -195,15 +208,16 @@ impl Target {
         if let Some(kept) = self.marks.end_round(a.now, no_queue) {
             // No growth after marks, and no more than they leave of what the round began with.
             self.slow_start = false;
-            self.window = self.window.min((began * kept).div_ceil(Marks::ONE));
-            self.noncongestive.begin(self.window);
-        } else if lasting.is_some_and(|d| d <= target / 2) {
+            let before = self.noncongestive.end();
+            self.window = before.unwrap_or(self.window).min((before.unwrap_or(began) * kept).div_ceil(Marks::ONE));
+        } else if lasting.is_some_and(|d| d <= target / 2) && !self.noncongestive.is_experiment() {
             // Loss without a queue is mostly not of this window's making: to shrink further helps
             // nobody and takes as many round trips as packets.
             let quiet = (self.min_packets + a.base_ns / self.quiet_every_ns).min(self.quiet_max);
             self.window = self.window.max(quiet * self.mtu);
         }
         self.last_delay = delay;
+        self.given_ns = self.noncongestive.noncongestive_ns(a.now);
         self.clamp();
         self.round_end = a.sent_seq.wrapping_add(1);
         self.round_started = a.now;
@@ -212,11 +226,25 @@ impl Target {
         self.round_limited = false;
     }
 
-    /// Goes back to where it was if the delay that it shrank for is others' making, and looks for
-    /// its rate as at the beginning.
-    fn judge(&mut self, round: Round) {
-        if let Some(window) = self.noncongestive.on_round(round) {
-            (self.window, self.slow_start, self.best_rate, self.flat_rounds) = (window, true, 0, 0);
+    /// Ends an experiment that loses so much: what it began with is judged in its place.
+    fn end_experiment_if_lossy(&mut self, loss: u64) {
+        if loss > LOSS_ALONE_PERCENT
+            && let Some(before) = self.noncongestive.end()
+        {
+            self.window = before * LOSS_KEEPS.0 / LOSS_KEEPS.1;
+        }
+    }
+
+    /// Tries whether the delay is of this window's making; goes back to where it was, and if it is
+    /// not, looks for the rate as at the beginning.
+    fn judge(&mut self, round: &Round) {
+        match self.noncongestive.on_round(round) {
+            None => {}
+            Some(Next::Least) => self.window = self.min_packets * self.mtu,
+            Some(Next::Back(window) | Next::Given { window, is_known: true }) => self.window = window,
+            Some(Next::Given { window, is_known: false }) => {
+                (self.window, self.slow_start, self.best_rate, self.flat_rounds) = (window, true, 0, 0);
+            }
         }
     }
 
@@ -241,8 +269,6 @@ impl Target {
                 let bdp = mul_div(best, round_trip, 1_000_000_000);
                 self.window = self.window.min(bdp.max(self.initial_packets * self.mtu));
             }
-            // It shrank to what it measured, not because of a delay.
-            self.noncongestive.begin(self.window);
         }
     }
 
@@ -320,10 +346,10 @@ impl Congestion for Target {
         }
         if count >= 2 {
             if self.before_timeout.is_none() {
-                self.before_timeout = Some((self.window, self.slow_start, self.best_rate));
+                let before = self.noncongestive.end().unwrap_or(self.window);
+                self.before_timeout = Some((before, self.slow_start, self.best_rate));
             }
             self.window = self.min_packets * self.mtu;
-            self.noncongestive.begin(self.window);
             self.slow_start = true;
             self.best_rate = 0;
             self.flat_rounds = 0;
@@ -344,6 +370,10 @@ impl Congestion for Target {
 
     fn rate(&self) -> u64 {
         self.rate
+    }
+
+    fn noncongestive_ns(&self) -> u64 {
+        self.given_ns
     }
 
     fn marked_rounds(&self) -> u64 {
@@ -371,6 +401,7 @@ impl Congestion for Target {
         self.round_min_rtt = u64::MAX;
         self.last_delay = None;
         self.noncongestive = NonCongestive::default();
+        self.given_ns = 0;
         self.marks.reset();
         self.round_started = Time::ZERO;
         self.before_timeout = None;
@@ -436,9 +467,11 @@ mod tests {
     #[test]
     fn a_delay_that_varies_whatever_the_window_is_noncongestive() {
         let mut c = Target::new(&Config::default(), 1472);
-        for i in 1..100u32 {
+        let mut x = 1u64;
+        for i in 1..400u32 {
             let t = u64::from(i) * 10_000_000;
-            let delay = if i % 8 < 2 { 100_000 } else { 5_000_000 };
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let delay = 30_000 + (x >> 40) % 2_000_000;
             c.on_sent(Time(t), 1472, true, false);
             c.on_ack(&acked(t + delay, t, delay, i));
         }

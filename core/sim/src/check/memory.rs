@@ -42,13 +42,14 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A message of `bytes` begins to arrive. Because of a bulk connection the receiver says that
-    /// it lets in `more` than the initial credit: as much again, at most.
+    /// A message of `bytes` begins to arrive. Because of a bulk connection, or of a long round trip,
+    /// the receiver says that it lets in `more` than the initial credit: three times as much, at
+    /// most.
     ///
     /// # Errors
     /// The sender goes beyond its credit, or the receiver lets in too much.
     pub fn arrived(&mut self, from: Program, at: Program, bytes: u64, more: u64) -> Result<(), String> {
-        if more > self.limits.credit_bytes {
+        if more > 3 * self.limits.credit_bytes {
             return Err(format!("{at} lets in {more} bytes of {from} beside {}", self.limits.credit_bytes));
         }
         let held = self.held.entry((from, at)).or_default();
@@ -111,7 +112,7 @@ impl Memory {
         // A sender that never saw the switch's queue empty takes what always stood there for a part
         // of the wire.
         let in_use = stats.paths.iter().filter(|p| p.in_flight_bytes > 0);
-        let longest_us = in_use.map(|p| p.min_rtt_us).fold(0.0, f64::max);
+        let longest_us = in_use.map(|p| p.min_rtt_us + p.noncongestive_us).fold(0.0, f64::max);
         let queued = (l.rate as f64 * (longest_us - l.round_trip_ns as f64 / 1e3).max(0.0) / 1e6) as u64;
         let allowed = l.rx_buffer_bytes / 2 + l.wire_bytes + queued + (20 + probes) * l.datagram_bytes;
         if in_flight > allowed {
