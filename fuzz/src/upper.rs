@@ -373,8 +373,9 @@ impl Upper {
             msgs <= msgs_done + u64::from(cfg.session.initial_credit_msgs),
             "{msgs} messages, {msgs_done} consumed"
         );
-        // More with a bulk connection, which is forgotten when the session ends.
-        let (initial, most) = (cfg.session.initial_credit_bytes, cfg.session.bulk_credit());
+        // More with a bulk connection or over a long path, which is forgotten when the session ends.
+        let most = cfg.session.bulk_credit().max(cfg.session.long_credit());
+        let initial = cfg.session.initial_credit_bytes;
         let session = self.ep.sessions().get(peer);
         let more = session.map_or(0, |s| if s.down().is_some() { most } else { s.bulk_credit().min(most) });
         let let_in = initial + more;

@@ -237,7 +237,9 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         // What the receiver said beforehand that it expects (`spec/superstep.md` 5) is worth it in
         // any case: it has a place for it.
-        let worth = (limit + worth_of_a_trip(self.sessions.trip_ns(to))).max(self.sessions.credit_ahead(to));
+        let trip_ns = self.sessions.trip_ns(to);
+        let of_a_trip = limit + worth_of_a_trip(trip_ns);
+        let worth = of_a_trip.max(self.sessions.credit_ahead(to));
         if self.sessions.has_bulk(to) {
             return worth.max(BULK_EAGER_BYTES);
         }
@@ -246,7 +248,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             Some(_) if self.peers[to].is_crowded => 0,
             // What is free leaves in the long round trip that the answer would take, and the rest as
             // it is acknowledged.
-            Some(free) if free >= LONG_TRIP_FREE && self.sessions.trip_ns(to) >= LONG_TRIP_NS => worth,
+            Some(free) if free >= LONG_TRIP_FREE && trip_ns >= LONG_TRIP_NS => of_a_trip.max(worth.min(free)),
             Some(free) => worth.min(free),
         }
     }

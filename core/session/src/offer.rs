@@ -12,10 +12,6 @@ use crate::rndvs::OutRndv;
 use crate::sessions::Common;
 use crate::{Carrier, Session};
 
-/// What a peer is let in more over a long round trip, times its initial credit: with 1 MiB of it
-/// messages of up to 3 MiB need not be asked for, which is 10 ms of 2.5 Gbit/s.
-const LONG_CREDIT_TIMES: u64 = 3;
-
 /// Who pulls.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Line {
@@ -511,8 +507,14 @@ impl Session {
     /// that much is left of what all peers may get (`spec/bulk.md` L-6.8).
     pub fn bulk_begins(&mut self, common: &mut Common) {
         (self.bulk.up, self.bulk.had) = (true, true);
-        let more = common.cfg.bulk_credit();
-        if self.inn.bulk_bytes() == 0 && self.down.is_none() && common.take_bulk_credit(more) {
+        self.let_in(common, common.cfg.bulk_credit());
+    }
+
+    /// The peer gets so many bytes of credit beside its initial, if it has less, and that much is
+    /// left of what all peers may get.
+    fn let_in(&mut self, common: &mut Common, more: u64) {
+        let has = self.inn.bulk_bytes();
+        if more > has && self.down.is_none() && common.take_bulk_credit(more - has) {
             self.inn.let_in(more);
             self.credit_dirty = true;
         }
@@ -521,11 +523,7 @@ impl Session {
     /// The round trip is long: the peer gets more credit, as with a bulk connection (`spec/protocol.md`
     /// P-5.27), for who waits for an answer over it waits for long.
     pub fn path_is_long(&mut self, common: &mut Common) {
-        let more = LONG_CREDIT_TIMES * common.cfg.initial_credit_bytes;
-        if self.inn.bulk_bytes() == 0 && self.down.is_none() && common.take_bulk_credit(more) {
-            self.inn.let_in(more);
-            self.credit_dirty = true;
-        }
+        self.let_in(common, common.cfg.long_credit());
     }
 
     /// Bytes that the peer may send beside its initial credit, as it has a bulk connection or had

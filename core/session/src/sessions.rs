@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(is_long(peers[1]), (0, None), "2 are left");
         let (s, common) = all.get_mut(peers[0]).expect("added");
         s.bulk_begins(common);
-        assert_eq!(s.bulk_credit(), 3 * credit, "and no more for a bulk connection");
+        assert_eq!(s.bulk_credit(), 3 * credit, "the greater of both, with a bulk connection too");
         all.end(peers[0], crate::DownReason::Closed, &mut Vec::new());
         let (s, common) = all.get_mut(peers[1]).expect("added");
         s.path_is_long(common);

@@ -15,8 +15,9 @@ const LOSS_PART: u64 = 20;
 /// all: random loss of 2 % never takes one of 20 of so many.
 const FULL_PACKETS: u64 = 512;
 /// How long a delay is taken for others' before it is tried again: as long as the least round trip
-/// of a path is believed.
+/// of a path is believed, and so many times what it took to find it.
 const NONCONGESTIVE_NS: u64 = 10_000_000_000;
+const NONCONGESTIVE_TIMES: u64 = 8;
 /// The first rounds of an experiment still see what was in flight before.
 const ROUNDS_SKIPPED: u32 = 2;
 /// After how many delays an experiment is judged, how much from one to the next, in hundredths of
@@ -29,6 +30,8 @@ const VARIANCE_PART: u64 = 8;
 /// was this window's.
 const STILL_ROUNDS: u32 = 8;
 const STILL_PART: u64 = 4;
+/// Above this no numbers that know nothing of each other come: each second round is long.
+const RATIO_MAX: u64 = 300;
 /// Rounds after which it ends in any case: some bring no delay.
 const ROUNDS_MAX: u32 = 96;
 /// What is left of the window that an experiment began with when it found nothing.
@@ -49,8 +52,8 @@ const WAIT_ROUNDS_MAX: u32 = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     pub(super) now: Time,
-    /// Its queueing delay, nanoseconds, whoever made it.
-    pub(super) delay_ns: u64,
+    /// Its queueing delay, nanoseconds, whoever made it, if one is known.
+    pub(super) delay_ns: Option<u64>,
     /// The window was full.
     pub(super) is_full: bool,
     /// The target of a large window, nanoseconds.
@@ -136,6 +139,7 @@ impl Delays {
 /// The window is the least there is for a while.
 #[derive(Clone, Debug)]
 struct Experiment {
+    began: Time,
     /// The window before; a delay was believed, which is tried again.
     window: u64,
     is_known: bool,
@@ -157,7 +161,16 @@ enum Verdict {
 
 impl Experiment {
     fn new(r: &Round, is_known: bool) -> Self {
-        Experiment { window: r.window, is_known, rounds: 0, still: 0, delays: Delays::default(), acked: 0, lost: 0 }
+        Experiment {
+            began: r.now,
+            window: r.window,
+            is_known,
+            rounds: 0,
+            still: 0,
+            delays: Delays::default(),
+            acked: 0,
+            lost: 0,
+        }
     }
 
     fn on_round(&mut self, r: &Round) -> Verdict {
@@ -165,19 +178,21 @@ impl Experiment {
         if self.rounds <= ROUNDS_SKIPPED {
             return Verdict::Unknown;
         }
-        self.still = if r.delay_ns <= r.target_ns / STILL_PART { self.still + 1 } else { 0 };
-        self.delays.add(r.delay_ns);
-        if self.still >= STILL_ROUNDS || self.rounds >= ROUNDS_MAX {
+        if self.rounds >= ROUNDS_MAX {
             return Verdict::Nothing;
         }
-        self.judge(r)
+        let Some(delay_ns) = r.delay_ns else { return Verdict::Unknown };
+        self.still = if delay_ns <= r.target_ns / STILL_PART { self.still + 1 } else { 0 };
+        self.delays.add(delay_ns);
+        if self.still >= STILL_ROUNDS { Verdict::Nothing } else { self.judge(r) }
     }
 
     fn judge(&self, r: &Round) -> Verdict {
         let d = &self.delays;
         let Some(&(n, jitter, none)) = JUDGED.iter().find(|j| j.0 == d.n) else { return Verdict::Unknown };
         let (ratio, matters) = (d.ratio(), d.most * 1000 >= r.target_ns * 3 / 4);
-        if ratio >= jitter && d.vary(VARIANCE_PART) && matters && self.lost * LOSS_PART <= self.acked {
+        let is_noise = (jitter..=RATIO_MAX).contains(&ratio);
+        if is_noise && d.vary(VARIANCE_PART) && matters && self.lost * LOSS_PART <= self.acked {
             Verdict::Jitter
         } else if ratio < none || n == JUDGED[JUDGED.len() - 1].0 {
             Verdict::Nothing
@@ -194,9 +209,9 @@ impl Experiment {
 }
 
 impl NonCongestive {
-    /// The delay of others' making that is believed now, nanoseconds.
-    pub(super) fn noncongestive_ns(&self, now: Time) -> u64 {
-        if now < self.noncongestive_until { self.noncongestive_ns } else { 0 }
+    /// The delay of others' making that is believed, nanoseconds; until it is tried again.
+    pub(super) fn noncongestive_ns(&self) -> u64 {
+        self.noncongestive_ns
     }
 
     pub(super) fn on_ack(&mut self, packets: u32) {
@@ -227,9 +242,9 @@ impl NonCongestive {
         self.experiment.take().map(|e| e.window)
     }
 
-    /// The window is the least there is whatever the delay.
-    pub(super) fn is_experiment(&self) -> bool {
-        self.experiment.is_some()
+    /// The window is the least there is whatever the delay, and this one waits until it is over.
+    pub(super) fn window_before(&self) -> Option<u64> {
+        self.experiment.as_ref().map(|e| e.window)
     }
 
     /// A round ended.
@@ -242,7 +257,8 @@ impl NonCongestive {
         }
         let e = self.experiment.take()?;
         if verdict == Verdict::Jitter {
-            (self.noncongestive_ns, self.noncongestive_until) = (e.delay_ns(), r.now.plus_ns(NONCONGESTIVE_NS));
+            let believed_ns = NONCONGESTIVE_NS.max(NONCONGESTIVE_TIMES * r.now.since_ns(e.began));
+            (self.noncongestive_ns, self.noncongestive_until) = (e.delay_ns(), r.now.plus_ns(believed_ns));
             (self.acked, self.lost, self.wait) = (0, 0, 0);
             return Some(Next::Given { window: e.window, is_known: e.is_known });
         }
@@ -252,10 +268,10 @@ impl NonCongestive {
 
     /// Begins an experiment if it is time for one.
     fn begin(&mut self, r: &Round) -> Option<Next> {
-        if !r.is_full || self.noncongestive_ns(r.now) > 0 {
+        let is_known = self.noncongestive_ns > 0;
+        if !r.is_full || is_known && r.now < self.noncongestive_until {
             return None;
         }
-        let is_known = self.noncongestive_ns > 0;
         if !is_known && !self.looks_like_jitter(r) {
             return None;
         }
@@ -266,19 +282,20 @@ impl NonCongestive {
 
     /// Looks at the delays of the last full rounds once there are enough, and begins anew.
     fn looks_like_jitter(&mut self, r: &Round) -> bool {
+        let Some(delay_ns) = r.delay_ns else { return false };
         self.waited = self.waited.saturating_add(1);
-        self.seen.add(r.delay_ns);
+        self.seen.add(delay_ns);
         if self.seen.n < SEEN {
             return false;
         }
         let d = core::mem::take(&mut self.seen);
         self.waited >= self.wait.max(WAIT_ROUNDS)
             && d.mean_ns() > r.target_ns / 2
-            && d.ratio() >= SEEN_RATIO
+            && (SEEN_RATIO..=RATIO_MAX).contains(&d.ratio())
             && d.vary(SEEN_VARIANCE_PART)
     }
 
-    /// With a non-congestive delay the window does not shrink before it loses one packet of ten:
+    /// With a non-congestive delay the window shrinks too late where a queue is full after all:
     /// others may have come, to a port whose whole queue is no longer than that delay.
     fn look_for_full_queue(&mut self) {
         if self.acked + self.lost < FULL_PACKETS {
@@ -333,7 +350,13 @@ mod tests {
             let now = Time(start_ns + i * 1_000_000);
             f.on_ack(100);
             f.on_loss(lost);
-            let r = Round { now, delay_ns: delay(i, s.window), is_full: true, target_ns: TARGET_NS, window: s.window };
+            let r = Round {
+                now,
+                delay_ns: Some(delay(i, s.window)),
+                is_full: true,
+                target_ns: TARGET_NS,
+                window: s.window,
+            };
             match f.on_round(&r) {
                 None => {}
                 Some(Next::Least) => s.window = LEAST,
@@ -352,7 +375,7 @@ mod tests {
         let s = rounds(&mut f, 0, 0, jitter);
         assert!(s.found_at.is_some_and(|at| at < 500), "{:?}", s.found_at);
         assert_eq!(s.window, 64, "as it was");
-        let given = f.noncongestive_ns(Time(LONG * 1_000_000));
+        let given = f.noncongestive_ns();
         assert!((1_800_000..=2_500_000).contains(&given), "{given}");
     }
 
@@ -362,7 +385,8 @@ mod tests {
         let own = |_: u64, window: u64| 12_000 * window.saturating_sub(4);
         let others = |_: u64, window: u64| 2_000_000 + 12_000 * window;
         let comes = |round: u64, _: u64| if round < LONG / 2 { 100_000 } else { 2_000_000 };
-        let kinds: [&dyn Fn(u64, u64) -> u64; 4] = [&own, &others, &comes, &crowd];
+        let each_second = |round: u64, _: u64| if round % 2 == 0 { 200_000 } else { 2_000_000 };
+        let kinds: [&dyn Fn(u64, u64) -> u64; 5] = [&own, &others, &comes, &crowd, &each_second];
         for (k, delay) in kinds.iter().enumerate() {
             let mut f = NonCongestive::default();
             let s = rounds(&mut f, 0, 0, delay);
@@ -395,9 +419,9 @@ mod tests {
             let mut f = NonCongestive::default();
             rounds(&mut f, 0, 0, jitter);
             let after = LONG * 1_000_000;
-            assert!(f.noncongestive_ns(Time(after)) > 0);
+            assert!(f.noncongestive_ns() > 0);
             rounds(&mut f, after, lost, |_, _| 700_000);
-            assert_eq!(f.noncongestive_ns(Time(2 * after)) > 0, is_kept, "{lost} of 100 lost");
+            assert_eq!(f.noncongestive_ns() > 0, is_kept, "{lost} of 100 lost");
         }
     }
 
@@ -414,7 +438,7 @@ mod tests {
         // The delay has become this window's own meanwhile.
         let s = rounds(&mut f, 30_000_000_000, 0, |_, window| 12_000 * window.saturating_sub(4));
         assert_eq!((s.found_at, s.least), (None, u64::from(STILL_ROUNDS + ROUNDS_SKIPPED)));
-        assert_eq!(f.noncongestive_ns(Time(32_000_000_000)), 0);
+        assert_eq!(f.noncongestive_ns(), 0);
     }
 
     #[test]

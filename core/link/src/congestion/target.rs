@@ -67,8 +67,6 @@ pub(crate) struct Target {
     last_delay: Option<u64>,
     round_limited: bool,
     noncongestive: NonCongestive,
-    /// What of the delay is others' making by it, as of the last round, nanoseconds.
-    given_ns: u64,
     /// Loss statistics, packets.
     acked: u64,
     lost: u64,
@@ -111,7 +109,6 @@ impl Target {
             last_delay: None,
             round_limited: false,
             noncongestive: NonCongestive::default(),
-            given_ns: 0,
             acked: 0,
             lost: 0,
             rate: 0,
@@ -180,44 +177,47 @@ impl Target {
         let burst =
             if loss >= BURST_LOSS_PERCENT { self.burst / 2 } else { self.burst + self.burst / BURST_GROWTH_PART };
         let most = if self.mechanisms.learnt_bursts { BURST_MAX } else { self.burst_min };
-        self.burst = burst.clamp(self.burst_min, most.max(self.burst_min));
-        if self.round_limited {
+        let before = self.noncongestive.window_before();
+        // A window of two packets tries no burst, and no rate.
+        if before.is_none() {
+            self.burst = burst.clamp(self.burst_min, most.max(self.burst_min));
+        }
+        if self.round_limited && before.is_none() {
             self.rate = rate.max(self.rate - self.rate / RATE_FADES_PART);
         }
         let target = self.own_target(a.base_ns);
         // A queue lasts; a sender that lost its core between reading the clock and sending makes
         // one round look long.
         let whole = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
-        let lasting = whole.map(|d| d.saturating_sub(self.noncongestive.noncongestive_ns(a.now)));
-        let began = self.window;
+        let lasting = whole.map(|d| d.saturating_sub(self.noncongestive.noncongestive_ns()));
+        let (own, began) = (self.window, before.unwrap_or(self.window));
         if self.slow_start {
             self.end_slow_start_round(a, rate, lasting, loss, target);
         } else {
-            if self.noncongestive.is_experiment() {
+            if before.is_some() {
                 self.end_experiment_if_lossy(loss);
             } else {
                 self.adjust(lasting, loss, target);
             }
-            if let (Some(delay_ns), true) = (delay, self.mechanisms.non_congestive_delay) {
+            if self.mechanisms.non_congestive_delay {
                 let (is_full, target_ns) = (self.round_limited, self.large_target(a.base_ns));
-                self.judge(&Round { now: a.now, delay_ns, is_full, target_ns, window: began });
+                self.judge(&Round { now: a.now, delay_ns: delay, is_full, target_ns, window: began });
             }
         }
-        let is_least = began <= self.min_packets * self.mtu;
+        let is_least = own <= self.min_packets * self.mtu;
         let no_queue = is_least && whole.is_some_and(|d| d <= target / NO_QUEUE_PART);
         if let Some(kept) = self.marks.end_round(a.now, no_queue) {
             // No growth after marks, and no more than they leave of what the round began with.
             self.slow_start = false;
-            let before = self.noncongestive.end();
-            self.window = before.unwrap_or(self.window).min((before.unwrap_or(began) * kept).div_ceil(Marks::ONE));
-        } else if lasting.is_some_and(|d| d <= target / 2) && !self.noncongestive.is_experiment() {
+            let window = self.noncongestive.end().unwrap_or(self.window);
+            self.window = window.min((began * kept).div_ceil(Marks::ONE));
+        } else if lasting.is_some_and(|d| d <= target / 2) && self.noncongestive.window_before().is_none() {
             // Loss without a queue is mostly not of this window's making: to shrink further helps
             // nobody and takes as many round trips as packets.
             let quiet = (self.min_packets + a.base_ns / self.quiet_every_ns).min(self.quiet_max);
             self.window = self.window.max(quiet * self.mtu);
         }
         self.last_delay = delay;
-        self.given_ns = self.noncongestive.noncongestive_ns(a.now);
         self.clamp();
         self.round_end = a.sent_seq.wrapping_add(1);
         self.round_started = a.now;
@@ -265,7 +265,7 @@ impl Target {
             self.slow_start = false;
             let best = self.best_rate.max(rate);
             if best > 0 {
-                let round_trip = a.base_ns + self.noncongestive.noncongestive_ns(a.now) + target / 2;
+                let round_trip = a.base_ns + self.noncongestive.noncongestive_ns() + target / 2;
                 let bdp = mul_div(best, round_trip, 1_000_000_000);
                 self.window = self.window.min(bdp.max(self.initial_packets * self.mtu));
             }
@@ -372,8 +372,12 @@ impl Congestion for Target {
         self.rate
     }
 
+    fn bears_ns(&self, base_ns: u64) -> u64 {
+        self.own_target(base_ns) + self.noncongestive.noncongestive_ns()
+    }
+
     fn noncongestive_ns(&self) -> u64 {
-        self.given_ns
+        self.noncongestive.noncongestive_ns()
     }
 
     fn marked_rounds(&self) -> u64 {
@@ -401,7 +405,6 @@ impl Congestion for Target {
         self.round_min_rtt = u64::MAX;
         self.last_delay = None;
         self.noncongestive = NonCongestive::default();
-        self.given_ns = 0;
         self.marks.reset();
         self.round_started = Time::ZERO;
         self.before_timeout = None;
@@ -476,6 +479,71 @@ mod tests {
             c.on_ack(&acked(t + delay, t, delay, i));
         }
         assert!(c.window() >= 32 * 1472, "{}", c.window());
+    }
+
+    /// A window in an experiment: after jitter of 2 ms. Returns it, the next round's number and the
+    /// window it began with.
+    fn in_an_experiment() -> (Target, u32, u64) {
+        let mut c = Target::new(&Config::default(), 1472);
+        c.slow_start = false;
+        let mut x = 1u64;
+        for i in 1..400u32 {
+            let t = u64::from(i) * 10_000_000;
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            c.on_sent(Time(t), 1472, true, false);
+            c.on_ack(&acked(t + 1, t, 30_000 + (x >> 40) % 2_000_000, i));
+            if let Some(before) = c.noncongestive.window_before() {
+                assert_eq!(c.window(), 2 * 1472);
+                assert!(before > 2 * 1472);
+                return (c, i + 1, before);
+            }
+        }
+        panic!("no experiment");
+    }
+
+    // spec: P-6.10
+    #[test]
+    fn an_experiment_ends_where_no_round_brings_a_delay() {
+        let (mut c, from, before) = in_an_experiment();
+        let rate = c.rate();
+        for i in from..from + 96 {
+            let t = u64::from(i) * 10_000_000;
+            c.on_sent(Time(t), 1472, true, false);
+            c.on_ack(&Acked { rtt_ns: None, ..acked(t + 1, t, 0, i) });
+        }
+        assert_eq!(c.window(), before * 7 / 8);
+        assert_eq!(c.rate(), rate, "two packets a round say nothing of it");
+    }
+
+    // spec: P-6.8, P-6.10, P-6.17, P-6.28
+    #[test]
+    fn what_ends_an_experiment_judges_the_window_of_before() {
+        let t = Time(9_000_000_000);
+        let round = |c: &mut Target, i: u32, lost: u32, marked: u32| {
+            c.on_sent(t, 1472, true, false);
+            if lost > 0 {
+                c.on_loss(t, 1472, lost, t);
+            }
+            c.on_ack(&Acked { packets: 8, marked, ..acked(t.0 + 1, t.0, 1_000_000, i) });
+        };
+        let (mut c, i, before) = in_an_experiment();
+        round(&mut c, i, 8, 0);
+        assert_eq!(c.window(), before * 7 / 10, "loss");
+        let (mut c, i, before) = in_an_experiment();
+        round(&mut c, i, 0, 1);
+        assert!(c.window() >= before / 2 && c.window() < before, "marks: {} of {before}", c.window());
+        let (mut c, i, before) = in_an_experiment();
+        round(&mut c, i, 8, 1);
+        assert!(c.window() >= before / 3 && c.window() < before, "both: {} of {before}", c.window());
+        let (mut c, i, before) = in_an_experiment();
+        c.on_timeout(t, 1);
+        c.on_timeout(t, 2);
+        assert_eq!((c.window(), c.noncongestive.window_before()), (2 * 1472, None), "timeouts");
+        c.on_ack(&acked(t.0 + 1, t.0 - 1, 30_000, i));
+        assert!(c.window() >= before, "taken back: {} of {before}", c.window());
+        let (mut c, _, _) = in_an_experiment();
+        c.reset();
+        assert_eq!((c.window(), c.noncongestive.window_before()), (32 * 1472, None), "a path that is back");
     }
 
     // spec: P-6.6, P-6.13

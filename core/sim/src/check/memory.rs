@@ -158,6 +158,6 @@ mod tests {
         assert!(m.arrived(p, q, 150, 50).is_ok());
         assert!(m.arrived(p, q, 1, 50).is_err());
         m.parted(p, q);
-        assert!(m.arrived(p, q, 1, 101).is_err(), "as much again and no more");
+        assert!(m.arrived(p, q, 1, 301).is_err(), "three times as much and no more");
     }
 }
