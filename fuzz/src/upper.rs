@@ -373,7 +373,8 @@ impl Upper {
             msgs <= msgs_done + u64::from(cfg.session.initial_credit_msgs),
             "{msgs} messages, {msgs_done} consumed"
         );
-        // More with a bulk connection or over a long path, which is forgotten when the session ends.
+        // More with a bulk connection or over a long path, which is forgotten when the session
+        // ends.
         let most = cfg.session.bulk_credit().max(cfg.session.long_credit());
         let initial = cfg.session.initial_credit_bytes;
         let session = self.ep.sessions().get(peer);

@@ -15,7 +15,7 @@ const TEXTS: [(&str, char); 2] = [("spec/protocol.md", 'P'), ("spec/bulk.md", 'L
 /// Where the list of those that nobody cites is.
 const UNCITED: &str = "docs/uncited.md";
 /// How many there may be. Lower it when tests are added; never raise it.
-const UNCITED_MAX: usize = 14;
+const UNCITED_MAX: usize = 13;
 /// Folders with tests.
 const CODE: [&str; 8] = ["core", "engine", "faces", "fuzz", "job", "tools", "transports", "xtask/src"];
 /// A paragraph has five lines of a hundred characters at most.

@@ -246,8 +246,8 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         match self.sessions.free_window(to) {
             None => worth,
             Some(_) if self.peers[to].is_crowded => 0,
-            // What is free leaves in the long round trip that the answer would take, and the rest as
-            // it is acknowledged.
+            // What is free leaves in the long round trip that the answer would take, and the rest
+            // as it is acknowledged.
             Some(free) if free >= LONG_TRIP_FREE && trip_ns >= LONG_TRIP_NS => of_a_trip.max(worth.min(free)),
             Some(free) => worth.min(free),
         }

@@ -520,8 +520,8 @@ impl Session {
         }
     }
 
-    /// The round trip is long: the peer gets more credit, as with a bulk connection (`spec/protocol.md`
-    /// P-5.27), for who waits for an answer over it waits for long.
+    /// The round trip is long: the peer gets more credit, as with a bulk connection
+    /// (`spec/protocol.md` P-5.27), for who waits for an answer over it waits for long.
     pub fn path_is_long(&mut self, common: &mut Common) {
         self.let_in(common, common.cfg.long_credit());
     }

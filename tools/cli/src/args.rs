@@ -166,7 +166,7 @@ What is counted of each peer (the endpoint's `protocol` has the sums, with those
   bulk_connections_open            TCP connections that carry large messages now
   carrier, carrier_why             what carries messages to it: shm (shared memory), udp, udp+tcp, self; and why
 and of each of its paths, which are its addresses:
-  remote, state, mtu, srtt_us, min_rtt_us, window_bytes, in_flight_bytes, bytes_sent, bytes_received
+  remote, state, mtu, srtt_us, min_rtt_us, noncongestive_us, window_bytes, in_flight_bytes, bytes_sent, bytes_received
   rate_bytes_per_s                 what it was seen to deliver of late, by which long messages are divided; 0: not known, as while it is suspect, and with one path always
 and of each of its streams:
   messages_out, bytes_out, messages_in, bytes_in

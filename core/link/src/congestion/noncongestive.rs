@@ -336,8 +336,8 @@ mod tests {
         1_200_000 + 12_000 * window + [0, 1, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1][(round % 12) as usize] * 150_000
     }
 
-    /// What a window of 64 packets does that keeps it but for experiments. The last, how many of the
-    /// rounds it was the least, and how many were past when a delay was found to be others'.
+    /// What a window of 64 packets does that keeps it but for experiments. The last, how many of
+    /// the rounds it was the least, and how many were past when a delay was found to be others'.
     struct Seen {
         window: u64,
         least: u64,

@@ -42,9 +42,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A message of `bytes` begins to arrive. Because of a bulk connection, or of a long round trip,
-    /// the receiver says that it lets in `more` than the initial credit: three times as much, at
-    /// most.
+    /// A message of `bytes` begins to arrive. Because of a bulk connection, or of a long round
+    /// trip, the receiver says that it lets in `more` than the initial credit: three times as much,
+    /// at most.
     ///
     /// # Errors
     /// The sender goes beyond its credit, or the receiver lets in too much.
