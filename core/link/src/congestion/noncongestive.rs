@@ -385,7 +385,7 @@ mod tests {
         let own = |_: u64, window: u64| 12_000 * window.saturating_sub(4);
         let others = |_: u64, window: u64| 2_000_000 + 12_000 * window;
         let comes = |round: u64, _: u64| if round < LONG / 2 { 100_000 } else { 2_000_000 };
-        let each_second = |round: u64, _: u64| if round % 2 == 0 { 200_000 } else { 2_000_000 };
+        let each_second = |round: u64, _: u64| if round.is_multiple_of(2) { 200_000 } else { 2_000_000 };
         let kinds: [&dyn Fn(u64, u64) -> u64; 5] = [&own, &others, &comes, &crowd, &each_second];
         for (k, delay) in kinds.iter().enumerate() {
             let mut f = NonCongestive::default();
@@ -445,7 +445,7 @@ mod tests {
     fn ten_seconds_of_delay_in_each_round_are_no_overflow() {
         let mut f = NonCongestive::default();
         for delay in [u64::MAX, 0, 20_000_000_000] {
-            rounds(&mut f, 0, 0, |round, _| if round % 2 == 0 { delay } else { 0 });
+            rounds(&mut f, 0, 0, |round, _| if round.is_multiple_of(2) { delay } else { 0 });
         }
     }
 }
