@@ -63,11 +63,6 @@ pub trait Congestion: Debug + Send + Sync {
     fn burst_packets(&self) -> u64;
     /// Measured delivery rate in bytes per second, 0 if unknown.
     fn rate(&self) -> u64;
-    /// Queueing delay that does not make the window smaller now, nanoseconds, at this least round
-    /// trip.
-    fn bears_ns(&self, _base_ns: u64) -> u64 {
-        0
-    }
     /// Delay of others' making, such as jitter, that is there beside the least round trip,
     /// nanoseconds (spec 6.3).
     fn noncongestive_ns(&self) -> u64 {

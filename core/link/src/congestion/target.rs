@@ -372,10 +372,6 @@ impl Congestion for Target {
         self.rate
     }
 
-    fn bears_ns(&self, base_ns: u64) -> u64 {
-        self.own_target(base_ns) + self.noncongestive.noncongestive_ns()
-    }
-
     fn noncongestive_ns(&self) -> u64 {
         self.noncongestive.noncongestive_ns()
     }
