@@ -141,6 +141,7 @@ fn acked(seq: u32) -> Acked {
         packets: 1,
         marked: 0,
         rtt_ns: Some(30_000),
+        sure_rtt_ns: Some(30_000),
         base_ns: 30_000,
         newest_seq: seq,
         sent_seq: seq,

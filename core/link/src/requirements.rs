@@ -499,6 +499,7 @@ fn acked(now: u64, delay_ns: u64, packets: u32, seq: u32) -> Acked {
         packets,
         marked: 0,
         rtt_ns: Some(100_000 + delay_ns),
+        sure_rtt_ns: Some(100_000 + delay_ns),
         base_ns: 100_000,
         newest_seq: seq,
         sent_seq: seq,

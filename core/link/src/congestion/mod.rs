@@ -28,6 +28,9 @@ pub struct Acked {
     pub marked: u32,
     /// Round trip of the newest of them if it is certain enough to steer by, nanoseconds.
     pub rtt_ns: Option<u64>,
+    /// The same, or what it is at least without the time that processes may have been late by, if
+    /// that is notable.
+    pub sure_rtt_ns: Option<u64>,
     /// Smallest round trip of the path, nanoseconds.
     pub base_ns: u64,
     /// Path sequence number of the newest acknowledged packet, and of the newest sent.

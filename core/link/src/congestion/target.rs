@@ -1,7 +1,7 @@
 //! The default controller: aims at a small queueing delay and tolerates random loss (spec 6).
 
 use super::marks::Marks;
-use super::noncongestive::{Next, NonCongestive, Round};
+use super::noncongestive::{Before, Next, NonCongestive, Round};
 use super::{Acked, Congestion};
 use crate::scale::mul_div;
 use crate::{Config, Mechanisms, Time};
@@ -53,6 +53,13 @@ const SMALL_PACKETS: u64 = 4;
 /// behind the receiver's own data.
 const GRANTED_TARGETS: u64 = 13;
 
+/// A round that moved so much is looked at for jitter although the window did not hold it: grants
+/// did, or the length of messages, and they suffer from jitter too. 64 KiB are a message of those
+/// whose senders are many ...
+const BUSY_BYTES: u64 = 128 << 10;
+/// ... and where the least round trip is so long, jitter of a millisecond takes little.
+const BUSY_BASE_NS: u64 = 1_000_000;
+
 /// State of one path.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -63,6 +70,8 @@ pub(crate) struct Target {
     round_started: Time,
     round_bytes: u64,
     round_min_rtt: u64,
+    /// The same of what is certain without the time that processes may have been late by.
+    round_sure_rtt: u64,
     /// Delay of the round before, nanoseconds.
     last_delay: Option<u64>,
     round_limited: bool,
@@ -81,7 +90,7 @@ pub(crate) struct Target {
     /// When the first probe timeout of a row fired; window, slow start and best rate before they
     /// were taken back.
     timeout_at: Time,
-    before_timeout: Option<(u64, bool, u64)>,
+    before_timeout: Option<(Before, u64)>,
     marks: Marks,
     mtu: u64,
     target_ns: u64,
@@ -106,6 +115,7 @@ impl Target {
             round_started: Time::ZERO,
             round_bytes: 0,
             round_min_rtt: u64::MAX,
+            round_sure_rtt: u64::MAX,
             last_delay: None,
             round_limited: false,
             noncongestive: NonCongestive::default(),
@@ -191,25 +201,22 @@ impl Target {
         let whole = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
         let lasting = whole.map(|d| d.saturating_sub(self.noncongestive.noncongestive_ns()));
         let (own, began) = (self.window, before.unwrap_or(self.window));
-        if self.slow_start {
+        if before.is_some() {
+            self.end_experiment_if_lossy(loss);
+        } else if self.slow_start {
             self.end_slow_start_round(a, rate, lasting, loss, target);
         } else {
-            if before.is_some() {
-                self.end_experiment_if_lossy(loss);
-            } else {
-                self.adjust(lasting, loss, target);
-            }
-            if self.mechanisms.non_congestive_delay {
-                let (is_full, target_ns) = (self.round_limited, self.large_target(a.base_ns));
-                self.judge(&Round { now: a.now, delay_ns: delay, is_full, target_ns, window: began });
-            }
+            self.adjust(lasting, loss, target);
+        }
+        if self.mechanisms.non_congestive_delay {
+            self.look_for_jitter(a, delay, began);
         }
         let is_least = own <= self.min_packets * self.mtu;
         let no_queue = is_least && whole.is_some_and(|d| d <= target / NO_QUEUE_PART);
         if let Some(kept) = self.marks.end_round(a.now, no_queue) {
             // No growth after marks, and no more than they leave of what the round began with.
             self.slow_start = false;
-            let window = self.noncongestive.end().unwrap_or(self.window);
+            let window = self.noncongestive.end().map_or(self.window, |before| before.window);
             self.window = window.min((began * kept).div_ceil(Marks::ONE));
         } else if lasting.is_some_and(|d| d <= target / 2) && self.noncongestive.window_before().is_none() {
             // Loss without a queue is mostly not of this window's making: to shrink further helps
@@ -222,7 +229,7 @@ impl Target {
         self.round_end = a.sent_seq.wrapping_add(1);
         self.round_started = a.now;
         self.round_bytes = 0;
-        self.round_min_rtt = u64::MAX;
+        (self.round_min_rtt, self.round_sure_rtt) = (u64::MAX, u64::MAX);
         self.round_limited = false;
     }
 
@@ -231,18 +238,34 @@ impl Target {
         if loss > LOSS_ALONE_PERCENT
             && let Some(before) = self.noncongestive.end()
         {
-            self.window = before * LOSS_KEEPS.0 / LOSS_KEEPS.1;
+            self.window = before.window * LOSS_KEEPS.0 / LOSS_KEEPS.1;
         }
     }
 
     /// Tries whether the delay is of this window's making; goes back to where it was, and if it is
     /// not, looks for the rate as at the beginning.
-    fn judge(&mut self, round: &Round) {
-        match self.noncongestive.on_round(round) {
+    fn look_for_jitter(&mut self, a: &Acked, delay_ns: Option<u64>, window: u64) {
+        self.noncongestive.look_for_full_queue();
+        let is_full = self.round_limited && !self.slow_start;
+        let is_busy = self.round_bytes >= BUSY_BYTES && a.base_ns < BUSY_BASE_NS;
+        if !is_full && !is_busy && self.noncongestive.window_before().is_none() {
+            return;
+        }
+        let sure = Some(self.round_sure_rtt).filter(|rtt| *rtt < u64::MAX);
+        let next = self.noncongestive.on_round(&Round {
+            now: a.now,
+            delay_ns,
+            sure_ns: sure.map(|rtt| rtt.saturating_sub(a.base_ns)),
+            is_busy: !is_full,
+            is_slow_start: self.slow_start,
+            target_ns: self.large_target(a.base_ns),
+            window,
+        });
+        match next {
             None => {}
-            Some(Next::Least) => self.window = self.min_packets * self.mtu,
-            Some(Next::Back(window) | Next::Given { window, is_known: true }) => self.window = window,
-            Some(Next::Given { window, is_known: false }) => {
+            Some(Next::Least) => (self.window, self.slow_start) = (self.min_packets * self.mtu, false),
+            Some(Next::Back(before)) => (self.window, self.slow_start) = (before.window, before.is_slow_start),
+            Some(Next::Given(window)) => {
                 (self.window, self.slow_start, self.best_rate, self.flat_rounds) = (window, true, 0, 0);
             }
         }
@@ -310,7 +333,8 @@ impl Congestion for Target {
         {
             // What was sent before the timeouts arrived: the peer was late, not the network
             // congested (RFC 5682).
-            (self.window, self.slow_start, self.best_rate) = before;
+            self.best_rate = before.1;
+            (self.window, self.slow_start) = (before.0.window, before.0.is_slow_start);
         }
         self.round_bytes += a.bytes;
         self.acked += u64::from(a.packets);
@@ -320,6 +344,9 @@ impl Congestion for Target {
         }
         if let Some(r) = a.rtt_ns {
             self.round_min_rtt = self.round_min_rtt.min(r);
+        }
+        if let Some(r) = a.sure_rtt_ns {
+            self.round_sure_rtt = self.round_sure_rtt.min(r);
         }
         if self.slow_start && self.round_limited {
             self.window += a.bytes;
@@ -346,8 +373,8 @@ impl Congestion for Target {
         }
         if count >= 2 {
             if self.before_timeout.is_none() {
-                let before = self.noncongestive.end().unwrap_or(self.window);
-                self.before_timeout = Some((before, self.slow_start, self.best_rate));
+                let now = Before { window: self.window, is_slow_start: self.slow_start };
+                self.before_timeout = Some((self.noncongestive.end().unwrap_or(now), self.best_rate));
             }
             self.window = self.min_packets * self.mtu;
             self.slow_start = true;
@@ -398,7 +425,7 @@ impl Congestion for Target {
         self.acked = 0;
         self.lost = 0;
         self.round_bytes = 0;
-        self.round_min_rtt = u64::MAX;
+        (self.round_min_rtt, self.round_sure_rtt) = (u64::MAX, u64::MAX);
         self.last_delay = None;
         self.noncongestive = NonCongestive::default();
         self.marks.reset();
@@ -419,6 +446,7 @@ mod tests {
             packets: 1,
             marked: 0,
             rtt_ns: Some(rtt_ns),
+            sure_rtt_ns: Some(rtt_ns),
             base_ns: 30_000,
             newest_seq: seq,
             sent_seq: seq,
@@ -497,6 +525,59 @@ mod tests {
         panic!("no experiment");
     }
 
+    /// Rounds of so many bytes that grants hold, in slow start: 2000 of them, whose processes were
+    /// late. `delay_ns`: by a number that knows nothing of the others, and the window's packets.
+    /// How many had the least window.
+    fn rounds_that_grants_hold(c: &mut Target, bytes: u64, base_ns: u64, delay_ns: impl Fn(u64, u64) -> u64) -> u32 {
+        let (mut x, mut least) = (1u64, 0);
+        for i in 1..2000u32 {
+            let t = u64::from(i) * 10_000_000;
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let is_least = c.window() <= 2 * 1472;
+            let (bytes, rtt) =
+                (if is_least { 2 * 1472 } else { bytes }, base_ns + delay_ns(x >> 40, c.window() / 1472));
+            c.on_sent(Time(t), 1472, is_least, false);
+            c.on_ack(&Acked { bytes, base_ns, rtt_ns: None, sure_rtt_ns: Some(rtt), ..acked(t + rtt, t, 0, i) });
+            least += u32::from(is_least);
+        }
+        least
+    }
+
+    // spec: P-6.10
+    #[test]
+    fn jitter_is_told_where_grants_and_not_the_window_hold_the_rounds() {
+        let jitter = |x: u64, _: u64| x % 2_000_000;
+        let first = Target::new(&Config::default(), 1472).window();
+        for (bytes, base_ns, is_found) in
+            [(200 << 10, 30_000, true), (64 << 10, 30_000, false), (200 << 10, 1_000_000, false)]
+        {
+            let mut c = Target::new(&Config::default(), 1472);
+            let least = rounds_that_grants_hold(&mut c, bytes, base_ns, jitter);
+            let given = c.noncongestive_ns();
+            assert_eq!((given > 1_500_000, least > 0), (is_found, is_found), "{bytes} {base_ns}: {given}, {least}");
+            assert!(is_found || (c.slow_start && c.window() == first), "{bytes} {base_ns}");
+        }
+    }
+
+    // spec: P-6.10
+    #[test]
+    fn slow_start_goes_on_after_an_experiment_that_finds_nothing() {
+        let mut c = Target::new(&Config::default(), 1472);
+        let first = c.window();
+        // What looks like jitter goes with the window.
+        let least =
+            rounds_that_grants_hold(
+                &mut c,
+                200 << 10,
+                30_000,
+                |x, packets| {
+                    if packets > 4 { x % 2_000_000 } else { 90_000 }
+                },
+            );
+        assert!(least >= 8, "no experiment: {least}");
+        assert_eq!((c.noncongestive_ns(), c.slow_start, c.window()), (0, true, first));
+    }
+
     // spec: P-6.10
     #[test]
     fn an_experiment_ends_where_no_round_brings_a_delay() {
@@ -505,7 +586,7 @@ mod tests {
         for i in from..from + 96 {
             let t = u64::from(i) * 10_000_000;
             c.on_sent(Time(t), 1472, true, false);
-            c.on_ack(&Acked { rtt_ns: None, ..acked(t + 1, t, 0, i) });
+            c.on_ack(&Acked { rtt_ns: None, sure_rtt_ns: None, ..acked(t + 1, t, 0, i) });
         }
         assert_eq!(c.window(), before * 7 / 8);
         assert_eq!(c.rate(), rate, "two packets a round say nothing of it");
