@@ -200,7 +200,7 @@ impl Target {
         // one round look long.
         let whole = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
         let lasting = whole.map(|d| d.saturating_sub(self.noncongestive.noncongestive_ns()));
-        let (own, began) = (self.window, before.unwrap_or(self.window));
+        let (own, began, was_slow_start) = (self.window, before.unwrap_or(self.window), self.slow_start);
         if before.is_some() {
             self.end_experiment_if_lossy(loss);
         } else if self.slow_start {
@@ -209,7 +209,7 @@ impl Target {
             self.adjust(lasting, loss, target);
         }
         if self.mechanisms.non_congestive_delay {
-            self.look_for_jitter(a, delay, began);
+            self.look_for_jitter(a, delay, (began, was_slow_start));
         }
         let is_least = own <= self.min_packets * self.mtu;
         let no_queue = is_least && whole.is_some_and(|d| d <= target / NO_QUEUE_PART);
@@ -244,9 +244,12 @@ impl Target {
 
     /// Tries whether the delay is of this window's making; goes back to where it was, and if it is
     /// not, looks for the rate as at the beginning.
-    fn look_for_jitter(&mut self, a: &Acked, delay_ns: Option<u64>, window: u64) {
-        self.noncongestive.look_for_full_queue();
-        let is_full = self.round_limited && !self.slow_start;
+    /// The round began with this window, in slow start or not.
+    fn look_for_jitter(&mut self, a: &Acked, delay_ns: Option<u64>, (window, was_slow_start): (u64, bool)) {
+        if !was_slow_start {
+            self.noncongestive.look_for_full_queue();
+        }
+        let is_full = self.round_limited && !was_slow_start;
         let is_busy = self.round_bytes >= BUSY_BYTES && a.base_ns < BUSY_BASE_NS;
         if !is_full && !is_busy && self.noncongestive.window_before().is_none() {
             return;
