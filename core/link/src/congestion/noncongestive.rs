@@ -66,6 +66,13 @@ pub(super) struct Round {
     pub(super) window: u64,
 }
 
+impl Round {
+    /// Its delay as it counts in an experiment that began, or would begin, in such a round.
+    fn seen_ns(&self, is_busy: bool) -> Option<u64> {
+        if is_busy { self.sure_ns } else { self.delay_ns }
+    }
+}
+
 /// What becomes of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
@@ -94,10 +101,10 @@ pub(super) struct NonCongestive {
     /// Packets since it counts, or since they were judged last.
     acked: u64,
     lost: u64,
-    /// Delays of the last full rounds.
+    /// Delays of the last rounds.
     seen: Delays,
     experiment: Option<Experiment>,
-    /// Full rounds since the last, and how many there are between two; 0: `WAIT_ROUNDS`.
+    /// Rounds with a delay since the last, and how many there are between two; 0: `WAIT_ROUNDS`.
     waited: u32,
     wait: u32,
 }
@@ -195,8 +202,7 @@ impl Experiment {
         if self.rounds >= ROUNDS_MAX {
             return Verdict::Nothing;
         }
-        let seen_ns = if self.is_busy { r.sure_ns } else { r.delay_ns };
-        let Some(delay_ns) = seen_ns else { return Verdict::Unknown };
+        let Some(delay_ns) = r.seen_ns(self.is_busy) else { return Verdict::Unknown };
         self.still = if delay_ns <= r.target_ns / STILL_PART { self.still + 1 } else { 0 };
         self.delays.add(delay_ns);
         if self.still >= STILL_ROUNDS { Verdict::Nothing } else { self.judge(r) }
@@ -296,10 +302,9 @@ impl NonCongestive {
         Some(Next::Least)
     }
 
-    /// Looks at the delays of the last full rounds once there are enough, and begins anew.
+    /// Looks at the delays of the last rounds once there are enough, and begins anew.
     fn looks_like_jitter(&mut self, r: &Round) -> bool {
-        let seen_ns = if r.is_busy { r.sure_ns } else { r.delay_ns };
-        let Some(delay_ns) = seen_ns else { return false };
+        let Some(delay_ns) = r.seen_ns(r.is_busy) else { return false };
         self.waited = self.waited.saturating_add(1);
         self.seen.add(delay_ns);
         if self.seen.n < SEEN {

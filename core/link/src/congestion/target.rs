@@ -4,7 +4,7 @@ use super::marks::Marks;
 use super::noncongestive::{Before, Next, NonCongestive, Round};
 use super::{Acked, Congestion};
 use crate::scale::mul_div;
-use crate::{Config, Mechanisms, Time};
+use crate::{Config, LONG_TRIP_NS, Mechanisms, Time};
 
 /// Rounds with fewer packets than this share their loss statistics with the next: one packet of ten
 /// is not "10 % loss".
@@ -54,11 +54,9 @@ const SMALL_PACKETS: u64 = 4;
 const GRANTED_TARGETS: u64 = 13;
 
 /// A round that moved so much is looked at for jitter although the window did not hold it: grants
-/// did, or the length of messages, and they suffer from jitter too. 64 KiB are a message of those
-/// whose senders are many ...
+/// did, or the length of messages, and they suffer from jitter too. (Not over long paths, where a
+/// millisecond of it takes little.) 64 KiB are a message of those whose senders are many.
 const BUSY_BYTES: u64 = 128 << 10;
-/// ... and where the least round trip is so long, jitter of a millisecond takes little.
-const BUSY_BASE_NS: u64 = 1_000_000;
 
 /// State of one path.
 #[derive(Clone, Debug)]
@@ -250,7 +248,7 @@ impl Target {
             self.noncongestive.look_for_full_queue();
         }
         let is_full = self.round_limited && !was_slow_start;
-        let is_busy = self.round_bytes >= BUSY_BYTES && a.base_ns < BUSY_BASE_NS;
+        let is_busy = self.round_bytes >= BUSY_BYTES && a.base_ns < LONG_TRIP_NS;
         if !is_full && !is_busy && self.noncongestive.window_before().is_none() {
             return;
         }
@@ -529,9 +527,13 @@ mod tests {
     }
 
     /// Rounds of so many bytes that grants hold, in slow start: 2000 of them, whose processes were
-    /// late. `delay_ns`: by a number that knows nothing of the others, and the window's packets.
-    /// How many had the least window.
-    fn rounds_that_grants_hold(c: &mut Target, bytes: u64, base_ns: u64, delay_ns: impl Fn(u64, u64) -> u64) -> u32 {
+    /// late; fewer, if an experiment is to go on at the end. `delay_ns`: by a number that knows
+    /// nothing of the others, and the window's packets. How many had the least window.
+    fn rounds_that_grants_hold(
+        c: &mut Target,
+        (bytes, base_ns, is_cut): (u64, u64, bool),
+        delay_ns: impl Fn(u64, u64) -> u64,
+    ) -> u32 {
         let (mut x, mut least) = (1u64, 0);
         for i in 1..2000u32 {
             let t = u64::from(i) * 10_000_000;
@@ -542,6 +544,9 @@ mod tests {
             c.on_sent(Time(t), 1472, is_least, false);
             c.on_ack(&Acked { bytes, base_ns, rtt_ns: None, sure_rtt_ns: Some(rtt), ..acked(t + rtt, t, 0, i) });
             least += u32::from(is_least);
+            if is_cut && c.noncongestive.window_before().is_some() {
+                break;
+            }
         }
         least
     }
@@ -555,7 +560,7 @@ mod tests {
             [(200 << 10, 30_000, true), (64 << 10, 30_000, false), (200 << 10, 1_000_000, false)]
         {
             let mut c = Target::new(&Config::default(), 1472);
-            let least = rounds_that_grants_hold(&mut c, bytes, base_ns, jitter);
+            let least = rounds_that_grants_hold(&mut c, (bytes, base_ns, false), jitter);
             let given = c.noncongestive_ns();
             assert_eq!((given > 1_500_000, least > 0), (is_found, is_found), "{bytes} {base_ns}: {given}, {least}");
             assert!(is_found || (c.slow_start && c.window() == first), "{bytes} {base_ns}");
@@ -568,17 +573,25 @@ mod tests {
         let mut c = Target::new(&Config::default(), 1472);
         let first = c.window();
         // What looks like jitter goes with the window.
-        let least =
-            rounds_that_grants_hold(
-                &mut c,
-                200 << 10,
-                30_000,
-                |x, packets| {
-                    if packets > 4 { x % 2_000_000 } else { 90_000 }
-                },
-            );
+        let own = |x: u64, packets: u64| if packets > 4 { x % 2_000_000 } else { 90_000 };
+        let least = rounds_that_grants_hold(&mut c, (200 << 10, 30_000, false), own);
         assert!(least >= 8, "no experiment: {least}");
         assert_eq!((c.noncongestive_ns(), c.slow_start, c.window()), (0, true, first));
+    }
+
+    // spec: P-6.8, P-6.10
+    #[test]
+    fn slow_start_goes_on_after_timeouts_in_an_experiment_that_lost_nothing() {
+        let mut c = Target::new(&Config::default(), 1472);
+        let first = c.window();
+        rounds_that_grants_hold(&mut c, (200 << 10, 30_000, true), |x, _| x % 2_000_000);
+        assert_eq!((c.slow_start, c.window()), (false, 2 * 1472));
+        let t = Time(30_000_000_000);
+        c.on_timeout(t, 1);
+        c.on_timeout(t, 2);
+        // Acknowledged is a packet of before.
+        c.on_ack(&acked(t.0 + 1, t.0 - 1, 30_000, 1));
+        assert_eq!((c.slow_start, c.window()), (true, first));
     }
 
     // spec: P-6.10
