@@ -292,6 +292,7 @@ fn start_plane(spec: &Spec, switch: &Namespace, warnings: &mut Vec<String>) -> R
         pool: Pool::new(packet_bytes, POOL_BYTES),
         transit_ns: 0,
         napped: false,
+        wake_ns: 0,
     };
     let realtime = spec.realtime;
     let (ready, priority) = channel();
