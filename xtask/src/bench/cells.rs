@@ -113,7 +113,7 @@ pub struct Extent {
 }
 
 /// The groups of cells, in the order of the table of numbers.
-pub const SECTIONS: [&str; 17] = [
+pub const SECTIONS: [&str; 18] = [
     "latency",
     "bandwidth",
     "stream",
@@ -121,6 +121,7 @@ pub const SECTIONS: [&str; 17] = [
     "links",
     "loss",
     "wan",
+    "exchange",
     "jitter",
     "farm",
     "streams",
@@ -231,6 +232,7 @@ pub fn cells(only: &[String], extent: Extent) -> Vec<Cell> {
         links(extent),
         loss(extent),
         wan(extent),
+        exchange(extent),
         jitter(extent),
         farm(extent),
         streams(extent),
@@ -381,18 +383,27 @@ fn loss(e: Extent) -> Vec<Cell> {
     cells
 }
 
-/// Delay that varies by a millisecond: both ranks send at once, as codes do that exchange their
-/// borders.
+/// Both ranks send at once, as codes do that exchange their borders.
+fn both_ways(e: Extent, section: &'static str, (name, wire): (&str, Wire), bytes: u32) -> Cell {
+    let seconds = e.seconds * 6.0;
+    let command = format!("{WEIR_BENCH} -t sendrecv -s {bytes} --warm-up {FIRST} --time {seconds}");
+    let goal = Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 1.0 };
+    let id = format!("{section}/{name}/{bytes}");
+    Cell::new(section, id, wire, 2, &command, &[BANDWIDTH, MEDIAN, P99]).goal(goal)
+}
+
+/// Exchanges, where nothing is late or lost.
+fn exchange(e: Extent) -> Vec<Cell> {
+    let wires = [("50us", 50, 1_000_000), ("5ms", 5000, 1_000_000), ("50us", 50, 100_000)];
+    let taken = if e.quick { 1 } else { wires.len() };
+    let one = |(name, delay_us, bytes)| both_ways(e, "exchange", (name, Wire::shaped(1000, delay_us, 0.0)), bytes);
+    wires.into_iter().take(taken).map(one).collect()
+}
+
+/// Delay that varies by a millisecond.
 fn jitter(e: Extent) -> Vec<Cell> {
-    let one = |(name, delay_us): (&str, u32)| {
-        let wire = Wire { jitter_us: 1000, ..Wire::shaped(1000, delay_us, 0.0) };
-        let seconds = e.seconds * 6.0;
-        let command = format!("{WEIR_BENCH} -t sendrecv -s 1000000 --warm-up {FIRST} --time {seconds}");
-        let goal = Goal::ToRival { metric: BANDWIDTH, rival: "", ratio: 1.0 };
-        let id = format!("jitter/{name}/1000000");
-        Cell::new("jitter", id, wire, 2, &command, &[BANDWIDTH, MEDIAN, P99]).goal(goal)
-    };
-    [("50us", 50), ("5ms", 5000)].map(one).into()
+    let wire = |delay_us| Wire { jitter_us: 1000, ..Wire::shaped(1000, delay_us, 0.0) };
+    [("50us", 50), ("5ms", 5000)].map(|(name, d)| both_ways(e, "jitter", (name, wire(d)), 1_000_000)).into()
 }
 
 fn wan(e: Extent) -> Vec<Cell> {

@@ -97,8 +97,10 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_filled_buffers_passive_targets_and_jitter_have_all_their_numbers() {
-        for cell in cells(&["cold", "passive", "jitter"].map(str::to_owned), Extent { quick: true, seconds: 1.0 }) {
+    fn cells_of_filled_buffers_passive_targets_and_exchanges_have_all_their_numbers() {
+        for cell in
+            cells(&["cold", "passive", "exchange", "jitter"].map(str::to_owned), Extent { quick: true, seconds: 1.0 })
+        {
             let told = numbers(&run(&cell.args[1], &Value::Null), &cell, Carrier::Weir).unwrap();
             for metric in &cell.metrics {
                 assert!(told[metric.key].is_f64(), "{}: {}", cell.id, metric.key);
