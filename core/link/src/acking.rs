@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use weir_wire::frame::AckTimes;
 
 use crate::association::{Association, Cx, State};
-use crate::congestion::Acked;
+use crate::congestion::{Acked, Came};
 use crate::counters::count;
 use crate::paths::{Path, PathState};
 use crate::recovery::{IN_FLIGHT, LOST, REQUEUED, RTT_PROBE, Sent, SentFrame};
@@ -41,14 +41,6 @@ struct Sum {
 /// queue. All in nanoseconds.
 fn certain_rtt(base: u64, rtt: u64, late_ns: u64, target: u64) -> Option<u64> {
     (late_ns <= target / 4 || rtt <= base.saturating_add(target / 2)).then_some(rtt)
-}
-
-/// What a round trip is at least, if that is notably above the least of all: without the time that
-/// the peer's process and ours may have been late by. `rtt` is as it was measured, and as the way
-/// there alone would have it; all in nanoseconds.
-fn sure_rtt(base: u64, rtt: (u64, u64), (theirs, ours): (u64, u64), target: u64) -> Option<u64> {
-    let least = rtt.0.saturating_sub(theirs.saturating_add(ours)).min(rtt.1.saturating_sub(theirs));
-    Some(least).filter(|rtt| *rtt > base.saturating_add(target / 4))
 }
 
 impl Association {
@@ -248,8 +240,13 @@ impl Association {
     fn path_acked(&mut self, cx: &mut Cx<'_>, i: usize, s: &Sum, times: AckTimes, own_receiver_delay_ns: u32) {
         // Of one path nobody asks what it delivers.
         let has_several = self.paths.len() > 1;
+        let came = Came {
+            met: self.paths[i].bytes_met,
+            peer: self.paths.iter().map(|p| p.bytes_received).sum(),
+            all: cx.counters.bytes_received,
+        };
         let path = &mut self.paths[i];
-        let (mut certain, mut sure) = (None, None);
+        let (mut certain, mut whole_ns) = (None, 0);
         if s.largest {
             let raw = cx.now.since_ns(s.at);
             path.rtt.sample(cx.now, raw, u64::from(times.delay_ns));
@@ -258,14 +255,13 @@ impl Association {
             if s.rtt_probe {
                 path.rtt_probe_rtt = raw;
             }
-            let late_ns = (u64::from(times.receiver_delay_us) * 1000, u64::from(own_receiver_delay_ns));
+            let late_ns = u64::from(times.receiver_delay_us) * 1000 + u64::from(own_receiver_delay_ns);
+            whole_ns = raw.saturating_sub(late_ns);
             let on = cx.cfg.mechanisms;
             if s.rtt_probe || !on.rtt_probes {
                 let base = path.rtt.base();
                 let there = if on.one_way_delay { base.saturating_add(there_ns) } else { u64::MAX };
-                let rtt = path.rtt.latest;
-                certain = certain_rtt(base, rtt.min(there), late_ns.0 + late_ns.1, target);
-                sure = certain.or_else(|| sure_rtt(base, (rtt, there), late_ns, target));
+                certain = certain_rtt(base, path.rtt.latest.min(there), late_ns, target);
             }
         }
         if path.largest_acked == 0 || s.seq.wrapping_sub(path.largest_acked) as i32 > 0 {
@@ -288,13 +284,14 @@ impl Association {
             packets: s.packets,
             marked: path.marks.take_fresh(),
             rtt_ns: certain,
-            sure_rtt_ns: sure,
+            whole_rtt_ns: whole_ns,
             base_ns: path.rtt.base(),
             newest_seq: s.seq,
             sent_seq: path.next_seq.wrapping_sub(1),
             sent_at: s.at,
             oldest_sent_at: s.oldest_at,
             mtu: u64::from(path.mtu.size()),
+            came,
         });
         let cuts = path.cc.marked_rounds() - cuts;
         path.decay_reorder(cx.cfg);
@@ -519,23 +516,6 @@ mod tests {
         {
             let got = certain_rtt(100_000, rtt * 1000, late * 1000, 300_000);
             assert_eq!(got.map(|ns| ns / 1000), certain, "{rtt} us, late by {late}");
-        }
-    }
-
-    // spec: P-4.12
-    #[test]
-    fn what_is_sure_of_a_round_trip_leaves_out_what_processes_may_have_been_late_by() {
-        // Least 100 us, target 300 us; in us: the round trip, by the way there, late there and
-        // here, what is sure.
-        for (rtt, there, theirs, ours, sure) in [
-            (1900, 1500, 300, 500, Some(1100)),
-            (1900, 900, 300, 100, Some(600)),
-            (1900, 900, 0, 1800, None),
-            (1900, 170, 0, 100, None),
-            (100, 100, 65535, 65535, None),
-        ] {
-            let got = sure_rtt(100_000, (rtt * 1000, there * 1000), (theirs * 1000, ours * 1000), 300_000);
-            assert_eq!(got.map(|ns| ns / 1000), sure, "{rtt} us, {there} there, late by {theirs} and {ours}");
         }
     }
 }

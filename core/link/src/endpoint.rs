@@ -362,12 +362,13 @@ impl Endpoint {
         path.filter(|p| p.rtt.sampled).map_or(0, |p| p.rtt.base())
     }
 
-    /// Round trip to the peer without queues, nanoseconds: the least of late, and what is there
-    /// beside it whatever is sent (spec 6.3); 0 before the first was measured.
+    /// What it takes to ask the peer, nanoseconds: the least round trip of late, and what is there
+    /// beside it whatever is sent (spec 6.3) or though nothing else is (spec 6.10); 0 before the
+    /// first was measured.
     #[must_use]
-    pub fn trip_ns(&self, peer: PeerId) -> u64 {
+    pub fn asking_ns(&self, peer: PeerId) -> u64 {
         let path = self.assocs.get(peer.0 as usize).and_then(|a| a.path());
-        path.filter(|p| p.rtt.sampled).map_or(0, |p| p.trip_ns())
+        path.filter(|p| p.rtt.sampled).map_or(0, |p| p.asking_ns())
     }
 
     /// Bytes that the window towards the peer lets out at once: what is free of it while nothing

@@ -61,7 +61,7 @@ pub use api::*;
 pub use asked::Answer;
 pub use asking::ASKINGS_MAX;
 pub use config::{Config, CongestionKind, Mechanisms};
-pub use congestion::{Acked, Congestion};
+pub use congestion::{Acked, Came, Congestion};
 pub use counters::{Counters, PathStats, PeerCounters, PeerStats};
 pub use endpoint::Endpoint;
 pub use paths::LONG_TRIP_NS;

@@ -140,14 +140,15 @@ fn acked(seq: u32) -> Acked {
         bytes: 1472,
         packets: 1,
         marked: 0,
+        whole_rtt_ns: 0,
         rtt_ns: Some(30_000),
-        sure_rtt_ns: Some(30_000),
         base_ns: 30_000,
         newest_seq: seq,
         sent_seq: seq,
         sent_at: at,
         oldest_sent_at: at,
         mtu: 1472,
+        came: crate::Came::default(),
     }
 }
 

@@ -94,6 +94,8 @@ pub(crate) struct Path {
     /// Bytes of packets sent and received, all in all.
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
+    /// Of these, what came while bulk data went to the peer.
+    pub(crate) bytes_met: u64,
     /// A challenge that is to be answered.
     pub(crate) respond: Option<u64>,
     /// Our outstanding challenge, when it was sent, and when the next one is due.
@@ -177,6 +179,7 @@ impl Path {
             is_shared: false,
             bytes_sent: 0,
             bytes_received: 0,
+            bytes_met: 0,
             respond: None,
             challenge: None,
             next_probe: now,
@@ -239,10 +242,16 @@ impl Path {
         self.rtt.base().saturating_add(self.cc.noncongestive_ns())
     }
 
-    /// The round trip is so long that the peer is let in more (P-5.27), and that is known by more
-    /// than the first packets, which a host that starts is late with.
+    /// What it takes to ask the peer, nanoseconds: the round trip without queues, or where bulk
+    /// data goes both ways that of what is sent with nothing else in flight.
+    pub(crate) fn asking_ns(&self) -> u64 {
+        self.trip_ns().max(self.rtt.base().saturating_add(self.cc.alone_ns()))
+    }
+
+    /// To ask takes so long that the peer is let in more (P-5.27), and that is known by more than
+    /// the first packets, which a host that starts is late with.
     pub(crate) fn is_long(&self) -> bool {
-        self.rtt.sampled && self.bytes_received >= LONG_FROM_BYTES && self.trip_ns() >= LONG_TRIP_NS
+        self.rtt.sampled && self.bytes_received >= LONG_FROM_BYTES && self.asking_ns() >= LONG_TRIP_NS
     }
 
     /// Probe timeout with back-off.

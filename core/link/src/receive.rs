@@ -19,6 +19,8 @@ use crate::{DownReason, Event, PeerId, RxMeta, Time};
 /// A datagram above it may have waited for a slot (`spec/superstep.md` 7.7): that of a message
 /// which needs none is shorter.
 const SLOTTED_BYTES: u64 = 512;
+/// So much in flight is more than an answer to a request: bulk data goes to the peer.
+const BULK_IN_FLIGHT: u64 = 32 << 10;
 
 impl Endpoint {
     pub(crate) fn handle_protected(&mut self, now: Time, meta: &RxMeta, datagram: &mut [u8], events: &mut Vec<Event>) {
@@ -131,6 +133,9 @@ impl Association {
         self.note_heard(cx.now, path.unwrap_or(u8::MAX));
         if let Some(p) = path.and_then(|i| self.paths.get_mut(usize::from(i))) {
             p.bytes_received += datagram.len() as u64;
+            if p.in_flight >= BULK_IN_FLIGHT || cx.s.rndvs_open().0 > 0 && !cx.s.is_ample() {
+                p.bytes_met += datagram.len() as u64;
+            }
         }
         if frames.is_ack_eliciting() {
             let back = path.unwrap_or(self.primary);
@@ -163,6 +168,7 @@ impl Association {
             let base = self.longest_trip(cx.now);
             let is_marked = is_marked && cx.cfg.mechanisms.marked_grants;
             cx.common.grants.measure(cx.now, self.id, (seen.rndv_bytes, is_marked), missing, base);
+            cx.common.grants.set_both_ways(self.id, self.paths.iter().any(|p| p.is_well() && p.cc.is_both_ways()));
             cx.counters.marks_grants = cx.common.grants.marked_intervals();
         }
         Accept::Done

@@ -498,14 +498,15 @@ fn acked(now: u64, delay_ns: u64, packets: u32, seq: u32) -> Acked {
         bytes: 1472 * u64::from(packets),
         packets,
         marked: 0,
+        whole_rtt_ns: 0,
         rtt_ns: Some(100_000 + delay_ns),
-        sure_rtt_ns: Some(100_000 + delay_ns),
         base_ns: 100_000,
         newest_seq: seq,
         sent_seq: seq,
         sent_at: Time(now - 1),
         oldest_sent_at: Time(now - 1),
         mtu: 1472,
+        came: crate::Came::default(),
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Config {
     /// receiver have room (`spec/protocol.md` 5, "Unasked").
     pub eager_bytes: u32,
     /// Sends up to this size are copied and complete at once when the caller asks only for reusable
-    /// memory.
+    /// memory; to peers a millisecond and more away all that go unasked, unless it is 0.
     pub copy_bytes: usize,
     /// Whether the caller is told of peers ([`Messages::take_news`](crate::Messages::take_news)),
     /// and how many may be known at a time that it never inserted. With none, nothing is told, and
@@ -38,7 +38,7 @@ pub struct Config {
     /// peer may send beyond `credit_msgs`.
     pub unexpected_bytes: u64,
     /// Copies of payloads for all peers, bytes. Beyond it what must be copied is refused, until it
-    /// has had to wait for too long; beyond half of it other small sends are not copied, and
+    /// has had to wait for too long; beyond half of it other sends are not copied, and
     /// complete when they are acknowledged.
     pub copied_bytes: u64,
     /// Copies for one peer that could be done without, bytes.

@@ -37,7 +37,7 @@ pub struct Counters {
     pub copied_bytes_peak: u64,
     /// Times that the budget of copies was doubled because sends waited for room and got none.
     pub copied_bytes_raised: u64,
-    /// Small sends whose memory was lent until the acknowledgement, because the budget of copies
+    /// Sends whose memory was lent until the acknowledgement, because the budget of copies
     /// was used up.
     pub lent_sends: u64,
     /// Messages longer than their receive.

@@ -166,7 +166,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let eager = room && self.goes_unasked(op.peer, len as u64);
         let must_copy = op.must_copy();
         let may_copy = op.mode == SendMode::Transmit
-            && len <= self.cfg.copy_bytes
+            && (len <= self.cfg.copy_bytes || eager && self.copies_all(op.peer))
             && (len as u64) < self.sessions.lent_from(op.peer);
         let cost = copy_cost(len, !eager || crowded);
         let copy = (must_copy || may_copy) && self.take_copy_room(op.peer, cost, must_copy);
@@ -178,6 +178,13 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         self.counters.lent_sends += u64::from(may_copy && !copy);
         Refused::accepted(&mut self.peers[op.peer].refused, asks);
         Ok(Plan { eager, copy, charge })
+    }
+
+    /// An acknowledgement by this peer takes longer than any copy of what the credit lets out: what
+    /// goes unasked is copied, whatever its length, so that the send is complete at once.
+    #[must_use]
+    pub fn copies_all(&self, peer: u32) -> bool {
+        self.cfg.copy_bytes > 0 && self.sessions.asking_ns(peer) >= LONG_TRIP_NS
     }
 
     /// A payload: copied, or the caller's memory.
@@ -237,7 +244,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         }
         // What the receiver said beforehand that it expects (`spec/superstep.md` 5) is worth it in
         // any case: it has a place for it.
-        let trip_ns = self.sessions.trip_ns(to);
+        let trip_ns = self.sessions.asking_ns(to);
         let of_a_trip = limit + worth_of_a_trip(trip_ns);
         let worth = of_a_trip.max(self.sessions.credit_ahead(to));
         if self.sessions.has_bulk(to) {
@@ -471,6 +478,30 @@ mod tests {
             pair.settle();
             assert_eq!((pair.ended(1).len(), to.to_vec()), (1, alloc::vec![7; len]), "lost: {lost}");
             assert_eq!(pair.sides[0].held(), [0; 4]);
+        }
+    }
+
+    #[test]
+    fn what_goes_far_unasked_is_complete_when_it_is_copied() {
+        for (copy_bytes, at_once) in [(1024, true), (0, false)] {
+            let cfg = Config { streams: 1, copy_bytes, ..Config::default() };
+            let mut pair = Pair::connected(&cfg, &weir_link::Config::default());
+            let (len, zero) = (1 << 20, alloc::vec![0; 1 << 20]);
+            // A round trip takes a millisecond here, and the window has to grow.
+            assert!((0..20).any(|_| goes_unasked(&mut pair, len)));
+            let (from, to) = (Bytes::new(&alloc::vec![7; len]), Bytes::new(&zero));
+            pair.sides[1].recv(pair.now, recv_op(1, to.clone())).expect("posted");
+            pair.sides[0].send(pair.now, send_op(1, from.clone(), SendMode::Transmit)).expect("accepted");
+            assert_eq!(pair.ended(0).len(), usize::from(at_once));
+            if at_once {
+                from.write(0, &zero);
+            }
+            pair.settle();
+            assert_eq!((pair.ended(1).len(), to.to_vec()), (1, alloc::vec![7; len]));
+            assert_eq!(pair.sides[0].held(), [0; 4]);
+            // Who wants to know that it has arrived is told no earlier.
+            pair.sides[0].send(pair.now, send_op(1, from.clone(), SendMode::Delivery)).expect("accepted");
+            assert_eq!(pair.ended(0).len(), usize::from(!at_once), "that of before");
         }
     }
 

@@ -102,9 +102,9 @@ impl Sessions {
         self.proto.free_window(PeerId(peer))
     }
 
-    /// Round trip without queues, nanoseconds.
-    pub(crate) fn trip_ns(&self, peer: u32) -> u64 {
-        self.proto.trip_ns(PeerId(peer))
+    /// What it takes to ask the peer, nanoseconds.
+    pub(crate) fn asking_ns(&self, peer: u32) -> u64 {
+        self.proto.asking_ns(PeerId(peer))
     }
 
     /// Payload of this length and more is read by the peer where it lies.

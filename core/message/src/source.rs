@@ -105,7 +105,7 @@ pub(crate) struct Pool {
 }
 
 /// Buffer sizes that are kept. Larger buffers go back to the allocator.
-const CLASS_BYTES: [usize; 5] = [256, 2048, 16 << 10, 64 << 10, 256 << 10];
+const CLASS_BYTES: [usize; 6] = [256, 2048, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// At most this many bytes of free buffers are kept per class.
 const CLASS_KEEP_BYTES: usize = 4 << 20;
 

@@ -45,6 +45,8 @@ struct Account {
     in_line: u32,
     /// Its place in the superstep, from 1 on; 0: it has none.
     rank: u32,
+    /// Bulk data goes to it, too.
+    is_both_ways: bool,
     /// In this interval of the meter (by its number): packets it said are lacking, and how many of
     /// them may count.
     interval: u64,
@@ -79,6 +81,8 @@ pub struct Grants {
     /// Of `outstanding`, what was granted to rendezvous transfers whose sender had a bulk
     /// connection.
     bulk_outstanding: u64,
+    /// Who was granted last.
+    last: PeerId,
     /// What these may be granted beyond the budget.
     bulk_extra: u64,
     floor: u64,
@@ -142,6 +146,7 @@ impl Grants {
             accounts: Vec::new(),
             outstanding: 0,
             bulk_outstanding: 0,
+            last: PeerId(0),
             bulk_extra: cfg.grant_bulk_extra,
             floor: cfg.grant_budget,
             ceiling: cfg.grant_budget_max.max(cfg.grant_budget),
@@ -227,12 +232,28 @@ impl Grants {
         let by_bulk = if bulk { bytes } else { 0 };
         self.outstanding += bytes;
         self.bulk_outstanding += by_bulk;
+        if bytes > 0 {
+            self.last = peer;
+        }
         let a = self.account(peer);
         a.bulk += by_bulk;
         if a.outstanding == 0 {
             (a.moved, a.came) = (now, 0);
         }
         a.outstanding += bytes;
+    }
+
+    /// Bulk data goes to this peer, too, or not: what it is granted waits in two queues, the grants
+    /// behind what goes to it and the data behind what comes from it (spec 5.3).
+    pub fn set_both_ways(&mut self, peer: PeerId, on: bool) {
+        self.account(peer).is_both_ways = on;
+    }
+
+    /// One peer holds all that is granted, nobody else waits, and bulk data goes to it, too.
+    fn is_both_ways(&self) -> bool {
+        let is_it = |a: &Account| a.outstanding > 0 && a.outstanding == self.outstanding && a.asleep.is_none();
+        let alone = |a: &Account| self.placed.is_empty() && self.peers_in_line == u64::from(a.in_line > 0);
+        self.accounts.get(self.last.0 as usize).is_some_and(|a| a.is_both_ways && is_it(a) && alone(a))
     }
 
     /// A rendezvous transfer was opened: what it may send at once. Registered if that is not all.
@@ -553,6 +574,29 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    // spec: P-6.49
+    #[test]
+    fn the_budget_is_twice_for_one_alone_with_whom_bulk_data_goes_both_ways() {
+        let cfg = Config { grant_budget: 256 << 10, ..Config::default() };
+        let (one, other, len) = (PeerId(0), PeerId(1), 1 << 20);
+        for (is_both, others, budget) in [(false, false, 256u64), (true, false, 512), (true, true, 256)] {
+            let mut g = Grants::new(&cfg);
+            g.set_both_ways(one, is_both);
+            let mut granted = g.open(Time(0), one, len, false);
+            g.wait(Time(0), one, 1, len, granted, false);
+            if others {
+                let first = g.open(Time(0), other, len, false);
+                g.wait(Time(0), other, 2, len, first, false);
+                granted += first;
+            }
+            while let Some((peer, handle, to)) = g.next(Time(0)) {
+                assert!(peer == one || others, "{peer:?} {handle} {to}");
+            }
+            assert!(g.outstanding() >= granted);
+            assert_eq!(g.outstanding(), budget << 10, "{is_both} {others}");
+        }
+    }
 
     #[test]
     fn nobody_stays_due_behind_a_first_that_was_served() {

@@ -161,7 +161,8 @@ impl Session {
 
     /// Something that holds the sender back by itself carries what is long: its grants take nothing
     /// from the others.
-    fn is_ample(&self) -> bool {
+    #[must_use]
+    pub fn is_ample(&self) -> bool {
         matches!(self.carrier, Carrier::Shm | Carrier::Sctp) || self.bulk.is_up()
     }
 

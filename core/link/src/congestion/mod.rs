@@ -1,6 +1,7 @@
 //! Congestion control: what a controller is told and what it answers (spec 6), and the pacer that
 //! spreads its window.
 
+mod both_ways;
 mod marks;
 mod noncongestive;
 mod reno;
@@ -9,6 +10,7 @@ mod target;
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
+pub use both_ways::Came;
 pub(crate) use reno::Reno;
 pub(crate) use target::Target;
 
@@ -28,9 +30,8 @@ pub struct Acked {
     pub marked: u32,
     /// Round trip of the newest of them if it is certain enough to steer by, nanoseconds.
     pub rtt_ns: Option<u64>,
-    /// The same, or what it is at least without the time that processes may have been late by, if
-    /// that is notable.
-    pub sure_rtt_ns: Option<u64>,
+    /// If it is: the round trip with the way back, less what processes were late by, nanoseconds.
+    pub whole_rtt_ns: u64,
     /// Smallest round trip of the path, nanoseconds.
     pub base_ns: u64,
     /// Path sequence number of the newest acknowledged packet, and of the newest sent.
@@ -43,6 +44,8 @@ pub struct Acked {
     pub oldest_sent_at: Time,
     /// Packet size in bytes.
     pub mtu: u64,
+    /// What has come so far.
+    pub came: Came,
 }
 
 /// A controller of one path's window.
@@ -69,6 +72,15 @@ pub trait Congestion: Debug + Send + Sync {
     /// Delay of others' making, such as jitter, that is there beside the least round trip,
     /// nanoseconds (spec 6.3).
     fn noncongestive_ns(&self) -> u64 {
+        0
+    }
+    /// Bulk data goes both ways (spec 6.10).
+    fn is_both_ways(&self) -> bool {
+        false
+    }
+    /// While it does: what a round trip takes beside the least though nothing else is in flight,
+    /// nanoseconds.
+    fn alone_ns(&self) -> u64 {
         0
     }
     /// Rounds so far after which the window was made smaller because of marks.

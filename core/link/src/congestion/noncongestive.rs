@@ -48,29 +48,18 @@ const WAIT_ROUNDS: u32 = 96;
 const WAIT_GROWS: u32 = 8;
 const WAIT_ROUNDS_MAX: u32 = 4096;
 
-/// A round that the window held, or that moved much without.
+/// A round that ended outside slow start.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     pub(super) now: Time,
-    /// Its queueing delay, nanoseconds, whoever made it, if one is known; and what is certain of it
-    /// without the time that processes may have been late by.
+    /// Its queueing delay, nanoseconds, whoever made it, if one is known.
     pub(super) delay_ns: Option<u64>,
-    pub(super) sure_ns: Option<u64>,
-    /// Grants or the length of messages held it, not the window.
-    pub(super) is_busy: bool,
-    /// The window is that of slow start.
-    pub(super) is_slow_start: bool,
+    /// The window was full.
+    pub(super) is_full: bool,
     /// The target of a large window, nanoseconds.
     pub(super) target_ns: u64,
     /// The window it had, bytes.
     pub(super) window: u64,
-}
-
-impl Round {
-    /// Its delay as it counts in an experiment that began, or would begin, in such a round.
-    fn seen_ns(&self, is_busy: bool) -> Option<u64> {
-        if is_busy { self.sure_ns } else { self.delay_ns }
-    }
 }
 
 /// What becomes of the window.
@@ -78,18 +67,11 @@ impl Round {
 pub(super) enum Next {
     /// It is the least there is.
     Least,
-    /// An experiment found nothing, or a delay that was known before: back to this.
-    Back(Before),
-    /// The delay is others': back to this window, and to look for the rate.
-    Given(u64),
-}
-
-/// What an experiment takes the place of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Before {
-    /// Bytes.
-    pub(super) window: u64,
-    pub(super) is_slow_start: bool,
+    /// An experiment found nothing: back to this.
+    Back(u64),
+    /// The delay is others': back to this, and to look for the rate; or it still is, and the rate
+    /// is known.
+    Given { window: u64, is_known: bool },
 }
 
 /// What one path knows of it.
@@ -101,10 +83,10 @@ pub(super) struct NonCongestive {
     /// Packets since it counts, or since they were judged last.
     acked: u64,
     lost: u64,
-    /// Delays of the last rounds.
+    /// Delays of the last full rounds.
     seen: Delays,
     experiment: Option<Experiment>,
-    /// Rounds with a delay since the last, and how many there are between two; 0: `WAIT_ROUNDS`.
+    /// Full rounds since the last, and how many there are between two; 0: `WAIT_ROUNDS`.
     waited: u32,
     wait: u32,
 }
@@ -158,11 +140,9 @@ impl Delays {
 #[derive(Clone, Debug)]
 struct Experiment {
     began: Time,
-    before: Before,
-    /// A delay was believed, which is tried again.
+    /// The window before; a delay was believed, which is tried again.
+    window: u64,
     is_known: bool,
-    /// It began in a round that the window did not hold.
-    is_busy: bool,
     rounds: u32,
     still: u32,
     delays: Delays,
@@ -183,9 +163,8 @@ impl Experiment {
     fn new(r: &Round, is_known: bool) -> Self {
         Experiment {
             began: r.now,
-            before: Before { window: r.window, is_slow_start: r.is_slow_start },
+            window: r.window,
             is_known,
-            is_busy: r.is_busy,
             rounds: 0,
             still: 0,
             delays: Delays::default(),
@@ -202,7 +181,7 @@ impl Experiment {
         if self.rounds >= ROUNDS_MAX {
             return Verdict::Nothing;
         }
-        let Some(delay_ns) = r.seen_ns(self.is_busy) else { return Verdict::Unknown };
+        let Some(delay_ns) = r.delay_ns else { return Verdict::Unknown };
         self.still = if delay_ns <= r.target_ns / STILL_PART { self.still + 1 } else { 0 };
         self.delays.add(delay_ns);
         if self.still >= STILL_ROUNDS { Verdict::Nothing } else { self.judge(r) }
@@ -235,6 +214,11 @@ impl NonCongestive {
         self.noncongestive_ns
     }
 
+    /// No delay of others' making is believed any more; an experiment goes on.
+    pub(super) fn forget(&mut self) {
+        self.noncongestive_ns = 0;
+    }
+
     pub(super) fn on_ack(&mut self, packets: u32) {
         self.acked += u64::from(packets);
         if let Some(e) = &mut self.experiment {
@@ -257,19 +241,20 @@ impl NonCongestive {
         }
     }
 
-    /// The window is to change for a reason that is no delay: an experiment is over. Returns what
-    /// it began with.
-    pub(super) fn end(&mut self) -> Option<Before> {
-        self.experiment.take().map(|e| e.before)
+    /// The window is to change for a reason that is no delay: an experiment is over. Returns the
+    /// window it began with.
+    pub(super) fn end(&mut self) -> Option<u64> {
+        self.experiment.take().map(|e| e.window)
     }
 
     /// The window is the least there is whatever the delay, and this one waits until it is over.
     pub(super) fn window_before(&self) -> Option<u64> {
-        self.experiment.as_ref().map(|e| e.before.window)
+        self.experiment.as_ref().map(|e| e.window)
     }
 
     /// A round ended.
     pub(super) fn on_round(&mut self, r: &Round) -> Option<Next> {
+        self.look_for_full_queue();
         let Some(e) = &mut self.experiment else { return self.begin(r) };
         let verdict = e.on_round(r);
         if verdict == Verdict::Unknown {
@@ -280,18 +265,16 @@ impl NonCongestive {
             let believed_ns = NONCONGESTIVE_NS.max(NONCONGESTIVE_TIMES * r.now.since_ns(e.began));
             (self.noncongestive_ns, self.noncongestive_until) = (e.delay_ns(), r.now.plus_ns(believed_ns));
             (self.acked, self.lost, self.wait) = (0, 0, 0);
-            return Some(if e.is_known { Next::Back(e.before) } else { Next::Given(e.before.window) });
+            return Some(Next::Given { window: e.window, is_known: e.is_known });
         }
         self.wait = (self.wait.max(WAIT_ROUNDS) * WAIT_GROWS).min(WAIT_ROUNDS_MAX);
-        // What no queue has ended yet, and did not hold the round, is as good as it was.
-        let kept = if e.before.is_slow_start { e.before.window } else { e.before.window * KEPT.0 / KEPT.1 };
-        Some(Next::Back(Before { window: kept, ..e.before }))
+        Some(Next::Back(e.window * KEPT.0 / KEPT.1))
     }
 
     /// Begins an experiment if it is time for one.
     fn begin(&mut self, r: &Round) -> Option<Next> {
         let is_known = self.noncongestive_ns > 0;
-        if is_known && r.now < self.noncongestive_until {
+        if !r.is_full || is_known && r.now < self.noncongestive_until {
             return None;
         }
         if !is_known && !self.looks_like_jitter(r) {
@@ -302,9 +285,9 @@ impl NonCongestive {
         Some(Next::Least)
     }
 
-    /// Looks at the delays of the last rounds once there are enough, and begins anew.
+    /// Looks at the delays of the last full rounds once there are enough, and begins anew.
     fn looks_like_jitter(&mut self, r: &Round) -> bool {
-        let Some(delay_ns) = r.seen_ns(r.is_busy) else { return false };
+        let Some(delay_ns) = r.delay_ns else { return false };
         self.waited = self.waited.saturating_add(1);
         self.seen.add(delay_ns);
         if self.seen.n < SEEN {
@@ -319,7 +302,7 @@ impl NonCongestive {
 
     /// With a non-congestive delay the window shrinks too late where a queue is full after all:
     /// others may have come, to a port whose whole queue is no longer than that delay.
-    pub(super) fn look_for_full_queue(&mut self) {
+    fn look_for_full_queue(&mut self) {
         if self.acked + self.lost < FULL_PACKETS {
             return;
         }
@@ -375,21 +358,15 @@ mod tests {
             let r = Round {
                 now,
                 delay_ns: Some(delay(i, s.window)),
-                sure_ns: None,
-                is_busy: false,
-                is_slow_start: false,
+                is_full: true,
                 target_ns: TARGET_NS,
                 window: s.window,
             };
-            f.look_for_full_queue();
             match f.on_round(&r) {
                 None => {}
                 Some(Next::Least) => s.window = LEAST,
-                Some(Next::Back(before)) => {
-                    let is_found = f.noncongestive_ns() > 0;
-                    (s.window, s.found_at) = (before.window, s.found_at.or(is_found.then_some(i)));
-                }
-                Some(Next::Given(window)) => (s.window, s.found_at) = (window, s.found_at.or(Some(i))),
+                Some(Next::Back(window)) => s.window = window,
+                Some(Next::Given { window, .. }) => (s.window, s.found_at) = (window, s.found_at.or(Some(i))),
             }
             s.least += u64::from(s.window == LEAST);
         }

@@ -1,10 +1,11 @@
 //! The default controller: aims at a small queueing delay and tolerates random loss (spec 6).
 
+use super::both_ways::BothWays;
 use super::marks::Marks;
-use super::noncongestive::{Before, Next, NonCongestive, Round};
+use super::noncongestive::{Next, NonCongestive, Round};
 use super::{Acked, Congestion};
 use crate::scale::mul_div;
-use crate::{Config, LONG_TRIP_NS, Mechanisms, Time};
+use crate::{Config, Mechanisms, Time};
 
 /// Rounds with fewer packets than this share their loss statistics with the next: one packet of ten
 /// is not "10 % loss".
@@ -53,11 +54,6 @@ const SMALL_PACKETS: u64 = 4;
 /// behind the receiver's own data.
 const GRANTED_TARGETS: u64 = 13;
 
-/// A round that moved so much is looked at for jitter although the window did not hold it: grants
-/// did, or the length of messages, and they suffer from jitter too. (Not over long paths, where a
-/// millisecond of it takes little.) 64 KiB are a message of those whose senders are many.
-const BUSY_BYTES: u64 = 128 << 10;
-
 /// State of one path.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
@@ -68,8 +64,6 @@ pub(crate) struct Target {
     round_started: Time,
     round_bytes: u64,
     round_min_rtt: u64,
-    /// The same of what is certain without the time that processes may have been late by.
-    round_sure_rtt: u64,
     /// Delay of the round before, nanoseconds.
     last_delay: Option<u64>,
     round_limited: bool,
@@ -88,12 +82,13 @@ pub(crate) struct Target {
     /// When the first probe timeout of a row fired; window, slow start and best rate before they
     /// were taken back.
     timeout_at: Time,
-    before_timeout: Option<(Before, u64)>,
+    before_timeout: Option<(u64, bool, u64)>,
     marks: Marks,
     mtu: u64,
     target_ns: u64,
     /// The receiver's grants bound the queue.
     granted: bool,
+    both_ways: BothWays,
     initial_packets: u64,
     min_packets: u64,
     /// While no queue shows: nanoseconds of round trip for one packet more than the least, and the
@@ -113,7 +108,6 @@ impl Target {
             round_started: Time::ZERO,
             round_bytes: 0,
             round_min_rtt: u64::MAX,
-            round_sure_rtt: u64::MAX,
             last_delay: None,
             round_limited: false,
             noncongestive: NonCongestive::default(),
@@ -130,6 +124,7 @@ impl Target {
             mtu,
             target_ns: cfg.delay_target.as_nanos() as u64,
             granted: false,
+            both_ways: BothWays::default(),
             initial_packets: u64::from(cfg.initial_window_packets),
             min_packets: u64::from(cfg.min_window_packets),
             quiet_every_ns: (cfg.quiet_window_interval.as_nanos() as u64).max(1),
@@ -160,7 +155,7 @@ impl Target {
     /// that share a queue see the same delay; were it the same target for all, whoever came late
     /// would stay small for ever (as Swift scales its target by the flow's window, SIGCOMM 2020).
     fn own_target(&self, base_ns: u64) -> u64 {
-        let target = self.large_target(base_ns);
+        let target = self.large_target(base_ns, self.granted || self.both_ways.is_on());
         if !self.mechanisms.small_window_targets {
             return target;
         }
@@ -168,9 +163,9 @@ impl Target {
         target + target * SMALL_PACKETS.isqrt() / packets.isqrt()
     }
 
-    /// The queueing delay that a large window aims at.
-    fn large_target(&self, base_ns: u64) -> u64 {
-        let bears = if self.granted { self.target_ns * GRANTED_TARGETS } else { self.target_ns };
+    /// The queueing delay that a large window aims at; `bound`: something else bounds the queue.
+    fn large_target(&self, base_ns: u64, bound: bool) -> u64 {
+        let bears = if bound { self.target_ns * GRANTED_TARGETS } else { self.target_ns };
         bears + base_ns / BASE_PART
     }
 
@@ -196,25 +191,35 @@ impl Target {
         let target = self.own_target(a.base_ns);
         // A queue lasts; a sender that lost its core between reading the clock and sending makes
         // one round look long.
+        if self.both_ways.is_on() {
+            // The window bears it, and nobody tries whether it is still there.
+            self.noncongestive.forget();
+        }
         let whole = delay.map(|d| d.min(self.last_delay.unwrap_or(target / 2)));
         let lasting = whole.map(|d| d.saturating_sub(self.noncongestive.noncongestive_ns()));
-        let (own, began, was_slow_start) = (self.window, before.unwrap_or(self.window), self.slow_start);
-        if before.is_some() {
-            self.end_experiment_if_lossy(loss);
-        } else if self.slow_start {
+        let (own, began) = (self.window, before.unwrap_or(self.window));
+        if self.slow_start {
             self.end_slow_start_round(a, rate, lasting, loss, target);
         } else {
-            self.adjust(lasting, loss, target);
-        }
-        if self.mechanisms.non_congestive_delay {
-            self.look_for_jitter(a, delay, (began, was_slow_start));
+            if before.is_some() {
+                self.end_experiment_if_lossy(loss);
+            } else {
+                self.adjust(lasting, loss, target);
+            }
+            if self.mechanisms.non_congestive_delay {
+                // Both ways a window bears more than jitter, and an experiment would hold up the
+                // other direction's acknowledgements.
+                let is_full = self.round_limited && !self.both_ways.is_on();
+                let target_ns = self.large_target(a.base_ns, self.granted);
+                self.judge(&Round { now: a.now, delay_ns: delay, is_full, target_ns, window: began });
+            }
         }
         let is_least = own <= self.min_packets * self.mtu;
         let no_queue = is_least && whole.is_some_and(|d| d <= target / NO_QUEUE_PART);
         if let Some(kept) = self.marks.end_round(a.now, no_queue) {
             // No growth after marks, and no more than they leave of what the round began with.
             self.slow_start = false;
-            let window = self.noncongestive.end().map_or(self.window, |before| before.window);
+            let window = self.noncongestive.end().unwrap_or(self.window);
             self.window = window.min((began * kept).div_ceil(Marks::ONE));
         } else if lasting.is_some_and(|d| d <= target / 2) && self.noncongestive.window_before().is_none() {
             // Loss without a queue is mostly not of this window's making: to shrink further helps
@@ -227,7 +232,7 @@ impl Target {
         self.round_end = a.sent_seq.wrapping_add(1);
         self.round_started = a.now;
         self.round_bytes = 0;
-        (self.round_min_rtt, self.round_sure_rtt) = (u64::MAX, u64::MAX);
+        self.round_min_rtt = u64::MAX;
         self.round_limited = false;
     }
 
@@ -236,37 +241,18 @@ impl Target {
         if loss > LOSS_ALONE_PERCENT
             && let Some(before) = self.noncongestive.end()
         {
-            self.window = before.window * LOSS_KEEPS.0 / LOSS_KEEPS.1;
+            self.window = before * LOSS_KEEPS.0 / LOSS_KEEPS.1;
         }
     }
 
     /// Tries whether the delay is of this window's making; goes back to where it was, and if it is
     /// not, looks for the rate as at the beginning.
-    /// The round began with this window, in slow start or not.
-    fn look_for_jitter(&mut self, a: &Acked, delay_ns: Option<u64>, (window, was_slow_start): (u64, bool)) {
-        if !was_slow_start {
-            self.noncongestive.look_for_full_queue();
-        }
-        let is_full = self.round_limited && !was_slow_start;
-        let is_busy = self.round_bytes >= BUSY_BYTES && a.base_ns < LONG_TRIP_NS;
-        if !is_full && !is_busy && self.noncongestive.window_before().is_none() {
-            return;
-        }
-        let sure = Some(self.round_sure_rtt).filter(|rtt| *rtt < u64::MAX);
-        let next = self.noncongestive.on_round(&Round {
-            now: a.now,
-            delay_ns,
-            sure_ns: sure.map(|rtt| rtt.saturating_sub(a.base_ns)),
-            is_busy: !is_full,
-            is_slow_start: self.slow_start,
-            target_ns: self.large_target(a.base_ns),
-            window,
-        });
-        match next {
+    fn judge(&mut self, round: &Round) {
+        match self.noncongestive.on_round(round) {
             None => {}
-            Some(Next::Least) => (self.window, self.slow_start) = (self.min_packets * self.mtu, false),
-            Some(Next::Back(before)) => (self.window, self.slow_start) = (before.window, before.is_slow_start),
-            Some(Next::Given(window)) => {
+            Some(Next::Least) => self.window = self.min_packets * self.mtu,
+            Some(Next::Back(window) | Next::Given { window, is_known: true }) => self.window = window,
+            Some(Next::Given { window, is_known: false }) => {
                 (self.window, self.slow_start, self.best_rate, self.flat_rounds) = (window, true, 0, 0);
             }
         }
@@ -322,6 +308,7 @@ impl Congestion for Target {
     fn on_sent(&mut self, now: Time, _bytes: u64, limited: bool, was_idle: bool) {
         self.round_limited |= limited;
         if was_idle {
+            self.both_ways.on_sent_alone(now);
             // Idle time is no part of a round.
             self.round_started = now;
             self.round_bytes = 0;
@@ -334,20 +321,21 @@ impl Congestion for Target {
         {
             // What was sent before the timeouts arrived: the peer was late, not the network
             // congested (RFC 5682).
-            self.best_rate = before.1;
-            (self.window, self.slow_start) = (before.0.window, before.0.is_slow_start);
+            (self.window, self.slow_start, self.best_rate) = before;
         }
         self.round_bytes += a.bytes;
         self.acked += u64::from(a.packets);
+        if self.both_ways.on_ack(a.bytes, a.came) && self.noncongestive.window_before().is_none() {
+            // What was found of the rate before was bound by a queue that is none.
+            (self.slow_start, self.best_rate, self.flat_rounds) = (true, 0, 0);
+        }
         self.noncongestive.on_ack(a.packets);
         if self.mechanisms.marked_windows {
             self.marks.on_ack(a.packets, a.marked);
         }
         if let Some(r) = a.rtt_ns {
+            self.both_ways.on_round_trip(a.sent_at, a.packets, a.whole_rtt_ns.saturating_sub(a.base_ns));
             self.round_min_rtt = self.round_min_rtt.min(r);
-        }
-        if let Some(r) = a.sure_rtt_ns {
-            self.round_sure_rtt = self.round_sure_rtt.min(r);
         }
         if self.slow_start && self.round_limited {
             self.window += a.bytes;
@@ -374,8 +362,8 @@ impl Congestion for Target {
         }
         if count >= 2 {
             if self.before_timeout.is_none() {
-                let now = Before { window: self.window, is_slow_start: self.slow_start };
-                self.before_timeout = Some((self.noncongestive.end().unwrap_or(now), self.best_rate));
+                let before = self.noncongestive.end().unwrap_or(self.window);
+                self.before_timeout = Some((before, self.slow_start, self.best_rate));
             }
             self.window = self.min_packets * self.mtu;
             self.slow_start = true;
@@ -404,6 +392,14 @@ impl Congestion for Target {
         self.noncongestive.noncongestive_ns()
     }
 
+    fn alone_ns(&self) -> u64 {
+        self.both_ways.alone_ns()
+    }
+
+    fn is_both_ways(&self) -> bool {
+        self.both_ways.is_on()
+    }
+
     fn marked_rounds(&self) -> u64 {
         self.marks.cuts
     }
@@ -426,9 +422,10 @@ impl Congestion for Target {
         self.acked = 0;
         self.lost = 0;
         self.round_bytes = 0;
-        (self.round_min_rtt, self.round_sure_rtt) = (u64::MAX, u64::MAX);
+        self.round_min_rtt = u64::MAX;
         self.last_delay = None;
         self.noncongestive = NonCongestive::default();
+        self.both_ways = BothWays::default();
         self.marks.reset();
         self.round_started = Time::ZERO;
         self.before_timeout = None;
@@ -447,13 +444,14 @@ mod tests {
             packets: 1,
             marked: 0,
             rtt_ns: Some(rtt_ns),
-            sure_rtt_ns: Some(rtt_ns),
+            whole_rtt_ns: rtt_ns,
             base_ns: 30_000,
             newest_seq: seq,
             sent_seq: seq,
             sent_at: Time(sent_at),
             oldest_sent_at: Time(sent_at),
             mtu: 1472,
+            came: crate::Came::default(),
         }
     }
 
@@ -526,74 +524,6 @@ mod tests {
         panic!("no experiment");
     }
 
-    /// Rounds of so many bytes that grants hold, in slow start: 2000 of them, whose processes were
-    /// late; fewer, if an experiment is to go on at the end. `delay_ns`: by a number that knows
-    /// nothing of the others, and the window's packets. How many had the least window.
-    fn rounds_that_grants_hold(
-        c: &mut Target,
-        (bytes, base_ns, is_cut): (u64, u64, bool),
-        delay_ns: impl Fn(u64, u64) -> u64,
-    ) -> u32 {
-        let (mut x, mut least) = (1u64, 0);
-        for i in 1..2000u32 {
-            let t = u64::from(i) * 10_000_000;
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let is_least = c.window() <= 2 * 1472;
-            let (bytes, rtt) =
-                (if is_least { 2 * 1472 } else { bytes }, base_ns + delay_ns(x >> 40, c.window() / 1472));
-            c.on_sent(Time(t), 1472, is_least, false);
-            c.on_ack(&Acked { bytes, base_ns, rtt_ns: None, sure_rtt_ns: Some(rtt), ..acked(t + rtt, t, 0, i) });
-            least += u32::from(is_least);
-            if is_cut && c.noncongestive.window_before().is_some() {
-                break;
-            }
-        }
-        least
-    }
-
-    // spec: P-6.10
-    #[test]
-    fn jitter_is_told_where_grants_and_not_the_window_hold_the_rounds() {
-        let jitter = |x: u64, _: u64| x % 2_000_000;
-        let first = Target::new(&Config::default(), 1472).window();
-        for (bytes, base_ns, is_found) in
-            [(200 << 10, 30_000, true), (64 << 10, 30_000, false), (200 << 10, 1_000_000, false)]
-        {
-            let mut c = Target::new(&Config::default(), 1472);
-            let least = rounds_that_grants_hold(&mut c, (bytes, base_ns, false), jitter);
-            let given = c.noncongestive_ns();
-            assert_eq!((given > 1_500_000, least > 0), (is_found, is_found), "{bytes} {base_ns}: {given}, {least}");
-            assert!(is_found || (c.slow_start && c.window() == first), "{bytes} {base_ns}");
-        }
-    }
-
-    // spec: P-6.10
-    #[test]
-    fn slow_start_goes_on_after_an_experiment_that_finds_nothing() {
-        let mut c = Target::new(&Config::default(), 1472);
-        let first = c.window();
-        // What looks like jitter goes with the window.
-        let own = |x: u64, packets: u64| if packets > 4 { x % 2_000_000 } else { 90_000 };
-        let least = rounds_that_grants_hold(&mut c, (200 << 10, 30_000, false), own);
-        assert!(least >= 8, "no experiment: {least}");
-        assert_eq!((c.noncongestive_ns(), c.slow_start, c.window()), (0, true, first));
-    }
-
-    // spec: P-6.8, P-6.10
-    #[test]
-    fn slow_start_goes_on_after_timeouts_in_an_experiment_that_lost_nothing() {
-        let mut c = Target::new(&Config::default(), 1472);
-        let first = c.window();
-        rounds_that_grants_hold(&mut c, (200 << 10, 30_000, true), |x, _| x % 2_000_000);
-        assert_eq!((c.slow_start, c.window()), (false, 2 * 1472));
-        let t = Time(30_000_000_000);
-        c.on_timeout(t, 1);
-        c.on_timeout(t, 2);
-        // Acknowledged is a packet of before.
-        c.on_ack(&acked(t.0 + 1, t.0 - 1, 30_000, 1));
-        assert_eq!((c.slow_start, c.window()), (true, first));
-    }
-
     // spec: P-6.10
     #[test]
     fn an_experiment_ends_where_no_round_brings_a_delay() {
@@ -602,7 +532,7 @@ mod tests {
         for i in from..from + 96 {
             let t = u64::from(i) * 10_000_000;
             c.on_sent(Time(t), 1472, true, false);
-            c.on_ack(&Acked { rtt_ns: None, sure_rtt_ns: None, ..acked(t + 1, t, 0, i) });
+            c.on_ack(&Acked { rtt_ns: None, ..acked(t + 1, t, 0, i) });
         }
         assert_eq!(c.window(), before * 7 / 8);
         assert_eq!(c.rate(), rate, "two packets a round say nothing of it");
@@ -637,6 +567,31 @@ mod tests {
         let (mut c, _, _) = in_an_experiment();
         c.reset();
         assert_eq!((c.window(), c.noncongestive.window_before()), (32 * 1472, None), "a path that is back");
+    }
+
+    // spec: P-6.46
+    #[test]
+    fn where_bulk_data_goes_both_ways_a_window_bears_the_queue_that_grants_make() {
+        for (is_met, is_kept) in [(true, true), (false, false)] {
+            let mut c = Target::new(&Config::default(), 1472);
+            let mut came = crate::Came::default();
+            let (mut x, mut least) = (1u64, u64::MAX);
+            for i in 1..2000u32 {
+                let t = u64::from(i) * 10_000_000;
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                // Two milliseconds of queue and some jitter, whatever the window.
+                let delay = 2_030_000 + (x >> 40) % 500_000;
+                came.met += if is_met { 64 << 10 } else { 0 };
+                (came.peer, came.all) = (came.peer + (64 << 10), came.all + (64 << 10));
+                c.on_sent(Time(t), 1472, true, false);
+                c.on_ack(&Acked { bytes: 64 << 10, packets: 44, came, ..acked(t + delay, t, delay, i) });
+                least = if i > 100 { least.min(c.window() / 1472) } else { least };
+            }
+            assert_eq!(least >= 200, is_kept, "met: {is_met}, {least}");
+            assert_eq!(c.is_both_ways(), is_met);
+            c.reset();
+            assert!(!c.is_both_ways());
+        }
     }
 
     // spec: P-6.6, P-6.13

@@ -50,6 +50,7 @@ impl Grants {
         // (A rate of 0 is none that is known: then the least.)
         match self.own_queue.bytes(self.meter.rate.max(1)) {
             Some(bytes) if !self.order.is_empty() => AHEAD_QUEUES.saturating_mul(bytes),
+            _ if self.is_both_ways() => self.floor.saturating_mul(2),
             _ => self.floor,
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Outgoing {
     op: SendOp,
     peer: PeerId,
     mode: SendMode,
+    /// It may be complete before it has arrived.
+    may_copy: bool,
 }
 
 /// A receive that has not ended.
@@ -92,7 +94,7 @@ impl Core {
             false if op.len <= INLINE_BYTES as u64 && id.0.is_multiple_of(2) => SendMode::Transmit,
             false => SendMode::Delivery,
         };
-        self.sends.insert(id, Outgoing { op, peer, mode });
+        self.sends.insert(id, Outgoing { op, peer, mode, may_copy: false });
         let program = self.program;
         host.note(20 ^ id.0 << 8, || {
             format!("send            {program} #{} to {to} tag {:#x} {} B", id.0, op.tag, op.len)
@@ -117,9 +119,10 @@ impl Core {
 
     /// Tries to begin a send; false if there is no room now.
     fn submit(&mut self, host: &mut Host<'_, Shared>, id: SendId) -> bool {
-        let Some(&Outgoing { op, peer, mode }) = self.sends.get(&id) else {
+        let Some(&Outgoing { op, peer, mode, .. }) = self.sends.get(&id) else {
             return true;
         };
+        let copies_all = self.messages.copies_all(peer.0);
         let shift = u64::from(host.shared.has(Defect::PayloadShifted) && hits(id.0));
         let memory = Pattern::payload(payload::key(self.endpoint_id, id.0), op.len + shift).part(shift, op.len);
         let unawaited = mode == SendMode::Match && host.shared.has(Defect::SyncNotAwaited);
@@ -140,13 +143,16 @@ impl Core {
         let sent = match alone {
             Some(t) => {
                 self.put_on_wire(host, &t);
-                Ok(())
+                Ok(false)
             }
-            None => self.messages.send(now, send).map(drop),
+            None => self.messages.send(now, send).map(|went| copies_all && went > 0),
         };
+        if let (Ok(is_copied), Some(out)) = (&sent, self.sends.get_mut(&id)) {
+            out.may_copy = mode == SendMode::Transmit && (op.len <= self.copy_bytes || *is_copied);
+        }
         match sent {
-            Ok(()) if host.shared.has(Defect::ToldEarly) && hits(id.0) => self.told_early(host, id, op),
-            Ok(()) => {}
+            Ok(_) if host.shared.has(Defect::ToldEarly) && hits(id.0) => self.told_early(host, id, op),
+            Ok(_) => {}
             Err(MessageError::Again) => return false,
             Err(MessageError::PeerDown(_)) => self.end_send(host, id, false),
             Err(e) => host.violation("send", format!("{} cannot send message {}: {e}", self.program, id.0)),
@@ -157,7 +163,7 @@ impl Core {
 
     /// Begins a send anew that was meant for another (`Defect::SentToHeir`).
     pub(super) fn send_to_heir(&mut self, host: &mut Host<'_, Shared>, id: SendId, op: SendOp, peer: PeerId) {
-        self.sends.insert(id, Outgoing { op, peer, mode: SendMode::Delivery });
+        self.sends.insert(id, Outgoing { op, peer, mode: SendMode::Delivery, may_copy: false });
         self.submit(host, id);
     }
 
@@ -390,7 +396,7 @@ impl Core {
         let Some(s) = self.sends.get(&id) else {
             return host.violation("exactly-once", format!("{me}: send {} ends twice, or never began", id.0));
         };
-        let (sync, copied) = (s.op.sync, s.mode == SendMode::Transmit && s.op.len <= self.copy_bytes);
+        let (sync, copied) = (s.op.sync, s.may_copy);
         let is_up = self.peers.get(&s.peer).is_some_and(|p| p.down.is_none());
         let (arrived, matched) =
             host.shared.checks.delivery.get(me, id.0).map_or((false, false), |m| (m.arrived, m.matched));
