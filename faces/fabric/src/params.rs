@@ -64,7 +64,7 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "copy_bytes",
-        "Sends up to this size are copied and complete at once where only reusable memory was asked for (default: 65536)",
+        "Sends up to this size are copied and complete at once where only reusable memory was asked for; to hosts a millisecond and more away all that are sent without asking, unless this is 0 (default: 65536)",
     ),
     param(
         "streams",
@@ -103,9 +103,9 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "copied_bytes",
-        "Memory for copies of what is sent, all peers together, in bytes; beyond it fi_inject has to wait, and gets more when that does not help, up to sixteen times; beyond half of it other small sends complete when they are acknowledged (default: 67108864)",
+        "Memory for copies of what is sent, all peers together, in bytes; beyond it fi_inject has to wait, and gets more when that does not help, up to sixteen times; beyond half of it other sends complete when they are acknowledged (default: 67108864)",
     ),
-    param("copied_peer_bytes", "The same for other small sends to one peer (default: 16777216)"),
+    param("copied_peer_bytes", "The same for other sends to one peer (default: 16777216)"),
     param("rcvbuf", "Socket receive buffer wanted, bytes; the system may grant less (default: 8388608)"),
     param(
         "carrier",
