@@ -73,7 +73,7 @@ fn add_on(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig, interface: u32) -> 
             // SAFETY: the first socket of a device that lives through this.
             let udp = unsafe { BorrowedFd::borrow_raw(socket) }.try_clone_to_owned().map_err(|e| e.to_string())?;
             let mut broker = Broker::new(Mode::Ring);
-            let (_, bound) = broker.grant(&udp, ask).map_err(|own| WhyNot {
+            let (_, bound) = broker.grant(udp, ask).map_err(|own| WhyNot {
                 text: format!("{nobody}; without it: {own}"),
                 nobody_listens: true,
                 stuck: false,

@@ -2,9 +2,10 @@
 //! ranks of users on a list (spec/xdp.md 3).
 //!
 //! It has no state that outlives it: what it holds are descriptors, and the kernel takes back what
-//! they stand for however it ends. The file of its socket it removes when it is asked to end; one
-//! that was killed leaves it, and the next helper replaces it.
+//! they stand for however it ends. The file of its socket may stay, and the next helper replaces
+//! it.
 
+mod ending;
 mod listener;
 mod rights;
 mod serve;
@@ -25,7 +26,7 @@ use std::time::Duration;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   weir xdpd --interface eth1 --allow alice        # packets of alice's ranks
-  weir xdpd --interface eth1 --allow @mpi         # all members of the group mpi
+  weir xdpd --interface eth1 --allow @mpi         # processes that the group mpi is among the groups of
   systemctl enable --now weir-xdpd.socket         # the same by systemd
 
 The service starts /usr/bin/weir with the options that /etc/default/weir-xdpd has, for example WEIR_XDPD=\"--interface eth1 --allow @mpi\"; without an \
@@ -37,8 +38,9 @@ pub struct XdpdArgs {
     /// interface (eth0.5)
     #[arg(long, required = true, value_name = "NAME")]
     pub interface: Vec<String>,
-    /// User (name or number) who may have ring buffers or sockets, or @GROUP; may be given several
-    /// times. Root always may. With AF_XDP sockets who may can send any packet on the interface
+    /// User (name or number) who may have ring buffers or sockets, or @GROUP, whose members may;
+    /// may be given several times. Root always may. With AF_XDP sockets who may can send any packet
+    /// on the interface
     #[arg(long, value_name = "USER")]
     pub allow: Vec<String>,
     /// Where to listen; systemd's socket goes before it
@@ -55,8 +57,8 @@ pub struct XdpdArgs {
 /// How packets reach ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// By ring buffers that a program at tc's entry fills, for any number of ranks; they send by
-    /// UDP, and others' traffic loses nothing (Linux 6.6)
+    /// By ring buffers that a program at tc's entry fills, for up to 256 ranks; they send by UDP,
+    /// and others' traffic loses nothing (Linux 6.6)
     Ring,
     /// By AF_XDP sockets both ways, a rank for each queue, the program in the network stack
     Generic,
@@ -114,9 +116,11 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
     if !lacking.is_empty() {
         bail!("this needs {}, which root has; start it with sudo, or by systemd", lacking.join(" and "));
     }
+    let (users, groups) = allowed(&args.allow)?;
     let policy = Policy {
         interfaces: args.interface.clone(),
-        users: users(&args.allow)?,
+        users,
+        groups,
         idle: (args.idle > 0).then(|| Duration::from_secs(args.idle)),
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -129,6 +133,7 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
     };
     rights::keep_few().context("cannot give up rights")?;
     let mut server = Server::new(listener, policy, args.mode.into())?;
+    rights::keep_few_calls().context("cannot give up system calls")?;
     say(&format!("serving {} at {}", args.interface.join(", "), args.socket.display()));
     while !stop.load(Ordering::Relaxed) {
         server.turn()?;
@@ -140,26 +145,23 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of these users, and of the members of these groups.
-fn users(named: &[String]) -> Result<Vec<u32>> {
+/// The numbers of these users, and of these groups.
+fn allowed(named: &[String]) -> Result<(Vec<u32>, Vec<u32>)> {
     use nix::unistd::{Group, User};
-    let mut all = Vec::new();
+    let (mut users, mut groups) = (Vec::new(), Vec::new());
     for name in named {
         let told = name.escape_debug();
         if let Some(group) = name.strip_prefix('@') {
             let found = Group::from_name(group).with_context(|| format!("cannot look up the group {told}"))?;
-            let found = found.with_context(|| format!("there is no group {told}"))?;
-            for member in found.mem {
-                all.extend(User::from_name(&member).ok().flatten().map(|user| user.uid.as_raw()));
-            }
+            groups.push(found.with_context(|| format!("there is no group {told}"))?.gid.as_raw());
         } else if let Ok(number) = name.parse() {
-            all.push(number);
+            users.push(number);
         } else {
             let found = User::from_name(name).with_context(|| format!("cannot look up the user {told}"))?;
-            all.push(found.with_context(|| format!("there is no user {told}"))?.uid.as_raw());
+            users.push(found.with_context(|| format!("there is no user {told}"))?.uid.as_raw());
         }
     }
-    Ok(all)
+    Ok((users, groups))
 }
 
 #[cfg(test)]
@@ -182,9 +184,10 @@ mod tests {
 
     #[test]
     fn users_are_found_by_name_and_number_and_nobody_else() {
-        assert_eq!(users(&["root".into(), "1234".into()]).expect("both"), [0, 1234]);
+        let (users, groups) = allowed(&["root".into(), "1234".into(), "@root".into()]).expect("all");
+        assert_eq!((users, groups), (vec![0, 1234], vec![0]));
         for wrong in ["no-such-user-here", "@no-such-group-here"] {
-            let e = users(&[wrong.into()]).expect_err("none");
+            let e = allowed(&[wrong.into()]).expect_err("none");
             assert!(e.to_string().contains(wrong), "{e}");
         }
     }

@@ -1,11 +1,12 @@
 //! One turn after the other: who connects, who asks, who is gone, what has no rank any more.
 
+use crate::ending::{Ending, Endings};
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-use weir_xdp::{Answer, Ask, Broker, Changes, Grant, Mode, Netlink, NoSocket, Refused, helper, may_be_steered};
+use weir_xdp::{Answer, Ask, Broker, Grant, Mode, Netlink, NoSocket, Refused, helper, may_be_steered, peer_groups};
 
 /// Ranks served at a time, and connections that have not asked yet.
 const RANKS_MAX: usize = 256;
@@ -14,24 +15,43 @@ const STRANGERS_MAX: usize = 64;
 const SAID: Duration = Duration::from_secs(60);
 /// Who has not asked by then is let go.
 const WAIT: Duration = Duration::from_secs(helper::WAIT_S as u64);
+/// After so long without anything to do a ring of one who is gone is freed, which takes a while:
+/// when a job ends, or the next one begins, it would keep ranks waiting.
+const QUIET: Duration = Duration::from_millis(100);
 /// The longest sleep.
 const TURN: Duration = Duration::from_secs(1);
+/// Before another try to take a connection, where the system hands out none.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Who may have what.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// The interfaces served, by name.
     pub interfaces: Vec<String>,
-    /// The users beside root.
+    /// The users beside root, and groups.
     pub users: Vec<u32>,
+    /// A process that one of these groups is among is served, too.
+    pub groups: Vec<u32>,
     /// When a program that serves nobody is detached; `None`: never.
     pub idle: Option<Duration>,
+}
+
+impl Policy {
+    /// Whether who is at the other end may have something.
+    fn allows(&self, connection: &OwnedFd, user: u32, group: u32) -> bool {
+        let is_among = |group: &u32| self.groups.contains(group);
+        user == 0
+            || self.users.contains(&user)
+            || is_among(&group)
+            || (!self.groups.is_empty() && peer_groups(connection).is_ok_and(|all| all.iter().any(is_among)))
+    }
 }
 
 /// A connection.
 struct Rank {
     connection: OwnedFd,
-    user: Option<u32>,
+    user: u32,
+    is_allowed: bool,
     since: Instant,
     grant: Option<Grant>,
 }
@@ -42,7 +62,7 @@ pub struct Server {
     policy: Policy,
     broker: Broker,
     ranks: Vec<Rank>,
-    changes: Changes,
+    endings: Endings,
     netlink: Netlink,
     told: Told,
     /// Since when some interface has a program and no rank.
@@ -56,7 +76,6 @@ impl Server {
     /// # Errors
     /// The system's.
     pub fn new(listener: OwnedFd, policy: Policy, mode: Mode) -> Result<Server> {
-        let changes = Changes::open().context("cannot listen to changes of the network")?;
         let netlink = Netlink::open().context("cannot ask for interfaces")?;
         let broker = Broker::new(mode);
         Ok(Server {
@@ -64,7 +83,7 @@ impl Server {
             policy,
             broker,
             ranks: Vec::new(),
-            changes,
+            endings: Endings::default(),
             netlink,
             told: Told::default(),
             idle_since: None,
@@ -86,49 +105,110 @@ impl Server {
     pub fn turn(&mut self) -> Result<()> {
         let ready = self.sleep()?;
         let now = Instant::now();
-        for (rank, ready) in self.ranks.iter_mut().zip(&ready.ranks) {
-            let keep = if *ready {
-                read(rank, &self.policy, &mut self.broker, &mut self.netlink, &mut self.told)
-            } else {
-                true
-            };
+        let mut heard = Vec::new();
+        for (rank, ready) in self.ranks.iter().zip(&ready.ranks) {
             let late = rank.grant.is_none() && now.duration_since(rank.since) > WAIT;
-            if !keep || late {
-                if let Some(grant) = rank.grant.take() {
-                    self.broker.release(grant);
-                }
-                rank.user = None;
+            heard.push(match ready {
+                true => hear(rank, &mut self.endings),
+                false if late => Heard::End,
+                false => Heard::Nothing,
+            });
+        }
+        // First of all nothing more goes to those who are gone; then their places are free.
+        for (rank, heard) in self.ranks.iter_mut().zip(&heard) {
+            if !matches!(heard, Heard::Nothing | Heard::Ask(..))
+                && let Some(grant) = rank.grant.take()
+            {
+                self.broker.release(grant);
             }
         }
-        self.ranks.retain(|rank| rank.user.is_some());
+        self.broker.refresh();
+        self.answer(heard, now);
         if ready.listener {
             self.accept(now);
         }
-        if ready.changes {
-            // (An overflow or any change: what is asked below is the truth.)
-            self.changes.any(u32::MAX);
-            self.broker.drop_absent();
+        if ready.nothing {
+            self.broker.tidy();
         }
         self.detach_idle(now);
+        self.endings.go_on();
         Ok(())
+    }
+
+    /// Answers all who have asked, and lets go of those who are to go.
+    fn answer(&mut self, heard: Vec<Heard>, now: Instant) {
+        let mut asks = Vec::new();
+        let mut refused = Vec::new();
+        let free = RANKS_MAX.saturating_sub(self.broker.holders());
+        for (at, heard) in heard.into_iter().enumerate() {
+            match heard {
+                Heard::Nothing => {}
+                Heard::End => refused.push((at, None)),
+                Heard::Wrong(why) => refused.push((at, Some(why.into()))),
+                Heard::Ask(udp, ask) => match self.is_served(&ask) {
+                    Err(no) => refused.push((at, Some(no))),
+                    Ok(()) if asks.len() >= free => refused.push((at, Some(Refused::Full.into()))),
+                    Ok(()) => asks.push((at, (udp, ask))),
+                },
+            }
+        }
+        let (who, asks): (Vec<usize>, Vec<_>) = asks.into_iter().unzip();
+        for (at, granted) in who.into_iter().zip(self.broker.grant_all(asks)) {
+            match granted {
+                Ok((grant, bound)) => {
+                    let rank = &mut self.ranks[at];
+                    rank.grant = Some(grant);
+                    let fds = [bound.socket.as_raw_fd(), bound.memory.as_raw_fd()];
+                    // One that does not take it is gone, as is seen in the next turn.
+                    let _ = helper::send(&rank.connection, &Answer::Grant(bound.layout).encode(), &fds);
+                }
+                Err(no) => refused.push((at, Some(no))),
+            }
+        }
+        // From behind, so that the others keep their numbers.
+        refused.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
+        for (at, no) in refused {
+            let rank = self.ranks.swap_remove(at);
+            if let Some(no) = &no
+                && self.told.is_news(rank.user, no.why, now)
+            {
+                crate::say(&format!("no socket for user {}: {no}", rank.user));
+            }
+            self.endings.add(Ending::Connection(rank.connection, no.map(|no| no.why)));
+        }
+    }
+
+    /// Whether it is an interface of this network, and one of those named.
+    fn is_served(&mut self, ask: &Ask) -> Result<(), NoSocket> {
+        let link = self.netlink.link(ask.interface).map_err(|_| Refused::Interface)?;
+        if self.policy.interfaces.contains(&link.name) { Ok(()) } else { Err(Refused::Interface.into()) }
     }
 
     fn accept(&mut self, now: Instant) {
         // (Bounded: others have their turn.)
         for _ in 0..16 {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let Ok(connection) = accept_with(&self.listener, flags) else { return };
-            let user = sockopt::socket_peercred(&connection).ok().map(|c| c.uid.as_raw());
+            let connection = match accept_with(&self.listener, flags) {
+                Ok(connection) => connection,
+                Err(rustix::io::Errno::AGAIN) => return,
+                // Out of descriptors, perhaps: who waits would be seen again at once, for ever.
+                Err(_) => return std::thread::sleep(PAUSE),
+            };
             let strangers = self.ranks.iter().filter(|r| r.grant.is_none()).count();
             if strangers >= STRANGERS_MAX
                 && let Some(oldest) = self.ranks.iter().position(|r| r.grant.is_none())
             {
-                self.ranks.remove(oldest);
-            }
-            if user.is_some() {
-                self.ranks.push(Rank { connection, user, since: now, grant: None });
+                self.endings.add(Ending::Connection(self.ranks.remove(oldest).connection, None));
             }
             self.last_used = now;
+            match sockopt::socket_peercred(&connection) {
+                Ok(who) => {
+                    let (user, group) = (who.uid.as_raw(), who.gid.as_raw());
+                    let is_allowed = self.policy.allows(&connection, user, group);
+                    self.ranks.push(Rank { connection, user, is_allowed, since: now, grant: None });
+                }
+                Err(_) => self.endings.add(Ending::Connection(connection, None)),
+            }
         }
     }
 
@@ -149,56 +229,76 @@ impl Server {
     }
 
     fn sleep(&self) -> Result<Ready> {
-        let mut entries = vec![
-            PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.changes.socket().as_fd(), PollFlags::POLLIN),
-        ];
-        entries.extend(self.ranks.iter().map(|r| PollFd::new(r.connection.as_fd(), PollFlags::POLLIN)));
-        let time = PollTimeout::try_from(TURN).unwrap_or(PollTimeout::ZERO);
+        let entry = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut entries = vec![entry(self.listener.as_fd())];
+        entries.extend(self.ranks.iter().map(|r| entry(r.connection.as_fd())));
+        // (Each turn looks what has changed.)
+        entries.extend(self.broker.changes().map(entry));
+        let time = if self.broker.is_untidy() { QUIET } else { TURN };
+        let time = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
         match poll(&mut entries, time) {
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(e) => return Err(e).context("cannot wait for ranks"),
         }
         let is_ready = |e: &PollFd<'_>| e.revents().is_some_and(|r| !r.is_empty());
         Ok(Ready {
+            nothing: !entries.iter().any(is_ready),
             listener: is_ready(&entries[0]),
-            changes: is_ready(&entries[1]),
-            ranks: entries[2..].iter().map(is_ready).collect(),
+            ranks: entries[1..=self.ranks.len()].iter().map(is_ready).collect(),
         })
     }
 }
 
 /// What woke a turn.
 struct Ready {
+    nothing: bool,
     listener: bool,
-    changes: bool,
     ranks: Vec<bool>,
 }
 
-/// Reads what a rank says, and answers. False: it is gone, or is to go.
-fn read(rank: &mut Rank, policy: &Policy, broker: &mut Broker, netlink: &mut Netlink, told: &mut Told) -> bool {
-    let (message, with) = match helper::recv(&rank.connection) {
-        Ok(got) => got,
-        Err(e) => return matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted),
-    };
-    if message.is_empty() || rank.grant.is_some() {
-        // The end; or more than one question.
-        return false;
+/// What a rank has said.
+enum Heard {
+    Nothing,
+    /// It is gone, or is to go.
+    End,
+    /// It is to go, and to be told why.
+    Wrong(Refused),
+    /// A question, by right of a UDP socket.
+    Ask(OwnedFd, Ask),
+}
+
+/// Reads what a rank says.
+fn hear(rank: &Rank, endings: &mut Endings) -> Heard {
+    // What such a one has sent is not touched here: to close a descriptor can take as long as its
+    // maker wants.
+    if !rank.is_allowed {
+        return Heard::Wrong(Refused::User);
     }
-    let user = rank.user.unwrap_or(u32::MAX);
-    match grant(&message, &with, user, policy, broker, netlink) {
-        Ok((grant, bound)) => {
-            let answer = Answer::Grant(bound.layout).encode();
-            let fds = [bound.socket.as_raw_fd(), bound.memory.as_raw_fd()];
-            rank.grant = Some(grant);
-            helper::send(&rank.connection, &answer, &fds).is_ok()
+    let (message, mut with) = match helper::recv(&rank.connection) {
+        Ok(got) => got,
+        Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
+            return Heard::Nothing;
         }
-        Err(no) => {
-            if told.is_news(user, no.why, Instant::now()) {
-                crate::say(&format!("no socket for user {user}: {no}"));
-            }
-            let _ = helper::send(&rank.connection, &Answer::Refuse(no.why).encode(), &[]);
-            false
+        Err(_) => return Heard::End,
+    };
+    let udp = if with.len() == 1 { with.pop() } else { None };
+    let heard = if message.is_empty() || rank.grant.is_some() {
+        // The end; or more than one question.
+        Err(None)
+    } else {
+        Ask::decode(&message).map_err(Some)
+    };
+    let heard = heard.and_then(|ask| match udp.as_ref().map(may_be_steered) {
+        Some(Ok(())) => Ok(ask),
+        Some(Err(no)) => Err(Some(no.why)),
+        None => Err(Some(Refused::Socket)),
+    });
+    match (heard, udp) {
+        (Ok(ask), Some(udp)) => Heard::Ask(udp, ask),
+        (heard, udp) => {
+            with.extend(udp);
+            with.into_iter().for_each(|fd| endings.add(Ending::Descriptor(fd)));
+            heard.err().flatten().map_or(Heard::End, Heard::Wrong)
         }
     }
 }
@@ -217,31 +317,6 @@ impl Told {
         }
         is_news
     }
-}
-
-fn grant(
-    message: &[u8],
-    with: &[OwnedFd],
-    user: u32,
-    policy: &Policy,
-    broker: &mut Broker,
-    netlink: &mut Netlink,
-) -> Result<(Grant, weir_xdp::Bound), NoSocket> {
-    let ask = Ask::decode(message)?;
-    if user != 0 && !policy.users.contains(&user) {
-        return Err(Refused::User.into());
-    }
-    let udp = with.first().ok_or(Refused::Socket)?;
-    // An interface's number means something within its namespace only.
-    may_be_steered(udp)?;
-    let link = netlink.link(ask.interface).map_err(|_| Refused::Interface)?;
-    if !policy.interfaces.contains(&link.name) {
-        return Err(Refused::Interface.into());
-    }
-    if broker.holders() >= RANKS_MAX {
-        return Err(Refused::Full.into());
-    }
-    broker.grant(udp, ask)
 }
 
 #[cfg(test)]

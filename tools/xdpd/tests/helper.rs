@@ -41,6 +41,15 @@ fn main() -> std::process::ExitCode {
         ("strangers_and_nonsense_harm_nobody", strangers_and_nonsense_harm_nobody),
         ("ranks_without_rights_get_rings_and_a_killed_helper_costs_nothing_but_speed", ranks_without_rights_get_rings),
         ("a_helper_that_could_serve_nobody_does_not_start", a_helper_that_could_serve_nobody_does_not_start),
+        ("a_port_is_its_ranks_as_long_as_it_is_steered", a_port_is_its_ranks_as_long_as_it_is_steered),
+        ("a_socket_bound_to_another_interface_gives_no_right", a_socket_bound_to_another_interface_gives_no_right),
+        ("an_address_that_comes_back_is_steered_again", an_address_that_comes_back_is_steered_again),
+        ("many_ranks_that_start_at_once_are_all_served", many_ranks_that_start_at_once_are_all_served),
+        ("descriptors_that_nobody_asked_for_are_closed", descriptors_that_nobody_asked_for_are_closed),
+        ("members_of_a_group_are_served", members_of_a_group_are_served),
+        ("a_rank_asks_no_stranger", a_rank_asks_no_stranger),
+        ("what_lies_in_the_ring_of_a_dead_helper_is_read", what_lies_in_the_ring_of_a_dead_helper_is_read),
+        ("the_helper_keeps_no_rights_but_those_needed", the_helper_keeps_no_rights),
     ])
 }
 
@@ -309,18 +318,11 @@ fn ranks_without_rights_get_rings() {
     assert_eq!(refused(open(&ha, 1234, &helper.socket)), Refused::User);
     let mut all: Vec<Both> = (0..10).map(|_| open(&ha, NOBODY, &helper.socket).expect("a ring")).collect();
     let mut b = hb.plain();
-    let by_ring = |a: &mut Both, b: &mut Both| {
-        let (before, end) = (by_xdp(a).1, Instant::now() + LIMIT);
-        while by_xdp(a).1 == before {
-            exchange(a, b, 1);
-            assert!(Instant::now() < end, "{:?}", a.counters());
-        }
-    };
-    all.iter_mut().for_each(|a| by_ring(a, &mut b));
+    all.iter_mut().for_each(|a| until_by_ring(a, &mut b));
     // One dies, and another takes its place.
     all.remove(4);
     let mut next = open(&ha, NOBODY, &helper.socket).expect("a ring");
-    by_ring(&mut next, &mut b);
+    until_by_ring(&mut next, &mut b);
     let sources = all[0].wake_sources();
     helper.kill();
     let end = Instant::now() + LIMIT;
@@ -333,5 +335,237 @@ fn ranks_without_rights_get_rings() {
     }
     assert_eq!(all[0].wake_sources(), sources);
     let again = Helper::start(&ha, "--mode ring");
-    by_ring(&mut open(&ha, NOBODY, &again.socket).expect("a ring"), &mut b);
+    until_by_ring(&mut open(&ha, NOBODY, &again.socket).expect("a ring"), &mut b);
+}
+
+/// Exchanges until something comes by the ring.
+fn until_by_ring(a: &mut Both, b: &mut Both) {
+    let (before, end) = (by_xdp(a).1, Instant::now() + LIMIT);
+    while by_xdp(a).1 == before {
+        exchange(a, b, 1);
+        assert!(Instant::now() < end, "{:?}", a.counters());
+    }
+}
+
+/// A hold on the packets of a socket of that host, without a device.
+fn hold(host: &Host, socket: &Path, udp: std::net::UdpSocket) -> (helper::Hold, std::net::UdpSocket) {
+    let (ip, socket) = (host.ip, socket.to_owned());
+    as_user(host, NOBODY, move || {
+        let interface = weir_xdp::interface_of(ip).expect("asked").expect("there");
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&udp);
+        let (hold, _) = helper::ask(&socket, fd, Ask { interface, most: MOST }).expect("a ring");
+        (hold, udp)
+    })
+}
+
+fn a_port_is_its_ranks_as_long_as_it_is_steered() {
+    let [ha, hb] = hosts();
+    let helper = Helper::start(&ha, "--mode ring");
+    let ip = ha.ip;
+    let udp = ha.run(move || std::net::UdpSocket::bind((ip, 0)).expect("a port"));
+    let at = udp.local_addr().expect("bound");
+    let (hold, udp) = hold(&ha, &helper.socket, udp);
+    drop(udp);
+    let is_free = move || std::net::UdpSocket::bind(at).is_ok();
+    assert!(!ha.run(is_free), "somebody could have it whose packets would go to the rank");
+    drop(hold);
+    assert!(ha.run(is_free), "free at once");
+    // The kernel takes a port back from one that disconnects. (The device at that port is another's
+    // then, and what it gets comes by its socket.)
+    let udp = ha.run(move || std::net::UdpSocket::bind((ip, 0)).expect("a port"));
+    let at = udp.local_addr().expect("bound");
+    let (_hold, udp) = self::hold(&ha, &helper.socket, udp);
+    // SAFETY: an address of that length; a number of descriptor that is open.
+    let gone = unsafe {
+        let mut none: libc::sockaddr = std::mem::zeroed();
+        none.sa_family = libc::AF_UNSPEC as u16;
+        libc::connect(std::os::fd::AsRawFd::as_raw_fd(&udp), &raw const none, size_of_val(&none) as u32)
+    };
+    assert_eq!(gone, 0);
+    let other = ha.run(move || std::net::UdpSocket::bind(at).expect("it is free"));
+    other.set_read_timeout(Some(Duration::from_millis(20))).expect("an option");
+    let mut b = hb.plain();
+    wait_until("what is sent there comes to who has the port", || {
+        common::send(&mut b, at, b"yours");
+        other.recv(&mut [0; 8]).is_ok()
+    });
+}
+
+fn a_socket_bound_to_another_interface_gives_no_right() {
+    let [ha, _hb] = hosts();
+    let helper = Helper::start(&ha, "--mode ring");
+    let (ip, socket) = (ha.ip, helper.socket.clone());
+    let ask = move |device: &'static str| {
+        let interface = weir_xdp::interface_of(ip).expect("asked").expect("there");
+        let udp = std::net::UdpSocket::bind("0.0.0.0:0").expect("a port");
+        nix::sys::socket::setsockopt(&udp, nix::sys::socket::sockopt::BindToDevice, &device.into()).expect("bound");
+        helper::ask(&socket, std::os::fd::AsRawFd::as_raw_fd(&udp), Ask { interface, most: MOST }).map(|_| ())
+    };
+    let (elsewhere, here) = ha.run(move || (ask("lo"), ask("ve0")));
+    assert!(matches!(elsewhere, Err(helper::NoHelp::Refused(Refused::Socket))), "{elsewhere:?}");
+    assert!(here.is_ok(), "{here:?}");
+}
+
+fn an_address_that_comes_back_is_steered_again() {
+    let [ha, hb] = hosts();
+    let helper = Helper::start(&ha, "--mode ring");
+    let mut a = open(&ha, NOBODY, &helper.socket).expect("a ring");
+    let mut b = hb.plain();
+    until_by_ring(&mut a, &mut b);
+    let (address, name) = (ha.ip, ha.name);
+    for _ in 0..3 {
+        ha.ip(&format!("addr del {address}/24 dev {name}"));
+        std::thread::sleep(Duration::from_millis(20));
+        ha.ip(&format!("addr add {address}/24 dev {name}"));
+        until_by_ring(&mut a, &mut b);
+    }
+}
+
+fn many_ranks_that_start_at_once_are_all_served() {
+    const RANKS: usize = 128;
+    let [ha, _hb] = hosts();
+    let helper = Helper::start(&ha, "--mode ring");
+    let (ip, socket) = (ha.ip, helper.socket.clone());
+    // Twice: places of who is gone are given anew.
+    for _ in 0..2 {
+        let socket = socket.clone();
+        let took = ha.run(move || {
+            let interface = weir_xdp::interface_of(ip).expect("asked").expect("there");
+            let start = std::sync::Arc::new(std::sync::Barrier::new(RANKS + 1));
+            let rank = |_| {
+                let (socket, start) = (socket.clone(), start.clone());
+                // (The namespace is the parent's.)
+                std::thread::spawn(move || {
+                    let udp = std::net::UdpSocket::bind((ip, 0)).expect("a port");
+                    start.wait();
+                    let fd = std::os::fd::AsRawFd::as_raw_fd(&udp);
+                    let got = helper::ask(&socket, fd, Ask { interface, most: MOST });
+                    got.map(|got| (got, udp)).map_err(|e| e.to_string())
+                })
+            };
+            let all: Vec<_> = (0..RANKS).map(rank).collect();
+            start.wait();
+            let begun = Instant::now();
+            let all: Vec<_> = all.into_iter().map(|one| one.join().expect("it lives")).collect();
+            let took = begun.elapsed();
+            for one in &all {
+                assert!(one.is_ok(), "{:?}", one.as_ref().err());
+            }
+            took
+        });
+        eprintln!("{RANKS} ranks were served in {took:?}");
+        assert!(took < Duration::from_secs(helper::WAIT_S as u64));
+    }
+}
+
+fn descriptors_that_nobody_asked_for_are_closed() {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+    use std::os::fd::AsRawFd;
+    let [ha, _hb] = hosts();
+    let helper = Helper::start(&ha, "--mode ring");
+    let folder = format!("/proc/{}/fd", helper.process.id());
+    let open = || std::fs::read_dir(&folder).expect("ours").count();
+    let file = std::fs::File::open("/dev/null").expect("there");
+    let before = open();
+    for user in [0, 1234] {
+        for count in [1, 2, 5, 200, 253] {
+            let path = helper.socket.clone();
+            let fds = vec![file.as_raw_fd(); count];
+            let answer = as_user(&ha, user, move || {
+                let fd =
+                    socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+                connect(fd.as_raw_fd(), &UnixAddr::new(&path).expect("a path")).expect("the helper listens");
+                helper::wait_at_most(&fd).expect("an option");
+                helper::send(&fd, &Ask { interface: 1, most: MOST }.encode(), &fds).expect("sent");
+                helper::recv(&fd).expect("an answer").0
+            });
+            let why = if user == 0 { Refused::Socket } else { Refused::User };
+            assert_eq!(weir_xdp::Answer::decode(&answer), Ok(weir_xdp::Answer::Refuse(why)), "{user} {count}");
+        }
+    }
+    wait_until("all are closed", || open() <= before);
+}
+
+fn members_of_a_group_are_served() {
+    let [ha, _hb] = hosts();
+    let helper = Helper::start(&ha, "--mode ring --allow @root");
+    // (A user without rights, whose group is root's as it was.)
+    drop(open(&ha, 1234, &helper.socket).expect("a ring"));
+    let socket = helper.socket.clone();
+    let without = ha.run(move || {
+        std::thread::spawn(move || {
+            let none = std::ptr::null::<libc::gid_t>();
+            // SAFETY: no groups; system calls that change this thread alone.
+            let changed = unsafe {
+                libc::syscall(libc::SYS_setgroups, 0, none) | libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY)
+            };
+            assert_eq!(changed, 0);
+            // SAFETY: no pointers.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 1234, 1234, 1234) }, 0);
+            let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+            helper::ask(&socket, std::os::fd::AsRawFd::as_raw_fd(&udp), Ask { interface: 1, most: MOST }).map(|_| ())
+        })
+        .join()
+        .expect("it lives")
+    });
+    assert!(matches!(without, Err(helper::NoHelp::Refused(Refused::User))), "{without:?}");
+}
+
+fn a_rank_asks_no_stranger() {
+    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+    use std::os::fd::AsRawFd;
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("ours");
+    let path = folder.path().join("s");
+    let [ha, _hb] = hosts();
+    let there = path.clone();
+    let listener = as_user(&ha, NOBODY, move || {
+        let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+        bind(fd.as_raw_fd(), &UnixAddr::new(&there).expect("a path")).expect("bound");
+        listen(&fd, Backlog::new(4).expect("a number")).expect("it listens");
+        fd
+    });
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let got = helper::ask(&path, udp.as_raw_fd(), Ask { interface: 1, most: MOST });
+    assert!(matches!(got, Err(helper::NoHelp::Stranger { .. })), "{:?}", got.err());
+    drop(listener);
+}
+
+fn what_lies_in_the_ring_of_a_dead_helper_is_read() {
+    const WAITING: usize = 500;
+    let [ha, hb] = hosts();
+    let mut helper = Helper::start(&ha, "--mode ring");
+    let mut a = open(&ha, NOBODY, &helper.socket).expect("a ring");
+    let mut b = hb.plain();
+    until_by_ring(&mut a, &mut b);
+    common::collect(&mut a, |_| true);
+    let (before, to) = (by_xdp(&a).1, a.local_addrs()[0]);
+    for n in 0..WAITING {
+        common::send(&mut b, to, &n.to_le_bytes());
+    }
+    helper.kill();
+    std::thread::sleep(Duration::from_millis(150));
+    let got = common::collect(&mut a, |got| got.len() >= WAITING);
+    assert_eq!((got.len(), by_xdp(&a).1 - before), (WAITING, WAITING as u64));
+    let end = Instant::now() + LIMIT;
+    while a.has_xdp() {
+        exchange(&mut a, &mut b, 7);
+        assert!(Instant::now() < end, "the rank does not notice");
+    }
+}
+
+fn the_helper_keeps_no_rights() {
+    let [ha, _hb] = hosts();
+    let helper = Helper::start(&ha, "--mode ring");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", helper.process.id())).expect("ours");
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).expect("there");
+        line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+    };
+    let nobody = vec![NOBODY.to_string(); 4].join(" ");
+    assert_eq!([field("Uid:"), field("Gid:"), field("Groups:")], [nobody.clone(), nobody, String::new()]);
+    assert_eq!([field("NoNewPrivs:"), field("Seccomp:")], ["1", "2"]);
+    // CAP_NET_ADMIN (12), CAP_NET_RAW (13), CAP_IPC_LOCK (14), CAP_BPF (39).
+    let rights = u64::from_str_radix(&field("CapPrm:"), 16).expect("a number");
+    assert_eq!(rights & !(1 << 12 | 1 << 13 | 1 << 14 | 1 << 39), 0, "{rights:x}");
 }

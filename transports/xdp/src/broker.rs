@@ -1,9 +1,8 @@
 //! Who attaches the program and makes sockets, for itself or for others: the rights of spec/xdp.md
 //! 6 are needed here alone.
 
-use crate::netlink::Netlink;
+use crate::netlink::{Changes, Netlink};
 use crate::program::{Program, QUEUES_MAX, Ring};
-use crate::routes::addresses_of;
 use crate::sys;
 use crate::words::{Ask, Refused};
 use crate::xsk::{Bound, Layout};
@@ -11,7 +10,7 @@ use nix::sys::socket::{SockaddrLike, SockaddrStorage, getsockname};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Longest datagram that goes by an AF_XDP socket: longer ones are parts of long messages nearly
@@ -64,6 +63,11 @@ fn no(why: Refused) -> impl FnOnce(io::Error) -> NoSocket {
 struct Granted {
     interface: u32,
     queue: u32,
+    most: u16,
+    /// By right of which its packets are steered. Held, so that the port cannot become another's.
+    udp: OwnedFd,
+    /// Where that was bound when it was last looked at.
+    bound: Option<SocketAddr>,
     steered: Vec<SocketAddr>,
 }
 
@@ -84,6 +88,17 @@ pub struct Broker {
     attached: HashMap<u32, Attached>,
     granted: HashMap<u64, Granted>,
     next: u64,
+    /// Places on interfaces with rings that nobody holds any more. They are used first.
+    stale: Vec<(u32, u32)>,
+    kernel: Option<Kernel>,
+}
+
+/// What is asked about addresses, and what tells of new ones: of the network of the first who
+/// asked.
+#[derive(Debug)]
+struct Kernel {
+    changes: Changes,
+    netlink: Netlink,
 }
 
 /// The name of what was granted, to give it back by.
@@ -115,37 +130,81 @@ impl Broker {
     ///
     /// # Errors
     /// Why not.
-    pub fn grant(&mut self, udp: &OwnedFd, ask: Ask) -> Result<(Grant, Bound), NoSocket> {
-        let steered = steered_by(udp, ask.interface)?;
+    pub fn grant(&mut self, udp: OwnedFd, ask: Ask) -> Result<(Grant, Bound), NoSocket> {
+        self.grant_all(vec![(udp, ask)]).pop().unwrap_or_else(|| Err(Refused::System.into()))
+    }
+
+    /// The same of several at once: the kernel takes some 10 ms to put rings into a program's
+    /// table, and no more for many than for one. As many answers, in order.
+    pub fn grant_all(&mut self, asks: Vec<(OwnedFd, Ask)>) -> Vec<Result<(Grant, Bound), NoSocket>> {
+        let mut all: Vec<_> = asks.into_iter().map(|(udp, ask)| self.prepare(udp, ask)).collect();
+        self.enter_rings(&mut all);
+        for one in &mut all {
+            if let Ok((grant, _)) = one
+                && let Err(no) = self.steer(*grant)
+            {
+                self.release(*grant);
+                *one = Err(no);
+            }
+        }
+        all
+    }
+
+    /// A place and a socket, that nothing is steered to yet.
+    fn prepare(&mut self, udp: OwnedFd, ask: Ask) -> Result<(Grant, Bound), NoSocket> {
+        let (bound_to, steered) = self.right_of(&udp, ask.interface)?;
         if self.granted.values().any(|g| g.steered.iter().any(|a| steered.contains(a))) {
             return Err(Refused::Taken.into());
         }
         self.attach(ask.interface)?;
         let bound = if self.mode == Mode::Ring { self.ring(ask)? } else { self.bind(ask)? };
-        let queue = bound.layout.queue;
+        let Layout { queue, most, .. } = bound.layout;
         let Some(attached) = self.attached.get(&ask.interface) else { return Err(Refused::System.into()) };
         if self.mode != Mode::Ring {
             attached.program.set_socket(queue, &bound.socket).map_err(no(Refused::System))?;
         }
-        for to in &steered {
-            if let Err(e) = attached.program.steer(*to, queue, bound.layout.most) {
-                steered.iter().for_each(|to| attached.program.steer_no_more(*to));
-                attached.program.remove_ring(queue);
-                return Err(no(Refused::Full)(e));
-            }
-        }
         self.next += 1;
-        self.granted.insert(self.next, Granted { interface: ask.interface, queue, steered });
+        let granted = Granted { interface: ask.interface, queue, most, udp, bound: Some(bound_to), steered };
+        self.granted.insert(self.next, granted);
         Ok((Grant(self.next), bound))
     }
 
-    /// A ring buffer at the first place that is free.
-    fn ring(&self, ask: Ask) -> Result<Bound, NoSocket> {
-        let held = |place| self.granted.values().any(|g| g.interface == ask.interface && g.queue == place);
-        let place = (0..QUEUES_MAX).find(|place| !held(*place)).ok_or(Refused::Full)?;
+    /// Puts new rings into the tables of their interfaces' programs.
+    fn enter_rings(&mut self, all: &mut [Result<(Grant, Bound), NoSocket>]) {
+        if self.mode != Mode::Ring {
+            return;
+        }
+        let mut interfaces: Vec<u32> = all.iter().flatten().map(|(_, bound)| bound.layout.interface).collect();
+        interfaces.sort_unstable();
+        interfaces.dedup();
+        for interface in interfaces {
+            let here = |one: &Result<(Grant, Bound), NoSocket>| {
+                one.as_ref().is_ok_and(|(_, bound)| bound.layout.interface == interface)
+            };
+            let rings = all.iter().filter(|one| here(one)).flatten();
+            let rings: Vec<_> = rings.map(|(_, b)| (b.layout.queue, &b.socket, &b.memory)).collect();
+            let entered = self.attached.get(&interface).map(|attached| attached.program.set_rings(&rings));
+            let Some(Err(e)) = entered else { continue };
+            for one in all.iter_mut().filter(|one| here(one)) {
+                let why = NoSocket { why: Refused::System, cause: Some(e.to_string()) };
+                if let Ok((grant, _)) = std::mem::replace(one, Err(why)) {
+                    self.release(grant);
+                }
+            }
+        }
+    }
+
+    /// Steers to what was granted.
+    fn steer(&self, grant: Grant) -> Result<(), NoSocket> {
+        let Some(g) = self.granted.get(&grant.0) else { return Err(Refused::System.into()) };
+        let Some(attached) = self.attached.get(&g.interface) else { return Err(Refused::System.into()) };
+        g.steered.iter().try_for_each(|to| attached.program.steer(*to, g.queue, g.most)).map_err(no(Refused::Full))
+    }
+
+    /// A ring buffer for the first place that is free.
+    fn ring(&mut self, ask: Ask) -> Result<Bound, NoSocket> {
         let ring = Ring::new().map_err(no(Refused::System))?;
-        let Some(attached) = self.attached.get(&ask.interface) else { return Err(Refused::System.into()) };
-        attached.program.set_ring(place, &ring).map_err(no(Refused::System))?;
+        let place = self.place(ask.interface).ok_or(Refused::Full)?;
         let layout = Layout {
             interface: ask.interface,
             queue: place,
@@ -158,6 +217,15 @@ impl Broker {
             most: ask.most,
         };
         Ok(Bound { socket: ring.ring, memory: ring.bell, layout })
+    }
+
+    /// A place that nobody holds, best one whose ring is to go.
+    fn place(&mut self, interface: u32) -> Option<u32> {
+        if let Some(at) = self.stale.iter().position(|(of, _)| *of == interface) {
+            return Some(self.stale.swap_remove(at).1);
+        }
+        let held = |place| self.granted.values().any(|g| g.interface == interface && g.queue == place);
+        (0..QUEUES_MAX).find(|place| !held(*place))
     }
 
     /// The first queue that is free. The kernel lets go of a dead rank's queue a moment after its
@@ -192,38 +260,103 @@ impl Broker {
         Ok((None, busy))
     }
 
+    /// Attaches the program, unless it is there. Where another tool has detached it, or the
+    /// interface went and came, it is attached anew with all that it steers.
     fn attach(&mut self, interface: u32) -> Result<(), NoSocket> {
-        if !self.attached.contains_key(&interface) {
-            let loaded = if self.mode == Mode::Ring { Program::load_for_rings() } else { Program::load(self.frags) };
-            let program = loaded.map_err(no(Refused::Attach))?;
-            let link = program.attach(interface, self.mode == Mode::Native).map_err(no(Refused::Attach))?;
-            self.attached.insert(interface, Attached { program, link });
+        let native = self.mode == Mode::Native;
+        if let Some(attached) = self.attached.get_mut(&interface) {
+            // (A kernel that does not tell is believed to have it still.)
+            if sys::link_interface(&attached.link).unwrap_or(interface) != interface {
+                attached.link = attached.program.attach(interface, native).map_err(no(Refused::Attach))?;
+            }
+            return Ok(());
         }
+        let loaded = if self.mode == Mode::Ring { Program::load_for_rings() } else { Program::load(self.frags) };
+        let program = loaded.map_err(no(Refused::Attach))?;
+        let link = program.attach(interface, native).map_err(no(Refused::Attach))?;
+        self.attached.insert(interface, Attached { program, link });
         Ok(())
     }
 
-    /// Steers no more to what was granted.
+    /// Steers no more to what was granted, and lets go of the UDP socket.
     pub fn release(&mut self, grant: Grant) {
-        if let Some(gone) = self.granted.remove(&grant.0)
-            && let Some(attached) = self.attached.get(&gone.interface)
-        {
+        let Some(gone) = self.granted.remove(&grant.0) else { return };
+        if let Some(attached) = self.attached.get(&gone.interface) {
             gone.steered.iter().for_each(|to| attached.program.steer_no_more(*to));
-            attached.program.remove_ring(gone.queue);
+            if self.mode == Mode::Ring {
+                self.stale.push((gone.interface, gone.queue));
+            }
         }
     }
 
-    /// Steers no more what was sent to an address that its interface has no longer: it may be
-    /// another host's now, whose packets pass here.
-    pub fn drop_absent(&mut self) {
-        for granted in self.granted.values_mut() {
-            let Ok(present) = addresses_of(granted.interface) else { continue };
-            let gone = granted.steered.extract_if(.., |a| !present.contains(&a.ip()));
-            for to in gone {
-                if let Some(attached) = self.attached.get(&granted.interface) {
-                    attached.program.steer_no_more(to);
+    /// Whether there are rings of those who are gone.
+    #[must_use]
+    pub fn is_untidy(&self) -> bool {
+        !self.stale.is_empty()
+    }
+
+    /// Frees one of them: the kernel takes some 10 ms for each.
+    pub fn tidy(&mut self) {
+        if let Some((interface, place)) = self.stale.pop()
+            && let Some(attached) = self.attached.get(&interface)
+        {
+            attached.program.remove_ring(place);
+        }
+    }
+
+    /// What says that addresses have changed, by being readable, once somebody was granted
+    /// something.
+    #[must_use]
+    pub fn changes(&self) -> Option<BorrowedFd<'_>> {
+        self.kernel.as_ref().map(|k| k.changes.socket().as_fd())
+    }
+
+    /// Looks whether addresses have come or gone, or a UDP socket is not bound any more as it was:
+    /// what is steered is what would come to that socket.
+    pub fn refresh(&mut self) {
+        let Some(kernel) = &mut self.kernel else { return };
+        let moved = |g: &Granted| bound_to(&g.udp) != g.bound;
+        let addresses = kernel.changes.any(0);
+        let concerned = |g: &&mut Granted| addresses || moved(g);
+        if !addresses && !self.granted.values().any(moved) {
+            return;
+        }
+        // (Not to be had: nothing is known better than it was.)
+        let Ok(present) = kernel.netlink.addresses() else { return };
+        let mut taken: Vec<(u32, SocketAddr)> = Vec::new();
+        for g in self.granted.values() {
+            taken.extend(g.steered.iter().map(|a| (g.interface, *a)));
+        }
+        for g in self.granted.values_mut().filter(concerned) {
+            let Some(attached) = self.attached.get(&g.interface) else { continue };
+            let (bound, wanted) = match rights(&g.udp, g.interface, &present) {
+                Ok((bound, wanted)) => (Some(bound), wanted),
+                Err(_) => (bound_to(&g.udp), Vec::new()),
+            };
+            g.bound = bound;
+            for to in g.steered.extract_if(.., |a| !wanted.contains(a)) {
+                attached.program.steer_no_more(to);
+            }
+            for to in wanted {
+                // What another held when this began is his.
+                if !taken.contains(&(g.interface, to)) && attached.program.steer(to, g.queue, g.most).is_ok() {
+                    taken.push((g.interface, to));
+                    g.steered.push(to);
                 }
             }
         }
+    }
+
+    /// What the holder of this socket has a right to on this interface, and where it is bound.
+    fn right_of(&mut self, udp: &OwnedFd, interface: u32) -> Result<(SocketAddr, Vec<SocketAddr>), NoSocket> {
+        may_be_steered(udp)?;
+        if self.kernel.is_none() {
+            let opened = Changes::of_addresses().and_then(|changes| Ok(Kernel { changes, netlink: Netlink::open()? }));
+            self.kernel = Some(opened.map_err(no(Refused::System))?);
+        }
+        let Some(kernel) = &mut self.kernel else { return Err(Refused::System.into()) };
+        let present = kernel.netlink.addresses().map_err(no(Refused::Interface))?;
+        rights(udp, interface, &present)
     }
 
     /// How many hold sockets.
@@ -241,6 +374,7 @@ impl Broker {
     /// Detaches from an interface.
     pub fn detach(&mut self, interface: u32) {
         self.attached.remove(&interface);
+        self.stale.retain(|(of, _)| *of != interface);
     }
 
     /// Detaches from an interface as another tool would, keeping all else: for tests.
@@ -263,11 +397,19 @@ pub fn may_be_steered(udp: &OwnedFd) -> Result<(), NoSocket> {
     if is_udp && sys::namespace_of(udp).ok() == Some(here) { Ok(()) } else { Err(Refused::Socket.into()) }
 }
 
-/// The addresses and port that are the right of whoever holds this socket, on this interface.
-fn steered_by(udp: &OwnedFd, interface: u32) -> Result<Vec<SocketAddr>, NoSocket> {
-    may_be_steered(udp)?;
+/// The addresses and port whose packets on this interface come to this socket, and where it is
+/// bound.
+fn rights(udp: &OwnedFd, interface: u32, present: &[(u32, IpAddr)]) -> Result<(SocketAddr, Vec<SocketAddr>), NoSocket> {
     let bound = bound_to(udp).filter(|a| a.port() != 0).ok_or(Refused::Unbound)?;
-    let mut addresses = addresses_of(interface).map_err(no(Refused::Interface))?;
+    // One that is bound to another interface gets nothing from this one; that port may be another's
+    // here.
+    let device = sys::bound_device(udp).map_err(no(Refused::System))?;
+    if device != 0 && device != interface {
+        return Err(Refused::Socket.into());
+    }
+    let is_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let here = present.iter().filter(|(index, ip)| *index == interface && !is_local(ip));
+    let mut addresses: Vec<IpAddr> = here.map(|(_, ip)| *ip).collect();
     if bound.ip().is_unspecified() {
         // An IPv6 socket may take both families; one that does not gets no IPv4 packet that was its
         // own before, and none is on its way to another's socket.
@@ -282,7 +424,7 @@ fn steered_by(udp: &OwnedFd, interface: u32) -> Result<Vec<SocketAddr>, NoSocket
     if addresses.is_empty() {
         return Err(Refused::Interface.into());
     }
-    Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, bound.port())).collect())
+    Ok((bound, addresses.into_iter().map(|ip| SocketAddr::new(ip, bound.port())).collect()))
 }
 
 /// Where a socket is bound; mapped IPv4 addresses become plain ones.

@@ -1,20 +1,24 @@
 //! The two ends of the Unix socket between ranks and helper (spec/xdp.md 3).
 
+use crate::sys;
 use crate::words::{Answer, Ask, BYTES, Refused};
 use crate::xsk::{Bound, Layout};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, connect, recvmsg,
-    sendmsg, setsockopt, socket, sockopt,
+    AddressFamily, ControlMessage, MsgFlags, Shutdown, SockFlag, SockType, UnixAddr, connect, getsockopt, sendmsg,
+    setsockopt, shutdown, socket, sockopt,
 };
-use nix::sys::time::TimeVal;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use nix::sys::time::{TimeVal, TimeValLike};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// Where the helper listens, if nothing else is said.
 pub const SOCKET: &str = "/run/weir/xdpd.sock";
 /// How long either side waits for the other, seconds.
 pub const WAIT_S: i64 = 2;
+/// How long who ends waits for the helper to let go of its port, milliseconds: `LET_GO` of
+/// spec/xdp.md 8.
+const LET_GO_MS: i64 = 200;
 
 /// Sends one message, and descriptors with it.
 ///
@@ -27,27 +31,46 @@ pub fn send(to: &OwnedFd, message: &[u8; BYTES], with: &[RawFd]) -> io::Result<(
     Ok(())
 }
 
-/// Receives one message with its descriptors, at most two; more are closed. An empty message is the
-/// end.
+/// Receives one message with its descriptors, however many there are. An empty message is the end.
 ///
 /// # Errors
 /// The system's.
 pub fn recv(from: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     // One more than the longest, so that a longer one is seen to be.
     let mut bytes = [0; BYTES + 1];
-    let mut space = nix::cmsg_space!([RawFd; 4]);
-    let mut parts = [IoSliceMut::new(&mut bytes)];
-    let got = recvmsg::<UnixAddr>(from.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
-    let mut with = Vec::new();
-    for c in got.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(fds) = c {
-            // SAFETY: the kernel just made these descriptors for us, and nobody else knows them.
-            with.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+    let (len, with) = sys::recv_with(from, &mut bytes)?;
+    Ok((bytes[..len].to_vec(), with))
+}
+
+/// A rank's hold on what the helper gave it: its connection. Dropped, it waits a moment until the
+/// helper has let go of the UDP socket that it was shown: the port is free then, unless the helper
+/// is busy.
+#[derive(Debug)]
+pub struct Hold {
+    connection: OwnedFd,
+    /// Whose it is: a child of fork(2) has a copy that must end nothing.
+    pid: u32,
+}
+
+impl Hold {
+    /// Whether the helper is gone. It never says anything more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let mut byte = [0];
+        !matches!(sys::recv(&self.connection, &mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock || e.kind() == io::ErrorKind::Interrupted)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.pid == std::process::id()
+            && shutdown(self.connection.as_raw_fd(), Shutdown::Write).is_ok()
+            && setsockopt(&self.connection, sockopt::ReceiveTimeout, &TimeVal::milliseconds(LET_GO_MS)).is_ok()
+        {
+            // The end is all that comes.
+            let _ = recv(&self.connection);
         }
     }
-    let len = got.bytes;
-    with.truncate(2);
-    Ok((bytes[..len].to_vec(), with))
 }
 
 /// Either side gives up waiting for the other after a while.
@@ -78,17 +101,22 @@ pub enum NoHelp {
         /// What the system says.
         cause: io::Error,
     },
+    /// It is not who is trusted with a port.
+    #[error("who listens at {path} is neither root nor this user")]
+    Stranger {
+        /// Where it was looked for.
+        path: String,
+    },
     /// It said no.
     #[error("{0}")]
     Refused(#[from] Refused),
 }
 
-/// Asks the helper at `path` for a socket of the interface, by right of the UDP socket `udp`. The
-/// connection is the hold on it.
+/// Asks the helper at `path` for a socket of the interface, by right of the UDP socket `udp`.
 ///
 /// # Errors
 /// Why there is none.
-pub fn ask(path: &Path, udp: RawFd, ask: Ask) -> Result<(OwnedFd, Bound), NoHelp> {
+pub fn ask(path: &Path, udp: RawFd, ask: Ask) -> Result<(Hold, Bound), NoHelp> {
     let told = || path.display().to_string();
     let unreachable = |cause: io::Error| NoHelp::Unreachable { path: told(), cause };
     let connection = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)
@@ -100,11 +128,16 @@ pub fn ask(path: &Path, udp: RawFd, ask: Ask) -> Result<(OwnedFd, Bound), NoHelp
         Err(nix::Error::ENOENT | nix::Error::ECONNREFUSED) => return Err(NoHelp::Nobody { path: told() }),
         Err(e) => return Err(unreachable(e.into())),
     }
+    // Who listened first decides who is asked, and any user may have been first at some paths.
+    let who = getsockopt(&connection, sockopt::PeerCredentials).map_err(|e| unreachable(e.into()))?;
+    if who.uid() != 0 && who.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(NoHelp::Stranger { path: told() });
+    }
     send(&connection, &ask.encode(), &[udp]).map_err(unreachable)?;
     let (message, with) = recv(&connection).map_err(unreachable)?;
     match (Answer::decode(&message)?, <[OwnedFd; 2]>::try_from(with)) {
         (Answer::Grant(layout), Ok([socket, memory])) if is_as_asked(&layout, &ask) => {
-            Ok((connection, Bound { socket, memory, layout }))
+            Ok((Hold { connection, pid: std::process::id() }, Bound { socket, memory, layout }))
         }
         (Answer::Grant(_), _) => Err(Refused::Malformed.into()),
         (Answer::Refuse(why), _) => Err(why.into()),
@@ -113,11 +146,4 @@ pub fn ask(path: &Path, udp: RawFd, ask: Ask) -> Result<(OwnedFd, Bound), NoHelp
 
 fn is_as_asked(layout: &Layout, ask: &Ask) -> bool {
     layout.interface == ask.interface && layout.most <= ask.most
-}
-
-/// Whether the other side of a connection is gone. It never says anything more.
-#[must_use]
-pub fn is_over(connection: &OwnedFd) -> bool {
-    let mut byte = [0];
-    !matches!(crate::sys::recv(connection, &mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock || e.kind() == io::ErrorKind::Interrupted)
 }

@@ -34,5 +34,6 @@ pub use counters::XdpCounters;
 pub use netlink::{Changes, Link, Netlink};
 pub use pair::{Holder, Pair, Port};
 pub use program::{Program, RECORDS_MAX, Ring};
+pub use sys::peer_groups;
 pub use words::{Answer, Ask, BYTES, MOST, Refused};
 pub use xsk::{Bound, Frame, Layout, Xsk};

@@ -29,7 +29,9 @@ const DUMP: u16 = 0x300;
 
 /// Groups of what is told unasked: links, neighbours, addresses, routes and rules
 /// (linux/rtnetlink.h, a bit each).
-pub const CHANGES: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400;
+const CHANGES: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400;
+/// Those of addresses alone.
+const OF_ADDRESSES: u32 = 0x10 | 0x100;
 
 /// States of a neighbour whose address may be used: REACHABLE, STALE, DELAY, PROBE, NOARP,
 /// PERMANENT.
@@ -377,6 +379,14 @@ impl Changes {
     /// As [`Netlink::open`].
     pub fn open() -> io::Result<Changes> {
         Ok(Changes { socket: sys::netlink(CHANGES)?, buffer: vec![0; BUFFER_BYTES] })
+    }
+
+    /// Listens to changes of addresses alone. Needs no rights.
+    ///
+    /// # Errors
+    /// As [`Netlink::open`].
+    pub fn of_addresses() -> io::Result<Changes> {
+        Ok(Changes { socket: sys::netlink(OF_ADDRESSES)?, buffer: vec![0; BUFFER_BYTES] })
     }
 
     /// The socket, readable when something has changed.

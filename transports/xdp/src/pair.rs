@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::buffer::Buffer;
 use crate::counters::XdpCounters;
 use crate::frame;
-use crate::helper;
+use crate::helper::Hold;
 use crate::netlink::{Link, Netlink};
 use crate::program::Ring;
 use crate::ring::Broken;
@@ -41,8 +41,8 @@ const AWAY_NS: TimeNs = 20_000;
 
 /// What keeps XDP alive: while this lives the program is attached and steers here.
 pub enum Holder {
-    /// A connection to the helper.
-    Helper(OwnedFd),
+    /// What the helper gave.
+    Helper(Hold),
     /// This process has attached the program itself.
     Own(Box<Broker>),
 }
@@ -432,8 +432,15 @@ impl Fast {
     #[cold]
     fn check(&mut self, now_ns: TimeNs) -> Result<(), Broken> {
         self.check_ns = now_ns + CHECK_NS;
-        if matches!(&self.holder, Holder::Helper(connection) if helper::is_over(connection)) {
-            return Err(Broken);
+        match &mut self.holder {
+            Holder::Helper(hold) if hold.is_over() => {
+                // Nothing more comes, but what lies in the ring is good.
+                let has_more = matches!(&self.source, Source::Buffer(buffer) if buffer.has_any());
+                self.check_ns = now_ns;
+                return if has_more { Ok(()) } else { Err(Broken) };
+            }
+            Holder::Helper(_) => {}
+            Holder::Own(broker) => broker.refresh(),
         }
         let left = match &mut self.source {
             Source::Xsk(xsk) => xsk.is_sending(),

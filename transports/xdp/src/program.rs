@@ -268,17 +268,20 @@ impl Program {
         sys::map_set(sockets, &queue.to_ne_bytes(), &xsk.as_raw_fd().to_ne_bytes())
     }
 
-    /// The ring of a place.
+    /// The ring buffers and bells of these places. The kernel waits for a grace period of RCU for
+    /// each table, however many they are.
     ///
     /// # Errors
     /// More places than are thought of, or a program for sockets.
-    pub fn set_ring(&self, place: u32, ring: &Ring) -> io::Result<()> {
+    pub fn set_rings(&self, all: &[(u32, &OwnedFd, &OwnedFd)]) -> io::Result<()> {
         let Targets::Rings { rings, bells } = &self.targets else { return Err(io::ErrorKind::InvalidInput.into()) };
-        sys::map_set(bells, &place.to_ne_bytes(), &ring.bell.as_raw_fd().to_ne_bytes())?;
-        sys::map_set(rings, &place.to_ne_bytes(), &ring.ring.as_raw_fd().to_ne_bytes())
+        let entry = |place: u32, map: &OwnedFd| (place.to_ne_bytes(), map.as_raw_fd().to_ne_bytes());
+        sys::map_set_all(bells, all.iter().map(|(place, _, bell)| entry(*place, bell)))?;
+        sys::map_set_all(rings, all.iter().map(|(place, ring, _)| entry(*place, ring)))
     }
 
-    /// No ring is at that place any more: the kernel frees it with the last who has it.
+    /// No ring is at that place any more: the kernel frees it with the last who has it, and waits
+    /// here as in [`Program::set_rings`].
     pub fn remove_ring(&self, place: u32) {
         if let Targets::Rings { rings, bells } = &self.targets {
             let _ = sys::map_remove(rings, &place.to_ne_bytes());

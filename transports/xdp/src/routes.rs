@@ -5,7 +5,7 @@ use crate::frame::Template;
 use crate::netlink::{Changes, Link, Netlink};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use weir_net::{Route, TimeNs};
 
 /// Times and bounds of spec/xdp.md 8.
@@ -174,16 +174,6 @@ impl<A: Ask> Routes<A> {
             known.socket_until_ns = now_ns + STICKY_NS;
         }
     }
-}
-
-/// The addresses of an interface of this host, link-local ones left out.
-///
-/// # Errors
-/// The kernel's.
-pub fn addresses_of(interface: u32) -> io::Result<Vec<IpAddr>> {
-    let all = Netlink::open()?.addresses()?;
-    let local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-    Ok(all.into_iter().filter(|(index, ip)| *index == interface && !local(ip)).map(|(_, ip)| ip).collect())
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ const PROG_LOAD: i32 = 5;
 const PROG_TEST_RUN: i32 = 10;
 const LINK_CREATE: i32 = 28;
 const LINK_DETACH: i32 = 34;
+const OBJ_GET_INFO_BY_FD: i32 = 15;
+const MAP_UPDATE_BATCH: i32 = 26;
 
 /// Types of maps.
 pub const MAP_TYPE_HASH: u32 = 1;
@@ -141,6 +143,21 @@ pub fn map_remove<const K: usize>(map: &OwnedFd, key: &[u8; K]) -> io::Result<()
     unsafe { attr.call(MAP_DELETE_ELEM) }.map(|_| ())
 }
 
+/// Sets entries of a map in one call (Linux 5.14 for maps of maps): all, or some and an error.
+pub fn map_set_all<const K: usize, const V: usize>(
+    map: &OwnedFd,
+    entries: impl Iterator<Item = ([u8; K], [u8; V])>,
+) -> io::Result<()> {
+    let (keys, values): (Vec<[u8; K]>, Vec<[u8; V]>) = entries.unzip();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let attr = Attr::new().address(16, keys.as_ptr()).address(24, values.as_ptr());
+    let mut attr = attr.u32(32, keys.len() as u32).fd(36, map);
+    // SAFETY: both live through the call, with as many entries as is said; as in `map_set`.
+    unsafe { attr.call(MAP_UPDATE_BATCH) }.map(|_| ())
+}
+
 /// Bytes kept of what the kernel's verifier says of a program that it refuses.
 const LOG_BYTES: usize = 64 << 10;
 
@@ -202,6 +219,16 @@ pub fn attach(hook: Hook, program: &OwnedFd, interface: u32, mode: u32) -> io::R
 pub fn detach(link: &OwnedFd) -> io::Result<()> {
     // SAFETY: this command follows no pointer.
     unsafe { Attr::new().fd(0, link).call(LINK_DETACH) }.map(|_| ())
+}
+
+/// The interface that a link is attached to; 0: none any more.
+pub fn link_interface(link: &OwnedFd) -> io::Result<u32> {
+    // struct bpf_link_info: type, id, program's id, and from 16 on, of XDP and tcx, the interface.
+    let mut info = [0u32; 16];
+    let mut attr = Attr::new().fd(0, link).u32(4, size_of_val(&info) as u32).address(8, info.as_mut_ptr());
+    // SAFETY: the kernel writes to `info`, which has the length that is said, and nowhere else.
+    unsafe { attr.call(OBJ_GET_INFO_BY_FD) }?;
+    Ok(info[4])
 }
 
 // ---- AF_XDP, linux/if_xdp.h ----
@@ -309,6 +336,10 @@ pub fn kick_fill(xsk: RawFd) {
 
 // ---- other sockets ----
 
+/// asm-generic/socket.h.
+const SO_PEERGROUPS: i32 = 59;
+const SO_BINDTOIFINDEX: i32 = 62;
+
 /// The number of the network namespace of a socket, unique while the system runs.
 pub fn namespace_of(fd: &OwnedFd) -> io::Result<u64> {
     // SAFETY: a number.
@@ -319,6 +350,73 @@ pub fn namespace_of(fd: &OwnedFd) -> io::Result<u64> {
 pub fn kind_of(fd: &OwnedFd) -> io::Result<(i32, i32)> {
     // SAFETY: numbers.
     unsafe { Ok((get(fd, libc::SOL_SOCKET, libc::SO_TYPE)?, get(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?)) }
+}
+
+/// The interface that a socket is bound to, of whatever address; 0: none.
+pub fn bound_device(fd: &OwnedFd) -> io::Result<u32> {
+    // SAFETY: a number.
+    let index: i32 = unsafe { get(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX) }?;
+    Ok(index.cast_unsigned())
+}
+
+/// Descriptors that a message carries at the most (`SCM_MAX_FD`).
+const DESCRIPTORS_MAX: usize = 253;
+// SAFETY: no pointer.
+const CONTROL_BYTES: usize = unsafe { libc::CMSG_SPACE((DESCRIPTORS_MAX * size_of::<RawFd>()) as u32) } as usize;
+
+/// Receives a message, and all descriptors that came with it: none stays open that nobody knows.
+pub fn recv_with(fd: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut control = [0u64; CONTROL_BYTES.div_ceil(8)];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: a structure of numbers and pointers, null here.
+    let mut head: libc::msghdr = unsafe { std::mem::zeroed() };
+    head.msg_iov = &raw mut part;
+    head.msg_iovlen = 1;
+    head.msg_control = control.as_mut_ptr().cast();
+    head.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the pointers lead to live memory of the lengths that are said.
+    let n = checked(unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut head, libc::MSG_CMSG_CLOEXEC) } as i64)?;
+    let mut with = Vec::new();
+    // SAFETY: the kernel has filled `control` and said how far.
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(&raw const head) };
+    while !at.is_null() {
+        // SAFETY: a header within `control`, which is aligned for it.
+        let c = unsafe { &*at };
+        if (c.cmsg_level, c.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+            // SAFETY: arithmetic on numbers, and an address within `control`.
+            let (own, data) = unsafe { (libc::CMSG_LEN(0) as usize, libc::CMSG_DATA(at).cast::<RawFd>()) };
+            for i in 0..(c.cmsg_len as usize - own) / size_of::<RawFd>() {
+                // SAFETY: so many descriptors are there, which the kernel just made for us and
+                // nobody else knows.
+                with.push(unsafe { OwnedFd::from_raw_fd(data.add(i).read_unaligned()) });
+            }
+        }
+        // SAFETY: as above.
+        at = unsafe { libc::CMSG_NXTHDR(&raw const head, at) };
+    }
+    Ok((n as usize, with))
+}
+
+/// The groups of the process at the other end of a Unix connection, as it was when it connected,
+/// beside its main one.
+pub fn peer_groups(fd: &OwnedFd) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0u32; 64];
+    loop {
+        let mut len = (groups.len() * 4) as libc::socklen_t;
+        let to = groups.as_mut_ptr().cast();
+        // SAFETY: the pointers describe `groups` and `len`, which live through the call.
+        let r = unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, SO_PEERGROUPS, to, &raw mut len) };
+        let has = len as usize / 4;
+        match checked(r.into()) {
+            Ok(_) => {
+                groups.truncate(has);
+                return Ok(groups);
+            }
+            // There are more: as many as it says now.
+            Err(e) if e.raw_os_error() == Some(libc::ERANGE) && has > groups.len() => groups.resize(has, 0),
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 /// A netlink socket for routes, links and neighbours that does not block, member of `groups` (a bit

@@ -18,10 +18,12 @@ const MOST_RANGE: std::ops::RangeInclusive<u16> = 64..=MOST;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The other side is of another version.
-    #[error("the helper is of another version")]
+    #[error("the helper is of another version (systemctl restart weir-xdpd.service when its ranks have ended)")]
     Version = 1,
     /// Not a message that was to come.
-    #[error("the helper and this program do not understand each other")]
+    #[error(
+        "the helper and this program do not understand each other (perhaps it is older: systemctl restart weir-xdpd.service when its ranks have ended)"
+    )]
     Malformed = 2,
     /// Not on the list.
     #[error("this user is not on the helper's list (weir xdpd --allow)")]
@@ -46,10 +48,10 @@ pub enum Refused {
     )]
     Attach = 8,
     /// Bounded.
-    #[error("the helper serves as many ranks as it may")]
+    #[error("the helper serves 256 ranks, its most; further ones go by UDP")]
     Full = 9,
     /// The rest.
-    #[error("the kernel refuses the helper a socket")]
+    #[error("the kernel refuses the helper a socket (journalctl -u weir-xdpd.service says why)")]
     System = 10,
     /// It gives a right to no port.
     #[error("the socket is bound to no port: it is to be bound before it is shown to the helper")]

@@ -38,6 +38,7 @@ fn main() -> std::process::ExitCode {
         ("a_peer_without_xdp_notices_nothing", a_peer_without_xdp_notices_nothing),
         ("a_batch_goes_one_way_in_order", a_batch_goes_one_way_in_order),
         ("a_detached_program_costs_nothing_but_speed", a_detached_program_costs_nothing_but_speed),
+        ("a_detached_program_is_attached_anew_for_all_when_one_asks", a_detached_program_is_attached_anew),
         ("an_interface_may_go_down_and_up", an_interface_may_go_down_and_up),
         ("an_interface_that_is_gone_leaves_the_rest_alone", an_interface_that_is_gone_leaves_the_rest_alone),
         ("a_route_that_leads_elsewhere_is_followed", a_route_that_leads_elsewhere_is_followed),
@@ -113,7 +114,7 @@ fn the_program_for_rings_takes_the_same() {
     const TAKEN: u32 = 2;
     let program = Program::load_for_rings().expect("the kernel's verifier takes it");
     let ring = weir_xdp::Ring::new().expect("a ring");
-    program.set_ring(3, &ring).expect("a place");
+    program.set_rings(&[(3, &ring.ring, &ring.bell)]).expect("a place");
     let from: SocketAddr = ([10, 0, 0, 9], 5).into();
     let to: SocketAddr = ([10, 0, 0, 1], 4000).into();
     program.steer(to, 3, 1400).expect("room");
@@ -193,7 +194,7 @@ fn ranks(host: &Host, count: usize) -> Vec<(Both, std::os::fd::OwnedFd)> {
         let mut all = Vec::new();
         for _ in 0..count {
             let udp = common::udp(ip);
-            let (_, bound) = broker.grant(&common::owned(&udp), ask).expect("a ring");
+            let (_, bound) = broker.grant(common::owned(&udp), ask).expect("a ring");
             all.push((udp, bound));
         }
         let mut broker = Some(broker);
@@ -501,6 +502,30 @@ fn a_detached_program_costs_nothing_but_speed() {
     assert!(after.0 > before.0, "and leaves by XDP");
 }
 
+fn a_detached_program_is_attached_anew() {
+    let [ha, hb] = hosts();
+    let ip = ha.ip;
+    for mode in [Mode::Ring, Mode::Generic] {
+        let (mut first, second) = ha.run(move || {
+            let interface = weir_xdp::interface_of(ip).expect("asked").expect("there");
+            let ask = weir_xdp::Ask { interface, most: weir_xdp::MOST };
+            let (udp, other) = (common::udp(ip), common::udp(ip));
+            let mut broker = Broker::new(mode);
+            let (_, bound) = broker.grant(common::owned(&udp), ask).expect("a ring");
+            broker.detach_unasked(interface).expect("detached");
+            let second = broker.grant(common::owned(&other), ask).map(|(_, bound)| bound.layout.queue);
+            let port = weir_xdp::Port { port: udp.local_addrs()[0].port(), tells_local: udp.tells_local() };
+            let mut pair = weir_xdp::Pair::alone(udp);
+            pair.add(bound, weir_xdp::Holder::Own(Box::new(broker)), port).expect("used");
+            (pair, second)
+        });
+        // (The interface has one queue.)
+        assert_eq!(second.ok(), (mode == Mode::Ring).then_some(1));
+        let mut b = hb.open(mode);
+        until_by_ring(&mut first, &mut b);
+    }
+}
+
 fn an_interface_may_go_down_and_up() {
     let [ha, hb] = hosts();
     let (mut a, mut b) = (ha.open(Mode::Generic), hb.open(Mode::Generic));
@@ -710,8 +735,8 @@ fn garbage_in_one_ranks_rings_harms_no_other() {
             let interface = weir_xdp::interface_of(ip).expect("asked").expect("there");
             let ask = weir_xdp::Ask { interface, most: weir_xdp::MOST };
             let [good, bad] = [common::udp(ip), common::udp(ip)];
-            let (_, good_bound) = broker.grant(&common::owned(&good), ask).expect("the first queue");
-            let (_, bad_bound) = broker.grant(&common::owned(&bad), ask).expect("the second queue");
+            let (_, good_bound) = broker.grant(common::owned(&good), ask).expect("the first queue");
+            let (_, bad_bound) = broker.grant(common::owned(&bad), ask).expect("the second queue");
             let bad_socket = bad_bound.socket.try_clone().expect("a descriptor");
             let port = |udp: &weir_udp::UdpTransport| weir_xdp::Port {
                 port: udp.local_addrs()[0].port(),

@@ -136,7 +136,7 @@ impl Host {
         self.run(move || {
             let udp = udp(ip);
             let ask = Ask { interface: weir_xdp::interface_of(ip).expect("asked").expect("there"), most: MOST };
-            let (_, bound) = broker.grant(&owned(&udp), ask).map_err(|e| e.to_string())?;
+            let (_, bound) = broker.grant(owned(&udp), ask).map_err(|e| e.to_string())?;
             let port = Port { port: udp.local_addrs()[0].port(), tells_local: udp.tells_local() };
             let mut pair = Pair::alone(udp);
             pair.add(bound, Holder::Own(Box::new(broker)), port).map_err(|e| e.to_string())?;
