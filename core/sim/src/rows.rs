@@ -37,7 +37,7 @@ pub fn points(what: &str, e: &EndpointSpec) -> Vec<Vec<Point>> {
             vec![table::stream_points(e, &[10 * US, MS, 10 * MS], &[0, 10_000, 20_000], &[16, 64, 1000], 16 << 20)]
         }
         "exchange" => {
-            let (delays, lens) = ([10 * US, MS, 10 * MS], [300_000, 1 << 20, 4 << 20]);
+            let (delays, lens) = ([10 * US, 200 * US, MS, 10 * MS], [300_000, 1 << 20, 4 << 20]);
             vec![
                 table::exchange_points(e, 1000, &[2, 8], &delays, &lens, &[0, 10_000], 10),
                 table::exchange_points(e, 100, &[2, 8], &[50 * US], &lens, &[0, 10_000], 10),

@@ -164,7 +164,8 @@ fn the_stall_of_a_table_is_the_longest_time_without_a_message() {
 #[test]
 fn exchange() {
     let e = EndpointSpec::default();
-    let points = table::exchange_points(&e, 1000, &[2, 8], &[10 * US, MS], &[300_000, 1 << 20], &[0, 10_000], 10);
+    let delays = [10 * US, 200 * US, MS];
+    let points = table::exchange_points(&e, 1000, &[2, 8], &delays, &[300_000, 1 << 20], &[0, 10_000], 10);
     let _ = snapshot("exchange", &points);
     let point = table::exchange_points(&e, 1000, &[2], &[MS], &[4 << 20], &[0], 10).remove(0);
     let r = table::measure(&point);
