@@ -74,12 +74,12 @@ fn line(who: &str, reason: DownReason, cfg: &EngineConfig) -> Option<String> {
     Some(match reason {
         DownReason::Closed | DownReason::LocalClose | DownReason::Aborted => return None,
         DownReason::Unreachable => format!(
-            "peer {who} unreachable: silent for {:.1} s (WEIR_PEER_TIMEOUT_MS), or its host says that its program is gone; taken for dead",
+            "peer {who} unreachable: silent for {:.1} s (WEIR_PEER_TIMEOUT_MS: set more where programs are stopped for long), or its host says that its program is gone; taken for dead",
             cfg.peer_timeout.as_secs_f64()
         ),
         DownReason::Gone => format!("peer {who}: its program has ended; taken for dead"),
         DownReason::ConnectTimeout => format!(
-            "no answer from {who} within {:.1} s (WEIR_CONNECT_TIMEOUT_MS): peer absent, address unreachable, or another job key{}",
+            "no answer from {who} within {:.1} s (WEIR_CONNECT_TIMEOUT_MS): peer absent, address unreachable, a firewall that drops UDP (weir ping HOST tries both), or another job key{}",
             cfg.connect_timeout.as_secs_f64(),
             if cfg.ifaces.is_empty() && cfg.addrs.is_empty() { INTERFACES } else { "" }
         ),
@@ -96,7 +96,7 @@ mod tests {
         let cfg = EngineConfig { peer_timeout: std::time::Duration::from_millis(700), ..EngineConfig::default() };
         let say = |reason| line("10.77.1.2:40123", reason, &cfg);
         let silent = say(DownReason::Unreachable).expect("news");
-        assert!(silent.contains("10.77.1.2:40123") && silent.contains("0.7 s (WEIR_PEER_TIMEOUT_MS)"), "{silent}");
+        assert!(silent.contains("10.77.1.2:40123") && silent.contains("0.7 s (WEIR_PEER_TIMEOUT_MS:"), "{silent}");
         let absent = say(DownReason::ConnectTimeout).expect("news");
         assert!(absent.starts_with("no answer from 10.77.1.2:40123 within 10.0 s (WEIR_CONNECT_"), "{absent}");
         assert!(absent.contains("by WEIR_IFACE"), "{absent}");

@@ -200,7 +200,11 @@ pub fn on_search_path(wanted: Option<Kind>, path: Option<&std::ffi::OsStr>) -> R
     }
     match (wanted, other) {
         (Some(kind), Some(found)) => {
-            bail!("no {kind} on PATH, only {} ({})", found.kind, found.launcher.unwrap_or_default().display())
+            bail!(
+                "no {kind} on PATH, only {} ({}): load its module, or put its bin on PATH",
+                found.kind,
+                found.launcher.unwrap_or_default().display()
+            )
         }
         _ => bail!("no mpiexec on PATH; install MPICH or Open MPI, for example: pip install mpich"),
     }

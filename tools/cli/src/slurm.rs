@@ -65,7 +65,7 @@ fn is_for_srun(env: &Env, args: &RunArgs) -> bool {
 /// If this Slurm has none that they understand, or does not answer.
 pub fn interface(srun: &Path, needs: Needs) -> Result<&'static str> {
     let said = mpi::ask(Command::new(srun).arg("--mpi=list"), ASK_LIMIT)?;
-    choose(&said, needs).with_context(|| format!("{} --mpi=list has none of them", srun.display()))
+    choose(&said, needs).with_context(|| format!("this Slurm cannot start it ({} --mpi=list): install the plugin, or use the MPI's own by --launcher mpiexec", srun.display()))
 }
 
 /// From what `srun --mpi=list` says.
