@@ -81,8 +81,10 @@ fn add_on(pair: &mut Pair<UdpTransport>, cfg: &EngineConfig, interface: u32) -> 
             (bound, Holder::Own(Box::new(broker)))
         }
         Err(why) => {
-            let (nobody_listens, stuck) =
-                (matches!(why, NoHelp::Nobody { .. }), matches!(why, NoHelp::Unreachable { .. }));
+            let (nobody_listens, stuck) = (
+                matches!(why, NoHelp::Nobody { .. }),
+                matches!(why, NoHelp::Unreachable { .. } | NoHelp::Silent { .. }),
+            );
             return Err(WhyNot { text: why.to_string(), nobody_listens, stuck });
         }
     };

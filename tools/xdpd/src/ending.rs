@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_xdp::{Answer, Refused, helper};
 
-/// Threads that wait for something to be closed, at the most. What comes while all of them wait is
-/// kept until one is done, or no descriptors are left: then nobody else is served, and who was
-/// served still is.
+/// Threads that wait for something to be closed, at the most.
 const THREADS_MAX: usize = 16;
+/// What waits for one of them, at the most. Then somebody keeps all of them busy, and only the end of
+/// the process closes what they hold.
+const WAITING_MAX: usize = 1024;
 
 /// Something to be closed.
 pub enum Ending {
@@ -23,15 +24,28 @@ pub enum Ending {
 
 impl Ending {
     fn end(self) {
-        let (connection, why) = match self {
-            Ending::Connection(connection, Some(why)) => (connection, why),
-            Ending::Connection(foreign, None) | Ending::Descriptor(foreign) => return drop(foreign),
-        };
-        // (Answered and read, so that the answer is what the rank finds, and not a broken
-        // connection.)
-        let _ = helper::send(&connection, &Answer::Refuse(why).encode(), &[]);
-        let _ = helper::recv(&connection);
+        match self {
+            Ending::Descriptor(fd) => let_go(fd),
+            Ending::Connection(connection, why) => {
+                if let Some(why) = why {
+                    let _ = helper::send(&connection, &Answer::Refuse(why).encode(), &[]);
+                }
+                // What it has sent is closed as all that was sent; and it finds the answer, where it
+                // would find a connection broken with something unread.
+                while let Ok((message, with)) = helper::recv(&connection) {
+                    with.into_iter().for_each(let_go);
+                    if message.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
     }
+}
+
+/// Closes what somebody has sent, without waiting for what it may have to send itself.
+fn let_go(fd: OwnedFd) {
+    let _ = rustix::net::sockopt::set_socket_linger(&fd, None);
 }
 
 /// All that is to be closed.
@@ -45,6 +59,11 @@ impl Endings {
     /// One more, in a while.
     pub fn add(&mut self, ending: Ending) {
         self.next.push(ending);
+    }
+
+    /// Nothing is closed any more.
+    pub fn are_stuck(&self) -> bool {
+        self.next.len() > WAITING_MAX
     }
 
     /// A thread closes all that were added since the last call, if there may be one more.
@@ -68,43 +87,60 @@ impl Endings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
     use std::time::{Duration, Instant};
 
-    /// Nobody reads there: it closes after so long.
+    /// Nobody reads there: it closes after an hour.
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
         let mut writes = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        rustix::net::sockopt::set_socket_linger(&writes, Some(Duration::from_secs(1))).expect("an option");
+        rustix::net::sockopt::set_socket_linger(&writes, Some(Duration::from_secs(3600))).expect("an option");
         writes.set_nonblocking(true).expect("an option");
         while writes.write(&[0; 65536]).is_ok() {}
         (writes.into(), listener.accept().expect("connected").0)
     }
 
-    #[test]
-    fn who_ends_slowly_holds_up_nobody() {
-        let (slow, mut other) = lingering();
-        let mut endings = Endings::default();
+    fn until(endings: &Endings, left: usize) {
         let begun = Instant::now();
+        while endings.threads.load(Ordering::Acquire) > left {
+            assert!(begun.elapsed() < Duration::from_secs(60), "a thread waits still");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn what_lingers_is_closed_at_once() {
+        let (slow, _other) = lingering();
+        let mut endings = Endings::default();
         endings.add(Ending::Descriptor(slow));
         endings.go_on();
-        let (fast, mut told) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        fast.set_nonblocking(true).expect("as those that are accepted");
-        endings.add(Ending::Connection(fast.into(), Some(Refused::User)));
-        endings.go_on();
-        let mut answer = [0; weir_xdp::BYTES];
-        told.read_exact(&mut answer).expect("an answer");
-        assert!(matches!(Answer::decode(&answer), Ok(Answer::Refuse(Refused::User))));
-        let until = |left| {
-            while endings.threads.load(Ordering::Acquire) > left {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            begun.elapsed()
+        until(&endings, 0);
+    }
+
+    #[test]
+    fn who_ends_slowly_holds_up_nobody_until_there_are_too_many() {
+        let mut endings = Endings::default();
+        // (A connection that waits: none of those that are accepted does.)
+        let all: Vec<_> = (0..THREADS_MAX).map(|_| UnixStream::pair().expect("a pair")).collect();
+        let (theirs, ours): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        for one in ours {
+            endings.add(Ending::Connection(one.into(), None));
+            endings.go_on();
+        }
+        assert_eq!(endings.threads.load(Ordering::Acquire), THREADS_MAX);
+        let more = |endings: &mut Endings| {
+            let (one, _) = UnixStream::pair().expect("a pair");
+            endings.add(Ending::Connection(one.into(), None));
+            endings.go_on();
         };
-        assert!(until(1) < Duration::from_millis(900), "the other one waits still");
-        let all = until(0);
-        assert!(all > Duration::from_millis(500), "it did not linger: {all:?}");
-        let _ = other.read(&mut [0; 1]);
+        more(&mut endings);
+        assert!(endings.threads.load(Ordering::Acquire) == THREADS_MAX && !endings.are_stuck());
+        drop(theirs);
+        until(&endings, 0);
+        endings.go_on();
+        until(&endings, 0);
+        assert!(endings.next.is_empty());
     }
 }

@@ -38,7 +38,7 @@ pub struct XdpdArgs {
     /// interface (eth0.5)
     #[arg(long, required = true, value_name = "NAME")]
     pub interface: Vec<String>,
-    /// User (name or number) who may have ring buffers or sockets, or @GROUP, whose members may;
+    /// User who may have ring buffers or sockets, or @GROUP, whose members may, by name or number;
     /// may be given several times. Root always may. With AF_XDP sockets who may can send any packet
     /// on the interface
     #[arg(long, value_name = "USER")]
@@ -83,7 +83,7 @@ fn interfaces(names: &[String]) -> Result<()> {
     for name in names {
         let shown = name.escape_debug();
         let Ok(index) = nix::net::if_::if_nametoindex(name.as_str()) else {
-            bail!("no interface is named {shown}");
+            bail!("no interface is named \"{shown}\"");
         };
         if indices.contains(&index) {
             bail!("--interface {shown} is given twice");
@@ -117,6 +117,7 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
         bail!("this needs {}, which root has; start it with sudo, or by systemd", lacking.join(" and "));
     }
     let (users, groups) = allowed(&args.allow)?;
+    can_load(args.mode)?;
     let policy = Policy {
         interfaces: args.interface.clone(),
         users,
@@ -131,10 +132,14 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
         Some(listener) => (listener, None),
         None => listener::listen(&args.socket).map(|(listener, file)| (listener, Some(file)))?,
     };
-    rights::keep_few().context("cannot give up rights")?;
+    let at = file.as_ref().map_or_else(|| "systemd's socket".to_owned(), |_| args.socket.display().to_string());
+    rights::keep_few().context("cannot give up root's rights")?;
     let mut server = Server::new(listener, policy, args.mode.into())?;
-    rights::keep_few_calls().context("cannot give up system calls")?;
-    say(&format!("serving {} at {}", args.interface.join(", "), args.socket.display()));
+    if let Err(e) = rights::keep_few_calls() {
+        // (A service's own list may lack the call; that list holds then.)
+        say(&format!("it gives up no system calls, for it cannot: {e:#}"));
+    }
+    say(&format!("serving {} at {at}", args.interface.join(", ")));
     while !stop.load(Ordering::Relaxed) {
         server.turn()?;
         // Systemd's socket starts it anew.
@@ -145,16 +150,40 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
     Ok(())
 }
 
+/// That the kernel takes the program at all.
+fn can_load(mode: Mode) -> Result<()> {
+    let loaded = match mode {
+        Mode::Ring => weir_xdp::Program::load_for_rings(),
+        Mode::Generic => weir_xdp::Program::load(false),
+        Mode::Native => weir_xdp::Program::load(true),
+    };
+    match loaded {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            bail!("the kernel takes programs from the machine's root alone, not from a user namespace's ({e})")
+        }
+        Err(e) => Err(e).context(match mode {
+            Mode::Ring => "this kernel does not take the program (rings need Linux 6.6; --mode generic does not)",
+            Mode::Generic | Mode::Native => "this kernel does not take the program",
+        }),
+    }
+}
+
 /// The numbers of these users, and of these groups.
 fn allowed(named: &[String]) -> Result<(Vec<u32>, Vec<u32>)> {
     use nix::unistd::{Group, User};
     let (mut users, mut groups) = (Vec::new(), Vec::new());
     for name in named {
-        let told = name.escape_debug();
+        let told = format!("\"{}\"", name.escape_debug());
+        let number = |text: &str| text.parse().ok().filter(|number| *number != u32::MAX);
         if let Some(group) = name.strip_prefix('@') {
+            if let Some(number) = number(group) {
+                groups.push(number);
+                continue;
+            }
             let found = Group::from_name(group).with_context(|| format!("cannot look up the group {told}"))?;
             groups.push(found.with_context(|| format!("there is no group {told}"))?.gid.as_raw());
-        } else if let Ok(number) = name.parse() {
+        } else if let Some(number) = number(name) {
             users.push(number);
         } else {
             let found = User::from_name(name).with_context(|| format!("cannot look up the user {told}"))?;
@@ -172,8 +201,8 @@ mod tests {
     fn interfaces_that_cannot_be_meant_are_refused_with_the_reason() {
         for (names, why) in [
             (&["lo"][..], "lo is the loopback"),
-            (&["no-such-interface"], "no interface is named no-such-interface"),
-            (&["lo", "no\nsuch"], "no interface is named no\\nsuch"),
+            (&["no-such-interface"], "no interface is named \"no-such-interface\""),
+            (&["lo", "no\nsuch"], "no interface is named \"no\\nsuch\""),
             (&["lo", "lo"], "--interface lo is given twice"),
         ] {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

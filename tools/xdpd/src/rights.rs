@@ -3,7 +3,7 @@
 
 use crate::Mode;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
-use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Group, Uid, User, geteuid, setgroups, setresgid, setresuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
@@ -41,8 +41,18 @@ fn lacking_of(mode: Mode, permitted: CapabilitySet) -> Vec<&'static str> {
     needed(mode).iter().filter(|(right, _)| !permitted.contains(*right)).map(|(_, name)| *name).collect()
 }
 
-/// Nobody: whose no files are.
-const NOBODY: u32 = 65534;
+/// Numbers of users that are made while they are needed (systemd's DynamicUser= takes them from
+/// here): nobody's, not even the user nobody's, who could send signals to his own processes.
+const FREE_USERS: std::ops::RangeInclusive<u32> = 61184..=65519;
+
+/// A number that is no user's and no group's.
+fn free_user() -> Option<u32> {
+    let is_free = |id: &u32| {
+        matches!(User::from_uid(Uid::from_raw(*id)), Ok(None))
+            && matches!(Group::from_gid(Gid::from_raw(*id)), Ok(None))
+    };
+    FREE_USERS.rev().take(100).find(is_free)
+}
 
 /// Gives up all rights but those needed, for good, and root's files with its name. Ranks' frames
 /// are locked memory, of which there may be as much as ranks need; each rank has three descriptors
@@ -58,12 +68,9 @@ pub fn keep_few() -> io::Result<()> {
     set_no_new_privs(true)?;
     if geteuid().is_root() {
         set_keep_capabilities(true)?;
-        let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
-        let become_nobody = || setgroups(&[]).and_then(|()| setresgid(group, group, group));
-        if let Err(e) = become_nobody().and_then(|()| setresuid(user, user, user)) {
-            // Root of a user namespace that has no other user: its files are the user's own.
-            crate::say(&format!("it stays root, for it cannot become nobody: {e}"));
-        }
+        let id = free_user().ok_or_else(|| io::Error::other("no number is free of users"))?;
+        let (user, group) = (Uid::from_raw(id), Gid::from_raw(id));
+        setgroups(&[]).and_then(|()| setresgid(group, group, group)).and_then(|()| setresuid(user, user, user))?;
     }
     let kept = capabilities(None)?.permitted & KEPT;
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() })?;

@@ -1,7 +1,7 @@
 //! One turn after the other: who connects, who asks, who is gone, what has no rank any more.
 
 use crate::ending::{Ending, Endings};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -51,7 +51,6 @@ impl Policy {
 struct Rank {
     connection: OwnedFd,
     user: u32,
-    is_allowed: bool,
     since: Instant,
     grant: Option<Grant>,
 }
@@ -132,6 +131,9 @@ impl Server {
         }
         self.detach_idle(now);
         self.endings.go_on();
+        if self.endings.are_stuck() {
+            bail!("somebody sends what cannot be closed, and ever more of it: only the end of this process closes it");
+        }
         Ok(())
     }
 
@@ -169,10 +171,8 @@ impl Server {
         refused.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
         for (at, no) in refused {
             let rank = self.ranks.swap_remove(at);
-            if let Some(no) = &no
-                && self.told.is_news(rank.user, no.why, now)
-            {
-                crate::say(&format!("no socket for user {}: {no}", rank.user));
+            if let Some(no) = &no {
+                self.say_why(rank.user, no, now);
             }
             self.endings.add(Ending::Connection(rank.connection, no.map(|no| no.why)));
         }
@@ -194,21 +194,32 @@ impl Server {
                 // Out of descriptors, perhaps: who waits would be seen again at once, for ever.
                 Err(_) => return std::thread::sleep(PAUSE),
             };
+            self.last_used = now;
+            let Ok(who) = sockopt::socket_peercred(&connection) else {
+                self.endings.add(Ending::Connection(connection, None));
+                continue;
+            };
+            let user = who.uid.as_raw();
+            // Nothing of such a one is waited for.
+            if !self.policy.allows(&connection, user, who.gid.as_raw()) {
+                self.say_why(user, &Refused::User.into(), now);
+                self.endings.add(Ending::Connection(connection, Some(Refused::User)));
+                continue;
+            }
             let strangers = self.ranks.iter().filter(|r| r.grant.is_none()).count();
             if strangers >= STRANGERS_MAX
                 && let Some(oldest) = self.ranks.iter().position(|r| r.grant.is_none())
             {
                 self.endings.add(Ending::Connection(self.ranks.remove(oldest).connection, None));
             }
-            self.last_used = now;
-            match sockopt::socket_peercred(&connection) {
-                Ok(who) => {
-                    let (user, group) = (who.uid.as_raw(), who.gid.as_raw());
-                    let is_allowed = self.policy.allows(&connection, user, group);
-                    self.ranks.push(Rank { connection, user, is_allowed, since: now, grant: None });
-                }
-                Err(_) => self.endings.add(Ending::Connection(connection, None)),
-            }
+            self.ranks.push(Rank { connection, user, since: now, grant: None });
+        }
+    }
+
+    /// Says why somebody is refused, once in a while.
+    fn say_why(&mut self, user: u32, no: &NoSocket, now: Instant) {
+        if self.told.is_news(user, no.why, now) {
+            crate::say(&format!("no socket for user {user}: {no}"));
         }
     }
 
@@ -269,11 +280,6 @@ enum Heard {
 
 /// Reads what a rank says.
 fn hear(rank: &Rank, endings: &mut Endings) -> Heard {
-    // What such a one has sent is not touched here: to close a descriptor can take as long as its
-    // maker wants.
-    if !rank.is_allowed {
-        return Heard::Wrong(Refused::User);
-    }
     let (message, mut with) = match helper::recv(&rank.connection) {
         Ok(got) => got,
         Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {

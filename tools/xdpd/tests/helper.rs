@@ -370,6 +370,20 @@ fn a_port_is_its_ranks_as_long_as_it_is_steered() {
     assert!(!ha.run(is_free), "somebody could have it whose packets would go to the rank");
     drop(hold);
     assert!(ha.run(is_free), "free at once");
+    // One that is bound to another interface afterwards does not keep the port from others.
+    let udp = ha.run(move || std::net::UdpSocket::bind((ip, 0)).expect("a port"));
+    let at = udp.local_addr().expect("bound");
+    let (_other_hold, udp) = self::hold(&ha, &helper.socket, udp);
+    let other = ha.run(move || {
+        use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt};
+        setsockopt(&udp, sockopt::BindToDevice, &"lo".into()).expect("bound");
+        let other = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+        setsockopt(&other, sockopt::BindToDevice, &"ve0".into()).expect("bound");
+        let std::net::SocketAddr::V4(v4) = at else { panic!("an IPv4 address") };
+        bind(std::os::fd::AsRawFd::as_raw_fd(&other), &SockaddrIn::from(v4)).expect("it is free there");
+        std::net::UdpSocket::from(other)
+    });
+    gets_what_is_sent_there(&hb, &other, at);
     // The kernel takes a port back from one that disconnects. (The device at that port is another's
     // then, and what it gets comes by its socket.)
     let udp = ha.run(move || std::net::UdpSocket::bind((ip, 0)).expect("a port"));
@@ -383,8 +397,12 @@ fn a_port_is_its_ranks_as_long_as_it_is_steered() {
     };
     assert_eq!(gone, 0);
     let other = ha.run(move || std::net::UdpSocket::bind(at).expect("it is free"));
+    gets_what_is_sent_there(&hb, &other, at);
+}
+
+fn gets_what_is_sent_there(from: &Host, other: &std::net::UdpSocket, at: std::net::SocketAddr) {
     other.set_read_timeout(Some(Duration::from_millis(20))).expect("an option");
-    let mut b = hb.plain();
+    let mut b = from.plain();
     wait_until("what is sent there comes to who has the port", || {
         common::send(&mut b, at, b"yours");
         other.recv(&mut [0; 8]).is_ok()
@@ -562,8 +580,10 @@ fn the_helper_keeps_no_rights() {
         let line = status.lines().find(|line| line.starts_with(name)).expect("there");
         line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
     };
-    let nobody = vec![NOBODY.to_string(); 4].join(" ");
-    assert_eq!([field("Uid:"), field("Gid:"), field("Groups:")], [nobody.clone(), nobody, String::new()]);
+    let (user, group) = (field("Uid:"), field("Gid:"));
+    let all: Vec<u32> = user.split(' ').map(|id| id.parse().expect("a number")).collect();
+    assert!(all.iter().all(|id| (61184..=65519).contains(id)), "{user}: nobody's, not the user nobody's");
+    assert_eq!((group, field("Groups:")), (user, String::new()));
     assert_eq!([field("NoNewPrivs:"), field("Seccomp:")], ["1", "2"]);
     // CAP_NET_ADMIN (12), CAP_NET_RAW (13), CAP_IPC_LOCK (14), CAP_BPF (39).
     let rights = u64::from_str_radix(&field("CapPrm:"), 16).expect("a number");

@@ -66,8 +66,8 @@ struct Granted {
     most: u16,
     /// By right of which its packets are steered. Held, so that the port cannot become another's.
     udp: OwnedFd,
-    /// Where that was bound when it was last looked at.
-    bound: Option<SocketAddr>,
+    /// Where that was bound when it was last looked at, and to which interface.
+    bound: Option<(SocketAddr, u32)>,
     steered: Vec<SocketAddr>,
 }
 
@@ -152,21 +152,21 @@ impl Broker {
 
     /// A place and a socket, that nothing is steered to yet.
     fn prepare(&mut self, udp: OwnedFd, ask: Ask) -> Result<(Grant, Bound), NoSocket> {
-        let (bound_to, steered) = self.right_of(&udp, ask.interface)?;
+        let (bound, steered) = self.right_of(&udp, ask.interface)?;
         if self.granted.values().any(|g| g.steered.iter().any(|a| steered.contains(a))) {
             return Err(Refused::Taken.into());
         }
         self.attach(ask.interface)?;
-        let bound = if self.mode == Mode::Ring { self.ring(ask)? } else { self.bind(ask)? };
-        let Layout { queue, most, .. } = bound.layout;
+        let socket = if self.mode == Mode::Ring { self.ring(ask)? } else { self.bind(ask)? };
+        let Layout { queue, most, .. } = socket.layout;
         let Some(attached) = self.attached.get(&ask.interface) else { return Err(Refused::System.into()) };
         if self.mode != Mode::Ring {
-            attached.program.set_socket(queue, &bound.socket).map_err(no(Refused::System))?;
+            attached.program.set_socket(queue, &socket.socket).map_err(no(Refused::System))?;
         }
         self.next += 1;
-        let granted = Granted { interface: ask.interface, queue, most, udp, bound: Some(bound_to), steered };
+        let granted = Granted { interface: ask.interface, queue, most, udp, bound: Some(bound), steered };
         self.granted.insert(self.next, granted);
-        Ok((Grant(self.next), bound))
+        Ok((Grant(self.next), socket))
     }
 
     /// Puts new rings into the tables of their interfaces' programs.
@@ -348,7 +348,7 @@ impl Broker {
     }
 
     /// What the holder of this socket has a right to on this interface, and where it is bound.
-    fn right_of(&mut self, udp: &OwnedFd, interface: u32) -> Result<(SocketAddr, Vec<SocketAddr>), NoSocket> {
+    fn right_of(&mut self, udp: &OwnedFd, interface: u32) -> Result<Rights, NoSocket> {
         may_be_steered(udp)?;
         if self.kernel.is_none() {
             let opened = Changes::of_addresses().and_then(|changes| Ok(Kernel { changes, netlink: Netlink::open()? }));
@@ -397,13 +397,14 @@ pub fn may_be_steered(udp: &OwnedFd) -> Result<(), NoSocket> {
     if is_udp && sys::namespace_of(udp).ok() == Some(here) { Ok(()) } else { Err(Refused::Socket.into()) }
 }
 
-/// The addresses and port whose packets on this interface come to this socket, and where it is
-/// bound.
-fn rights(udp: &OwnedFd, interface: u32, present: &[(u32, IpAddr)]) -> Result<(SocketAddr, Vec<SocketAddr>), NoSocket> {
-    let bound = bound_to(udp).filter(|a| a.port() != 0).ok_or(Refused::Unbound)?;
+/// Where a socket is bound, and to which interface; the addresses and port whose packets come to it.
+type Rights = ((SocketAddr, u32), Vec<SocketAddr>);
+
+/// What comes to this socket by this interface.
+fn rights(udp: &OwnedFd, interface: u32, present: &[(u32, IpAddr)]) -> Result<Rights, NoSocket> {
+    let (bound, device) = bound_to(udp).filter(|(a, _)| a.port() != 0).ok_or(Refused::Unbound)?;
     // One that is bound to another interface gets nothing from this one; that port may be another's
     // here.
-    let device = sys::bound_device(udp).map_err(no(Refused::System))?;
     if device != 0 && device != interface {
         return Err(Refused::Socket.into());
     }
@@ -424,23 +425,25 @@ fn rights(udp: &OwnedFd, interface: u32, present: &[(u32, IpAddr)]) -> Result<(S
     if addresses.is_empty() {
         return Err(Refused::Interface.into());
     }
-    Ok((bound, addresses.into_iter().map(|ip| SocketAddr::new(ip, bound.port())).collect()))
+    Ok(((bound, device), addresses.into_iter().map(|ip| SocketAddr::new(ip, bound.port())).collect()))
 }
 
-/// Where a socket is bound; mapped IPv4 addresses become plain ones.
-fn bound_to(udp: &OwnedFd) -> Option<SocketAddr> {
+/// Where a socket is bound, and to which interface (0: to none); mapped IPv4 addresses become plain
+/// ones.
+fn bound_to(udp: &OwnedFd) -> Option<(SocketAddr, u32)> {
     let name: SockaddrStorage = getsockname(udp.as_raw_fd()).ok()?;
-    match name.family()? {
+    let address = match name.family()? {
         nix::sys::socket::AddressFamily::Inet => {
             let a = name.as_sockaddr_in()?;
-            Some(SocketAddr::new(IpAddr::V4(a.ip()), a.port()))
+            SocketAddr::new(IpAddr::V4(a.ip()), a.port())
         }
         nix::sys::socket::AddressFamily::Inet6 => {
             let a = name.as_sockaddr_in6()?;
-            Some(SocketAddr::new(IpAddr::V6(a.ip()).to_canonical(), a.port()))
+            SocketAddr::new(IpAddr::V6(a.ip()).to_canonical(), a.port())
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some((address, sys::bound_device(udp).ok()?))
 }
 
 fn is_six_only(udp: &OwnedFd) -> bool {

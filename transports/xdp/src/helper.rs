@@ -101,6 +101,12 @@ pub enum NoHelp {
         /// What the system says.
         cause: io::Error,
     },
+    /// It does not answer.
+    #[error("the helper at {path} does not answer (waited {WAIT_S} s)")]
+    Silent {
+        /// Where it was looked for.
+        path: String,
+    },
     /// It is not who is trusted with a port.
     #[error("who listens at {path} is neither root nor this user")]
     Stranger {
@@ -118,7 +124,10 @@ pub enum NoHelp {
 /// Why there is none.
 pub fn ask(path: &Path, udp: RawFd, ask: Ask) -> Result<(Hold, Bound), NoHelp> {
     let told = || path.display().to_string();
-    let unreachable = |cause: io::Error| NoHelp::Unreachable { path: told(), cause };
+    let unreachable = |cause: io::Error| match cause.kind() {
+        io::ErrorKind::WouldBlock => NoHelp::Silent { path: told() },
+        _ => NoHelp::Unreachable { path: told(), cause },
+    };
     let connection = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)
         .map_err(|e| unreachable(e.into()))?;
     wait_at_most(&connection).map_err(unreachable)?;
@@ -133,8 +142,18 @@ pub fn ask(path: &Path, udp: RawFd, ask: Ask) -> Result<(Hold, Bound), NoHelp> {
     if who.uid() != 0 && who.uid() != nix::unistd::geteuid().as_raw() {
         return Err(NoHelp::Stranger { path: told() });
     }
-    send(&connection, &ask.encode(), &[udp]).map_err(unreachable)?;
-    let (message, with) = recv(&connection).map_err(unreachable)?;
+    // (Who is refused as such may be told so, and the connection closed, before the question is
+    // sent or read: the answer is there all the same.)
+    let is_closed = |e: &io::Error| matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+    match send(&connection, &ask.encode(), &[udp]) {
+        Err(e) if !is_closed(&e) => return Err(unreachable(e)),
+        _ => {}
+    }
+    let (message, with) = match recv(&connection) {
+        Err(e) if is_closed(&e) => recv(&connection),
+        other => other,
+    }
+    .map_err(unreachable)?;
     match (Answer::decode(&message)?, <[OwnedFd; 2]>::try_from(with)) {
         (Answer::Grant(layout), Ok([socket, memory])) if is_as_asked(&layout, &ask) => {
             Ok((Hold { connection, pid: std::process::id() }, Bound { socket, memory, layout }))
