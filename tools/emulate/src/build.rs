@@ -6,7 +6,7 @@ use crate::link::{self, End, Mac};
 use crate::model::{Fabric, PipeSpec, PortId};
 use crate::namespace::{Namespace, write_sysctl};
 use crate::netlink::Netlink;
-use crate::network::{HostLinks, PlaneDoor};
+use crate::network::{HostLinks, Loss, PlaneDoor};
 use crate::nft;
 use crate::plane::{Change, NewRate, Plane};
 use crate::pool::Pool;
@@ -191,17 +191,24 @@ fn set_up_host(spec: &Spec, host: usize, warnings: &mut Vec<String>) -> Result<H
     for (key, value) in &spec.sysctl {
         write_sysctl(key, value).context(|| format!("{name}: set {key} to {value}"))?;
     }
-    let mut netfilter = None;
-    if let Some(loss) = spec.nft_loss {
-        let mut socket = Netlink::netfilter().context(|| "open netlink for nftables")?;
-        for network in &spec.networks {
-            nft::drop_received(&mut socket, &network.name, loss).context(|| {
-                format!("{name}: set up random loss by nftables (does the kernel have nf_tables, numgen?)")
-            })?;
-        }
-        netfilter = Some(socket);
+    let loss = match spec.nft_loss {
+        None => Loss::None,
+        Some(part) => lose(spec, name, &interfaces, part)?,
+    };
+    Ok(HostLinks { route, loss, interfaces })
+}
+
+/// Loses a part of what a host receives.
+fn lose(spec: &Spec, name: &str, interfaces: &[u32], part: f64) -> Result<Loss> {
+    if let Ok(programs) = interfaces.iter().map(|interface| weir_xdp::Loss::new(*interface, part)).collect() {
+        return Ok(Loss::Programs(programs));
     }
-    Ok(HostLinks { route, netfilter, interfaces })
+    let mut socket = Netlink::netfilter().context(|| "open netlink for nftables")?;
+    for network in &spec.networks {
+        nft::drop_received(&mut socket, &network.name, part)
+            .context(|| format!("{name}: set up random loss by nftables (does the kernel have nf_tables, numgen?)"))?;
+    }
+    Ok(Loss::Nftables(socket))
 }
 
 fn set_up_interface(spec: &Spec, route: &mut Netlink, network: usize, host: usize) -> std::io::Result<()> {

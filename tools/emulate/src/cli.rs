@@ -39,7 +39,7 @@ Examples:
       [[network]]
       [[network]]
       link = { delay = \"2ms\", loss = \"1%\" }
-  As fast as the kernel's veth, with 1 % of the packets dropped by nftables:
+  As fast as the kernel's veth, with 1 % of the packets dropped as they arrive:
       weir emulate --hosts 2 --plain --nft-loss 1% -- ./bench
 
 The command runs inside the first host and finds WEIR_HOSTS, WEIR_HOSTFILE, \
@@ -85,7 +85,7 @@ pub struct Args {
     /// Join the hosts by the kernel alone: no rate, no delay, no fault, full speed
     #[arg(long)]
     plain: bool,
-    /// With --plain: random loss by nftables, which also switches offloads off
+    /// With --plain: random loss of what hosts receive, which also switches offloads off
     #[arg(long, value_name = "P", value_parser = units::probability, requires = "plain")]
     nft_loss: Option<f64>,
     /// With --plain: offloads of host interfaces on or off

@@ -28,9 +28,20 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct HostLinks {
     pub route: Netlink,
-    /// Present on networks with `nft_loss`.
-    pub netfilter: Option<Netlink>,
+    /// What loses packets on networks with `nft_loss`.
+    pub loss: Loss,
     pub interfaces: Vec<u32>,
+}
+
+/// What loses packets that a host receives.
+#[derive(Debug)]
+pub(crate) enum Loss {
+    None,
+    /// Programs of this crate's, one for each network, in front of all that take packets.
+    Programs(Vec<weir_xdp::Loss>),
+    /// nftables, in user namespaces, whose root may load no programs; nobody else takes packets
+    /// there either.
+    Nftables(Netlink),
 }
 
 /// The way to the data plane.
@@ -130,9 +141,12 @@ impl Shared {
                 let mut kernel = lock(&self.links[host]);
                 let interface = kernel.interfaces[network];
                 let count = link::counters(&mut kernel.route, interface).context(|| "read interface counters")?;
-                let nft_dropped = match &mut kernel.netfilter {
-                    Some(netfilter) => Some(nft::dropped(netfilter, &spec.name).context(|| "read nftables counters")?),
-                    None => None,
+                let nft_dropped = match &mut kernel.loss {
+                    Loss::None => None,
+                    Loss::Programs(all) => Some(all[network].dropped()),
+                    Loss::Nftables(socket) => {
+                        Some(nft::dropped(socket, &spec.name).context(|| "read nftables counters")?)
+                    }
                 };
                 let pipe = pipes.as_ref().and_then(|p| p.get(build::port(&self.spec, network, host)));
                 links.push(LinkStats {

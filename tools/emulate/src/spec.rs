@@ -45,7 +45,7 @@ pub struct Spec {
     #[serde(default)]
     pub plain: bool,
     /// With `plain`: each packet that a host receives is dropped with this probability, by
-    /// nftables.
+    /// a program in the kernel before anything takes it (in a user namespace by nftables).
     #[serde(default, deserialize_with = "option_probability")]
     pub nft_loss: Option<f64>,
     /// Whether host interfaces keep their offloads. Default: yes if `plain` and without `nft_loss`,

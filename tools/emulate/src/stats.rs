@@ -97,7 +97,7 @@ pub struct LinkStats {
     /// Packets that the host's kernel dropped at its interface, which no part of the emulation
     /// asked for.
     pub interface_dropped: u64,
-    /// Packets dropped by nftables, on plain networks with `nft_loss`.
+    /// Packets dropped at random as they arrived, on plain networks with `nft_loss`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nft_dropped: Option<u64>,
 }

@@ -10,8 +10,8 @@ use weir_xdp::{Answer, Refused, helper};
 
 /// Threads that wait for something to be closed, at the most.
 const THREADS_MAX: usize = 16;
-/// What waits for one of them, at the most. Then somebody keeps all of them busy, and only the end of
-/// the process closes what they hold.
+/// What waits for one of them, at the most. Then somebody keeps all of them busy, and only the end
+/// of the process closes what they hold.
 const WAITING_MAX: usize = 1024;
 
 /// Something to be closed.

@@ -397,7 +397,8 @@ pub fn may_be_steered(udp: &OwnedFd) -> Result<(), NoSocket> {
     if is_udp && sys::namespace_of(udp).ok() == Some(here) { Ok(()) } else { Err(Refused::Socket.into()) }
 }
 
-/// Where a socket is bound, and to which interface; the addresses and port whose packets come to it.
+/// Where a socket is bound, and to which interface; the addresses and port whose packets come to
+/// it.
 type Rights = ((SocketAddr, u32), Vec<SocketAddr>);
 
 /// What comes to this socket by this interface.

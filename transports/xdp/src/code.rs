@@ -111,6 +111,12 @@ impl Code {
         self.put(CLASS_STX | ATOMIC_U32, at, with, 0, EXCHANGE)
     }
 
+    /// Adds `what` to the 64 bits at `at`, in one piece.
+    pub fn add_64(&mut self, at: Reg, what: Reg) -> &mut Code {
+        const ATOMIC_U64: u8 = 0xd8;
+        self.put(CLASS_STX | ATOMIC_U64, at, what, 0, 0)
+    }
+
     /// The low 16 bits of a register, which hold a number as it lies on the wire, as a number.
     pub fn swap_from_wire_16(&mut self, to: Reg) -> &mut Code {
         const END_TO_BIG: u8 = 0xd8;

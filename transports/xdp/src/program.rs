@@ -14,7 +14,7 @@ pub const QUEUES_MAX: u32 = 256;
 
 /// Functions of the kernel for programs (bpf-helpers(7)): `map_lookup_elem`, `skb_load_bytes`,
 /// `redirect_map`, `ringbuf_reserve`, `_submit`, `_discard`.
-const LOOKUP: i32 = 1;
+pub const LOOKUP: i32 = 1;
 const LOAD_BYTES: i32 = 26;
 const REDIRECT_MAP: i32 = 51;
 const RING_RESERVE: i32 = 131;
@@ -25,8 +25,8 @@ const NO_WAKEUP: i32 = 1;
 const FORCE_WAKEUP: i32 = 2;
 /// What a program returns to let a frame go on, and where it has been taken (linux/bpf.h).
 const XDP_PASS: i32 = 2;
-const TCX_NEXT: i32 = -1;
-const TCX_DROP: i32 = 2;
+pub const TCX_NEXT: i32 = -1;
+pub const TCX_DROP: i32 = 2;
 
 /// A key of the steering table: address (IPv4 mapped), port as on the wire, zeros.
 pub type Key = [u8; 20];
@@ -312,7 +312,7 @@ impl Program {
     }
 }
 
-fn nowhere() -> io::Error {
+pub fn nowhere() -> io::Error {
     io::Error::other("the program has a jump to nowhere")
 }
 

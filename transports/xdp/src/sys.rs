@@ -60,6 +60,8 @@ impl Hook {
 }
 /// `BPF_F_XDP_HAS_FRAGS`: the program is told of frames in several pieces (Linux 5.18).
 pub const PROG_HAS_FRAGS: u32 = 1 << 5;
+/// `BPF_F_BEFORE`: before all programs that are there.
+pub const FIRST: u32 = 1 << 3;
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
 pub const GENERIC: u32 = 1 << 1;
 pub const NATIVE: u32 = 1 << 2;
@@ -208,7 +210,7 @@ pub fn test_run(program: &OwnedFd, frame: &[u8], repeat: u32) -> io::Result<(u32
 }
 
 /// Attaches a program to an interface for as long as the returned descriptor (of a bpf link) lives,
-/// `mode` being [`GENERIC`] or [`NATIVE`] for XDP, else 0.
+/// `mode` being [`GENERIC`] or [`NATIVE`] for XDP, else [`FIRST`] or 0, behind those that are there.
 pub fn attach(hook: Hook, program: &OwnedFd, interface: u32, mode: u32) -> io::Result<OwnedFd> {
     let mut attr = Attr::new().fd(0, program).u32(4, interface).u32(8, hook.attached_as()).u32(12, mode);
     // SAFETY: this command follows no pointer here.

@@ -27,6 +27,7 @@ fn main() -> std::process::ExitCode {
         ("short_datagrams_go_by_xdp_both_ways", short_datagrams_go_by_xdp_both_ways),
         ("the_program_for_rings_takes_the_same_and_never_what_has_no_room", the_program_for_rings_takes_the_same),
         ("datagrams_come_by_the_ring_both_ways", datagrams_come_by_the_ring_both_ways),
+        ("what_is_lost_is_lost_for_the_ring_too", what_is_lost_is_lost_for_the_ring_too),
         ("any_number_of_ranks_have_rings_and_a_full_one_loses_nothing", any_number_of_ranks_have_rings),
         ("what_was_sent_together_arrives_as_it_was_sent", what_was_sent_together_arrives_as_it_was_sent),
         ("what_waits_for_who_was_away_comes_in_order", what_waits_for_who_was_away_comes_in_order),
@@ -208,6 +209,34 @@ fn ranks(host: &Host, count: usize) -> Vec<(Both, std::os::fd::OwnedFd)> {
         };
         all.into_iter().map(open).collect()
     })
+}
+
+fn what_is_lost_is_lost_for_the_ring_too() {
+    const SENT: u64 = 20_000;
+    let [ha, hb] = hosts();
+    let (mut a, mut b) = (ha.open(Mode::Ring), hb.open(Mode::Ring));
+    until_by_ring(&mut a, &mut b);
+    // It stands in front, though it came later.
+    let ip = ha.ip;
+    let start = move |part| weir_xdp::Loss::new(weir_xdp::interface_of(ip).expect("asked").expect("there"), part);
+    let loss = ha.run(move || start(0.05).expect("a program"));
+    let (to, before) = (a.local_addrs()[0], by_xdp(&a).1);
+    let mut got = 0;
+    for n in 0..SENT {
+        send(&mut b, to, &n.to_le_bytes());
+        got += arrived(&mut a).len() as u64;
+    }
+    let by_ring = by_xdp(&a).1 - before;
+    let lost = loss.dropped();
+    assert_eq!((got, by_ring), (SENT - lost, SENT - lost), "all that was not lost came by the ring");
+    assert!((SENT / 25..SENT / 16).contains(&lost), "{lost} of {SENT} were lost, a twentieth was asked for");
+    drop(loss);
+    for part in [0.0, 1.0] {
+        let loss = ha.run(move || start(part).expect("a program"));
+        send(&mut b, to, b"there or not");
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!((arrived(&mut a).len(), loss.dropped()), if part == 0.0 { (1, 0) } else { (0, 1) });
+    }
 }
 
 fn any_number_of_ranks_have_rings() {
