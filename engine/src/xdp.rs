@@ -27,7 +27,7 @@ pub struct WhyNot {
     /// No helper listens, and it is not to be had without.
     pub nobody_listens: bool,
     /// The helper does not answer, whatever interface it is asked for.
-    stuck: bool,
+    pub stuck: bool,
 }
 
 impl From<String> for WhyNot {

@@ -64,7 +64,8 @@ pub struct Udp {
 pub struct Xdp {
     /// The settings let endpoints use it.
     pub wanted: bool,
-    /// They ask for it: where it cannot be had that is worth a warning.
+    /// They ask for it, or a helper is there that does not answer, for which each rank waits: where
+    /// it cannot be had that is worth a warning.
     #[serde(skip)]
     pub asked: bool,
     /// An endpoint would have it now: interface and queue.
@@ -139,7 +140,10 @@ fn try_xdp(env: &Env, config: &EngineConfig) -> Xdp {
     let asked = config.xdp == XdpUse::On;
     match xdp::would_have(config) {
         Ok(place) => Xdp { wanted: true, asked, place: Some(place), why: None, nobody: false },
-        Err(why) => Xdp { wanted: true, asked, place: None, nobody: why.nobody_listens, why: Some(why.text) },
+        Err(why) => {
+            let (asked, nobody) = (asked || why.stuck, why.nobody_listens);
+            Xdp { wanted: true, asked, place: None, nobody, why: Some(why.text) }
+        }
     }
 }
 
