@@ -30,8 +30,8 @@ impl Ending {
                 if let Some(why) = why {
                     let _ = helper::send(&connection, &Answer::Refuse(why).encode(), &[]);
                 }
-                // What it has sent is closed as all that was sent; and it finds the answer, where it
-                // would find a connection broken with something unread.
+                // What it has sent is closed as all that was sent; and it finds the answer, where
+                // it would find a connection broken with something unread.
                 while let Ok((message, with)) = helper::recv(&connection) {
                     with.into_iter().for_each(let_go);
                     if message.is_empty() {

@@ -210,7 +210,8 @@ pub fn test_run(program: &OwnedFd, frame: &[u8], repeat: u32) -> io::Result<(u32
 }
 
 /// Attaches a program to an interface for as long as the returned descriptor (of a bpf link) lives,
-/// `mode` being [`GENERIC`] or [`NATIVE`] for XDP, else [`FIRST`] or 0, behind those that are there.
+/// `mode` being [`GENERIC`] or [`NATIVE`] for XDP, else [`FIRST`] or 0, behind those that are
+/// there.
 pub fn attach(hook: Hook, program: &OwnedFd, interface: u32, mode: u32) -> io::Result<OwnedFd> {
     let mut attr = Attr::new().fd(0, program).u32(4, interface).u32(8, hook.attached_as()).u32(12, mode);
     // SAFETY: this command follows no pointer here.
