@@ -37,7 +37,7 @@ pub(crate) struct HostLinks {
 #[derive(Debug)]
 pub(crate) enum Loss {
     None,
-    /// Programs of this crate's, one for each network, in front of all that take packets.
+    /// Programs in the kernel, one for each network, in front of all that take packets.
     Programs(Vec<weir_xdp::Loss>),
     /// nftables, in user namespaces, whose root may load no programs; nobody else takes packets
     /// there either.

@@ -30,8 +30,10 @@ impl Ending {
                 if let Some(why) = why {
                     let _ = helper::send(&connection, &Answer::Refuse(why).encode(), &[]);
                 }
-                // What it has sent is closed as all that was sent; and it finds the answer, where
-                // it would find a connection broken with something unread.
+                // Nothing more can be sent from here on, or this might never end. What was is
+                // closed as all that was; and the rank finds the answer, where it would find a
+                // connection broken with something unread.
+                let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Read);
                 while let Ok((message, with)) = helper::recv(&connection) {
                     with.into_iter().for_each(let_go);
                     if message.is_empty() {
@@ -120,13 +122,30 @@ mod tests {
     }
 
     #[test]
+    fn who_sends_without_end_is_ended() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let sends = std::thread::spawn(move || while theirs.write(&[0; 64]).is_ok() {});
+        let mut endings = Endings::default();
+        endings.add(Ending::Connection(ours.into(), None));
+        endings.go_on();
+        until(&endings, 0);
+        sends.join().expect("it ends");
+    }
+
+    #[test]
     fn who_ends_slowly_holds_up_nobody_until_there_are_too_many() {
         let mut endings = Endings::default();
-        // (A connection that waits: none of those that are accepted does.)
-        let all: Vec<_> = (0..THREADS_MAX).map(|_| UnixStream::pair().expect("a pair")).collect();
-        let (theirs, ours): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+        // (An answer waits for room: none does on connections that are accepted.)
+        let full = || {
+            let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+            ours.set_nonblocking(true).expect("an option");
+            while ours.write(&[0; 4096]).is_ok() {}
+            ours.set_nonblocking(false).expect("an option");
+            (ours, theirs)
+        };
+        let (ours, theirs): (Vec<_>, Vec<_>) = (0..THREADS_MAX).map(|_| full()).unzip();
         for one in ours {
-            endings.add(Ending::Connection(one.into(), None));
+            endings.add(Ending::Connection(one.into(), Some(Refused::User)));
             endings.go_on();
         }
         assert_eq!(endings.threads.load(Ordering::Acquire), THREADS_MAX);

@@ -152,12 +152,7 @@ pub fn run(args: &XdpdArgs) -> Result<()> {
 
 /// That the kernel takes the program at all.
 fn can_load(mode: Mode) -> Result<()> {
-    let loaded = match mode {
-        Mode::Ring => weir_xdp::Program::load_for_rings(),
-        Mode::Generic => weir_xdp::Program::load(false),
-        Mode::Native => weir_xdp::Program::load(true),
-    };
-    match loaded {
+    match weir_xdp::Broker::new(mode.into()).load() {
         Ok(_) => Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
             bail!("the kernel takes programs from the machine's root alone, not from a user namespace's ({e})")

@@ -260,6 +260,14 @@ impl Broker {
         Ok((None, busy))
     }
 
+    /// Loads the program of this mode, attached to nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn load(&self) -> io::Result<Program> {
+        if self.mode == Mode::Ring { Program::load_for_rings() } else { Program::load(self.frags) }
+    }
+
     /// Attaches the program, unless it is there. Where another tool has detached it, or the
     /// interface went and came, it is attached anew with all that it steers.
     fn attach(&mut self, interface: u32) -> Result<(), NoSocket> {
@@ -271,8 +279,7 @@ impl Broker {
             }
             return Ok(());
         }
-        let loaded = if self.mode == Mode::Ring { Program::load_for_rings() } else { Program::load(self.frags) };
-        let program = loaded.map_err(no(Refused::Attach))?;
+        let program = self.load().map_err(no(Refused::Attach))?;
         let link = program.attach(interface, native).map_err(no(Refused::Attach))?;
         self.attached.insert(interface, Attached { program, link });
         Ok(())
