@@ -93,9 +93,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         sent
     }
 
-    /// As [`Messages::send`], but what is to be copied only so that the send is complete at once
-    /// may not be yet: the caller sends what it can, and then calls [`Messages::copy_lent`], before
-    /// the memory is its program's again. The receiver copies meanwhile.
+    /// As [`Messages::send`], but what is to be copied, so that the send is complete at once or for
+    /// it is injected, may not be yet: the caller sends what it can, and then calls
+    /// [`Messages::copy_lent`], before the memory is its program's again. The receiver copies
+    /// meanwhile.
     ///
     /// # Errors
     /// [`MessageError::Again`] when a queue is full, [`MessageError::NoMemory`],
@@ -113,7 +114,7 @@ impl<M: Memory, S: Sink> Messages<M, S> {
             return Err(MessageError::PeerDown(reason));
         }
         let Plan { eager, copy, charge } = self.plan(now, &op, len)?;
-        let lent = copy && len >= LENT_BYTES && !op.must_copy();
+        let lent = copy && len >= LENT_BYTES;
         let source = self.source_of(&mut op.memory, len, copy && !lent);
         let role = if eager { Role::Eager } else { Role::Requested };
         let mut s = SendState {
