@@ -299,6 +299,11 @@ impl<C: Tcp> Surroundings for Lent<'_, C> {
         Some(record)
     }
 
+    fn record_whole(&mut self, now: Time, peer: PeerId, _: u32, bytes: &[u8], head_len: usize) -> bool {
+        let messages = &mut self.st.messages;
+        messages.with_events(now, bytes, |proto, events| proto.record_whole(now, peer, (bytes, head_len), events))
+    }
+
     fn put(&mut self, peer: PeerId, record: &RecordIn, done: u32, bytes: &[u8]) {
         self.st.messages.put_record(peer.0, record, done, bytes);
     }

@@ -706,6 +706,11 @@ impl Surroundings for Lent<'_> {
         Some(record)
     }
 
+    fn record_whole(&mut self, now: Time, peer: PeerId, bulk: u32, bytes: &[u8], head_len: usize) -> bool {
+        self.books.bulk(self.side, bulk).ends[self.side].head_at += bytes.len() as u64;
+        self.upper.record_whole(now, peer, bytes, head_len)
+    }
+
     fn put(&mut self, peer: PeerId, record: &RecordIn, done: u32, bytes: &[u8]) {
         self.upper.check_payload(peer, record.key, record.offset + u64::from(done), bytes);
     }

@@ -321,6 +321,14 @@ impl Upper {
         record
     }
 
+    /// A message came in one record. False: the endpoint will have no more of it.
+    pub fn record_whole(&mut self, now: Time, peer: PeerId, bytes: &[u8], head_len: usize) -> bool {
+        let mut events = Vec::new();
+        let good = self.ep.record_whole(now, peer, (bytes, head_len), &mut events);
+        self.take(now, events, bytes);
+        good
+    }
+
     /// All of the record was read. Its bytes count as reported from now on.
     ///
     /// # Panics

@@ -215,6 +215,14 @@ impl<S> Conn<S> {
                     break;
                 }
             }
+            let end = RecordHead::whole_message(head).map_or(usize::MAX, |payload| len + payload as usize);
+            if let Some(whole) = staged.get(..end) {
+                if !on.record_whole(now, peer, bulk, whole, len) {
+                    return Err(Over::Failed);
+                }
+                at += end;
+                continue;
+            }
             self.record = Some((on.record_begins(now, peer, bulk, head).ok_or(Over::Failed)?, 0));
             at += len;
         }

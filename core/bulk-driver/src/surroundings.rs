@@ -151,6 +151,10 @@ pub trait Surroundings {
     /// The record begins. None: it may not.
     fn record_begins(&mut self, now: Time, peer: PeerId, bulk: u32, head: &[u8]) -> Option<RecordIn>;
 
+    /// A message has come in one record, its payload with it: the record begins and ends. False: it
+    /// may not.
+    fn record_whole(&mut self, now: Time, peer: PeerId, bulk: u32, bytes: &[u8], head_len: usize) -> bool;
+
     /// Puts a part of its payload in place, from its byte `done` on.
     fn put(&mut self, peer: PeerId, record: &RecordIn, done: u32, bytes: &[u8]);
 

@@ -99,6 +99,10 @@ impl Surroundings for World {
         None
     }
 
+    fn record_whole(&mut self, _: Time, _: PeerId, _: u32, _: &[u8], _: usize) -> bool {
+        false
+    }
+
     fn put(&mut self, _: PeerId, _: &RecordIn, _: u32, _: &[u8]) {}
 
     fn record_ends(&mut self, _: Time, _: PeerId, _: u32, _: &RecordIn) {}

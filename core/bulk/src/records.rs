@@ -37,6 +37,8 @@ pub struct RecordIn {
     tell: bool,
 }
 
+const TOO_LONG: &str = "message too long";
+
 /// What is wrong with a record.
 pub enum Wrong {
     /// Its head is not what was sent: TCP's checksum is short, and lets a change through now and
@@ -135,10 +137,32 @@ impl BulkConnection {
         crc: impl Fn(&[u8], &[u8]) -> u32,
         events: &mut Vec<Event>,
     ) -> Result<(), Wrong> {
-        let head = read_head(bytes, crc)?;
+        let head = RecordHead::read(bytes, crc).map_err(wrong)?;
         self.was_read(cx, number, head.read, events)?;
         cx.s.on_credit(cx.common, head.credit.msgs_limit, head.credit.bytes_limit);
         Ok(())
+    }
+
+    /// A message has come in one record; `bytes` are the head, which [`BulkConnection::record_tells`]
+    /// has taken, and the payload. Events have both: nothing is to be put in its place.
+    ///
+    /// # Errors
+    /// The rule that the peer broke.
+    pub fn record_whole(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bytes: &[u8],
+        head_len: usize,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Wrong> {
+        let head = RecordHead::read_again(bytes).map_err(wrong)?;
+        let RecordKind::Message { stream, sseq, mseq, total_len } = head.kind else {
+            return Err(wrong(RecordError::Malformed));
+        };
+        let total_len = u32::try_from(total_len).map_err(|_| TOO_LONG)?;
+        self.has_read(cx, bytes.len() as u64, head.len, head.tell);
+        let fragment = FragmentIn { stream, mseq, sseq, total_len, offset: 0 };
+        Ok(cx.s.on_message(cx.common, &fragment, &(RECORD_HEAD_LEN..head_len), &(head_len..bytes.len()), events)?)
     }
 
     /// All bytes of a record are in their place. Returns how many of them were new.
@@ -146,12 +170,16 @@ impl BulkConnection {
     /// # Errors
     /// What is wrong with it.
     pub fn record_ends(&mut self, cx: &mut Cx<'_>, record: &RecordIn, events: &mut Vec<Event>) -> Result<u64, Wrong> {
-        self.app_acks.has_read(cx.now, record.size, record.tell);
-        cx.counters.records_received += 1;
-        cx.counters.bytes_received += u64::from(record.len);
+        self.has_read(cx, record.size, record.len, record.tell);
         let fresh = cx.s.placed(cx.common, cx.now, record.key, record.total_len, record.offset, record.len, events)?;
         cx.common.counters.duplicate_bytes += u64::from(record.len) - fresh;
         Ok(fresh)
+    }
+
+    fn has_read(&mut self, cx: &mut Cx<'_>, size: u64, len: u32, tell: bool) {
+        self.app_acks.has_read(cx.now, size, tell);
+        cx.counters.records_received += 1;
+        cx.counters.bytes_received += u64::from(len);
     }
 }
 
@@ -190,30 +218,25 @@ fn pull(cx: &mut Cx<'_>) -> Option<Next> {
     })
 }
 
-fn read_head(bytes: &[u8], crc: impl Fn(&[u8], &[u8]) -> u32) -> Result<RecordHead, Wrong> {
-    RecordHead::read(bytes, crc).map_err(|e| match e {
+fn wrong(e: RecordError) -> Wrong {
+    match e {
         RecordError::Damaged => Wrong::Damaged,
         RecordError::Malformed => Wrong::Rule("malformed record on a bulk connection"),
-    })
+    }
 }
 
-/// A record begins to come.
+/// A record begins to come, whose head [`BulkConnection::record_tells`] has taken.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn record_begins(
-    cx: &mut Cx<'_>,
-    bytes: &[u8],
-    crc: impl Fn(&[u8], &[u8]) -> u32,
-    events: &mut Vec<Event>,
-) -> Result<RecordIn, Wrong> {
-    let head = read_head(bytes, crc)?;
+/// The rule that the peer broke.
+pub fn record_begins(cx: &mut Cx<'_>, bytes: &[u8], events: &mut Vec<Event>) -> Result<RecordIn, Wrong> {
+    let head = RecordHead::read_again(bytes).map_err(wrong)?;
     let size = bytes.len() as u64 + u64::from(head.len);
     let mut record =
         RecordIn { key: head.key(), offset: head.offset, len: head.len, total_len: 0, size, tell: head.tell };
     match head.kind {
         RecordKind::Message { stream, sseq, mseq, total_len } => {
-            record.total_len = u32::try_from(total_len).map_err(|_| "message too long")?;
+            record.total_len = u32::try_from(total_len).map_err(|_| TOO_LONG)?;
             let offset = head.offset as u32;
             let fragment = FragmentIn { stream, mseq, sseq, total_len: record.total_len, offset };
             cx.s.announce(cx.common, &fragment, RECORD_HEAD_LEN..bytes.len(), events)?;

@@ -207,7 +207,8 @@ impl Endpoint {
                 .is_some()
     }
 
-    /// The record begins. `None`: the peer broke a rule and is down. Otherwise the driver reads the
+    /// The record begins whose head [`Endpoint::record_tells`] has taken. `None`: the peer broke a
+    /// rule and is down. Otherwise the driver reads the
     /// payload into its place, as the events told it or tell it now, or nowhere if it knows of
     /// none, then calls [`Endpoint::record_ends`]. Ranges of events index `bytes`.
     pub fn record_begins(
@@ -217,11 +218,25 @@ impl Endpoint {
         bytes: &[u8],
         events: &mut Vec<Event>,
     ) -> Option<RecordIn> {
-        self.of_record(now, peer, events, |a, cx, events| {
-            let c = a.crypt.as_ref().ok_or(NO_BULK)?;
-            let crc = |head: &[u8], envelope: &[u8]| c.keys.recv.record_crc(head, envelope);
-            weir_bulk::record_begins(&mut of_bulk!(a, cx), bytes, crc, events)
-        })
+        self.of_record(now, peer, events, |a, cx, events| weir_bulk::record_begins(&mut of_bulk!(a, cx), bytes, events))
+    }
+
+    /// In place of [`Endpoint::record_begins`] and [`Endpoint::record_ends`], for a message that
+    /// came in one record, all of which is in `bytes`, head first
+    /// ([`weir_wire::bulk::RecordHead::whole_message`]). False: the peer broke a rule and is down.
+    /// Ranges of events index `bytes`.
+    pub fn record_whole(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        (bytes, head_len): (&[u8], usize),
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let came = self.of_record(now, peer, events, |a, cx, events| {
+            let bulk = a.bulk.as_mut().ok_or(NO_BULK)?;
+            bulk.record_whole(&mut of_bulk!(a, cx), bytes, head_len, events)
+        });
+        came.is_some()
     }
 
     /// All of the record's payload was read. An event whose operation is complete by it has an

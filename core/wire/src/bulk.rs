@@ -169,6 +169,15 @@ impl RecordHead {
         bytes.get(1).map(|n| RECORD_HEAD_LEN + usize::from(*n).min(MAX_ENVELOPE_LEN))
     }
 
+    /// Bytes of payload, if the head that begins here, which has been [read](RecordHead::read), is
+    /// that of a whole message.
+    #[must_use]
+    pub fn whole_message(bytes: &[u8]) -> Option<u32> {
+        let h = bytes.first_chunk::<RECORD_HEAD_LEN>()?;
+        let (offset, total_len, len) = (le64(h, 16), le64(h, 24), le32(h, 32));
+        (h[0] == KIND_MESSAGE && offset == 0 && total_len == u64::from(len)).then_some(len)
+    }
+
     /// Reads a head and its envelope, exactly.
     ///
     /// # Errors
@@ -180,6 +189,15 @@ impl RecordHead {
         if !whole || le32(h, CRC_AT) != crc(&h[..CRC_AT], envelope) {
             return Err(RecordError::Damaged);
         }
+        RecordHead::read_again(bytes)
+    }
+
+    /// The same of one that was read before, and so is as it was sent.
+    ///
+    /// # Errors
+    /// [`RecordError::Malformed`] for what nobody may send.
+    pub fn read_again(bytes: &[u8]) -> Result<RecordHead, RecordError> {
+        let h = bytes.first_chunk::<RECORD_HEAD_LEN>().ok_or(RecordError::Malformed)?;
         if le32(h, FLAGS_AT) > u32::from(FLAG_TELL) {
             return Err(RecordError::Malformed);
         }

@@ -232,6 +232,14 @@ impl Surroundings for Lent<'_, '_> {
         Some(record)
     }
 
+    fn record_whole(&mut self, now: Time, peer: PeerId, _: u32, bytes: &[u8], head_len: usize) -> bool {
+        let messages = &mut self.core.messages;
+        let whole = (bytes, head_len);
+        let good = messages.with_events(now, bytes, |proto, events| proto.record_whole(now, peer, whole, events));
+        self.core.settle(self.host);
+        good
+    }
+
     fn put(&mut self, peer: PeerId, record: &RecordIn, done: u32, bytes: &[u8]) {
         self.core.messages.put_record(peer.0, record, done, bytes);
     }
