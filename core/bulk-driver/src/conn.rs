@@ -8,9 +8,16 @@ use weir_link::{BulkHealth, BulkNews, BulkRecord, GREETING_LEN, PeerId, RECORD_H
 
 use crate::surroundings::{Broken, Head, Read, Surroundings};
 
-/// What is read besides a payload: the heads of what follows, and small payloads whole, of 4 KiB
-/// with the longest head (112 bytes) too.
-pub const STAGE_BYTES: usize = 4096 + 256;
+/// Payload that is read with its head where the last record had no more: to copy it costs less than
+/// another call to the system.
+const SHORT_PAYLOAD: u32 = 16 << 10;
+/// The longest head of a record, bytes, and some room.
+const HEAD_ROOM: usize = 256;
+/// What is read besides a payload, at most: heads, and short payloads whole.
+pub const STAGE_BYTES: usize = SHORT_PAYLOAD as usize + HEAD_ROOM;
+/// The same behind a longer record: what is read of the next payload is read in vain, for its place
+/// is known from the head on. (Short ones of up to 4 KiB come whole even so.)
+const STAGE_BYTES_LONG: usize = 4096 + HEAD_ROOM;
 
 /// Where a connection stands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -54,6 +61,8 @@ pub(crate) struct Conn<S> {
     pub have: usize,
     /// A head was left there, to be looked at in the next pass.
     pub put_off: bool,
+    /// How much of the stage is read into, at least.
+    reach: usize,
     /// The record whose payload is being read, and how much of it is there.
     record: Option<(RecordIn, u32)>,
     /// The head of the record being written and how much of that went out; then its payload.
@@ -81,6 +90,7 @@ impl<S> Conn<S> {
             staged: Box::new([0; STAGE_BYTES]),
             have: 0,
             put_off: false,
+            reach: STAGE_BYTES_LONG,
             record: None,
             head: Vec::new(),
             head_done: 0,
@@ -159,8 +169,9 @@ impl<S> Conn<S> {
     /// Returns how much came, bytes, and whether another call may find more.
     fn read_some<E: Surroundings<Stream = S>>(&mut self, on: &mut E) -> Step<(usize, bool), E> {
         let payload = self.record.as_ref().map(|(record, done)| (self.peer, record, *done));
-        let Read::Bytes { payload, staged, more } = on.read(&mut self.io, payload, &mut self.staged[self.have..])?
-        else {
+        let reach = self.reach.max(self.have + HEAD_ROOM).min(STAGE_BYTES);
+        let stage = &mut self.staged[self.have..reach];
+        let Read::Bytes { payload, staged, more } = on.read(&mut self.io, payload, stage)? else {
             return Err(Over::Failed);
         };
         if let Some((_, done)) = &mut self.record {
@@ -199,6 +210,7 @@ impl<S> Conn<S> {
                 }
                 let record = *record;
                 self.record = None;
+                self.reach = if record.len <= SHORT_PAYLOAD { STAGE_BYTES } else { STAGE_BYTES_LONG };
                 on.record_ends(now, peer, bulk, &record);
             }
             let staged = &self.staged[at..self.have];
