@@ -238,6 +238,15 @@ impl<C: Tcp> Surroundings for Lent<'_, C> {
         io.write(&slices).map_err(broken)
     }
 
+    fn payload(&mut self, record: &BulkRecord, bytes: &mut Vec<u8>) -> Result<(), Broken> {
+        // If the send was given up, its memory is the caller's again.
+        let source = self.st.messages.payload(record.token).ok_or(Broken)?;
+        let at = bytes.len();
+        bytes.resize(at + record.len as usize, 0);
+        source.read(record.offset, &mut bytes[at..]);
+        Ok(())
+    }
+
     #[inline]
     fn read(
         &mut self,

@@ -40,6 +40,10 @@ const FIRST_FLUSH_PACKETS: usize = 24;
 /// moment (memory) comes back sooner.
 const READ_FAILURES_MAX: u32 = 1000;
 
+/// Where short messages have waited so long for others, the next so many sends go at once.
+const TOGETHER_LONG_NS: u64 = 50_000;
+const APART: u8 = 64;
+
 /// While peers of this host send, the sockets are looked at so often, if nothing is awaited there:
 /// a look costs as much as two short messages through memory, and what it may find is a first
 /// contact.
@@ -94,6 +98,14 @@ pub struct Core {
     out: PacketBuf,
     /// Bytes queued that no transmit pass has seen, roughly.
     pub held_bytes: usize,
+    /// In so many messages.
+    pub held_messages: usize,
+    /// So many messages in a row were of a burst.
+    pub in_row: usize,
+    /// Since when more than a packet's worth waits, and how many sends are not to, for some have
+    /// waited long.
+    together_since: Option<Time>,
+    apart: u8,
     /// When sends to several peers were last expected, or the last of these was made.
     pub batch_at: Time,
     /// Something was sent since the watchdog's last pass.
@@ -129,6 +141,10 @@ impl Core {
             st,
             out: PacketBuf::default(),
             held_bytes: 0,
+            held_messages: 0,
+            in_row: 0,
+            together_since: None,
+            apart: 0,
             batch_at: Time::ZERO,
             sent: false,
             read_failures: 0,
@@ -304,6 +320,23 @@ impl Core {
         true
     }
 
+    /// Whether something waits to go by a TCP connection to this peer.
+    #[inline]
+    pub fn waits_for_tcp(&self, peer: u32) -> bool {
+        self.st.proto().sessions().get(PeerId(peer)).is_some_and(weir_session::Session::waits_for_bulk)
+    }
+
+    /// Whether short messages are to wait for others, from now on; not where some have waited long:
+    /// a program that computes between its sends and its polls is to have them under way meanwhile.
+    pub fn waits_for_others(&mut self, now: Time) -> bool {
+        if self.apart > 0 {
+            self.apart -= 1;
+            return false;
+        }
+        self.together_since.get_or_insert(now);
+        true
+    }
+
     /// Hands over what was just sent to a peer whose carrier needs no socket. False: it takes
     /// packets.
     #[inline]
@@ -408,6 +441,10 @@ impl Core {
 
     /// Reads what the sockets and connections have, runs timers, writes. Returns what was read.
     fn progress_packets(&mut self, now: Time, slept: bool) -> usize {
+        if self.held_bytes > 0 {
+            // Its receiver waits for it meanwhile.
+            self.transmit(now);
+        }
         let is_spared = self.tcp_came && !slept && now.since_ns(self.st.last_look) < TCP_CAME_GAP_NS;
         let (mut read, mut now) = if is_spared { (0, now) } else { self.read_datagrams(now) };
         self.tcp_came &= read == 0;
@@ -493,7 +530,12 @@ impl Core {
             // What this endpoint has sent to itself can still be received.
             return self.st.messages.carry_own(now);
         }
-        self.held_bytes = 0;
+        (self.held_bytes, self.held_messages) = (0, 0);
+        if let Some(since) = self.together_since.take()
+            && now.since_ns(since) >= TOGETHER_LONG_NS
+        {
+            self.apart = APART;
+        }
         self.st.messages.begin_transmit();
         self.transmit_here(now);
         if self.device.blocked_at().is_some() {

@@ -6,7 +6,7 @@
 //! | of this host, user, job and network namespace | shared memory | a tenth of the time of packets over loopback; found by trying, which costs one refused connection where it is not so |
 //! | any other | packets | always there, and survive loss and links that fail |
 //! | any other, where both are set to it | SCTP, once it is up (`spec/sctp.md`) | to be measured beside packets |
-//! | any other, 8 KiB and more (by turns 2 KiB), where the network is at its best | a bulk TCP connection beside packets | a fifth of the processor time for a byte (`spec/bulk.md` 6) |
+//! | any other, 8 KiB and more (by turns, or one after the other, 2 KiB), where the network is at its best | a bulk TCP connection beside packets | a fifth of the processor time for a byte (`spec/bulk.md` 6) |
 //!
 //! Shared memory that does not come up gives its session to packets, with all that waits. It is not
 //! tried again: what made it fail is likely to be there still. Chosen once for a peer, before the

@@ -77,17 +77,25 @@ impl Endpoint {
         core.batch_at = now();
     }
 
-    /// Sends what was just queued, unless it is one of a burst of small ones that go to this peer
-    /// in packets: then it waits for a full packet, the next poll, or the watchdog at the latest.
-    /// `bytes`: what of it goes now. A long message that is announced is a small one here.
+    /// Sends what was just queued, unless it is one of a burst of short ones: then it waits for as
+    /// much as one call to the system takes, for the next poll, or for the watchdog at the latest.
+    /// Where some have waited long it waits for a full packet only ([`Core::waits_for_others`]).
+    /// `bytes`: what of it goes now. A long message that is announced is a short one here.
     #[inline]
     pub(crate) fn after_send(&self, core: &mut Core, at: Time, peer: u32, bytes: usize) {
         // Beside the payload: frame head and envelope.
         const FRAME_BYTES: usize = 48;
         const PACKET_BYTES: usize = 1400;
-        // What is for many peers fills no packet; one system call takes so much of it.
+        // One call to the system takes so much in packets, so much by TCP.
         const BATCH_BYTES: usize = 16 << 10;
-        const BATCH_SIZE_MAX: usize = 4 << 10;
+        const TCP_BYTES: usize = 48 << 10;
+        // So many are worth one, whatever their length: the peer has enough to do with them.
+        const MESSAGES: usize = 16;
+        // A longer one is worth one by itself: its receiver would begin later. Behind so many in a
+        // row that is less than what the calls cost.
+        const SHORT_BYTES: usize = 4 << 10;
+        const SHORT_BYTES_IN_ROW: usize = 16 << 10;
+        const ROW: usize = 4;
         self.shared.sent();
         core.sent = true;
         if core.transmit_unless_packets(at, peer) {
@@ -97,13 +105,20 @@ impl Endpoint {
         let batch = burst && at.since_ns(core.batch_at) < self.shared.coalesce_ns;
         core.st.peer(peer).last_send = at;
         core.held_bytes += bytes + FRAME_BYTES;
+        core.held_messages += 1;
+        core.in_row = if burst { core.in_row + 1 } else { 0 };
         if batch {
             core.batch_at = at;
         }
-        let most = if batch { BATCH_BYTES } else { PACKET_BYTES };
-        if !burst || core.held_bytes >= most || bytes > BATCH_SIZE_MAX {
+        let most = if core.waits_for_tcp(peer) { TCP_BYTES } else { BATCH_BYTES };
+        let short = bytes <= if core.in_row < ROW { SHORT_BYTES } else { SHORT_BYTES_IN_ROW };
+        let waits = burst
+            && short
+            && (core.held_bytes < PACKET_BYTES
+                || core.held_bytes < most && (batch || core.held_messages < MESSAGES && core.waits_for_others(at)));
+        if !waits {
             core.transmit(at);
-            if bytes < PACKET_BYTES {
+            if bytes <= SHORT_BYTES_IN_ROW {
                 core.st.peer(peer).last_send = now();
             }
         } else {

@@ -663,6 +663,41 @@ fn small_sends_in_a_burst_share_packets_and_leave_although_nobody_polls() {
     assert!(alone >= 100, "{alone} datagrams");
 }
 
+/// Sends six of 1000 bytes in a row. How many datagrams have left by then.
+fn six_in_a_row(p: &Pair) -> u64 {
+    let before = sent_datagrams(p);
+    for _ in 0..6 {
+        send_mode(&p.a, p.to_b, 5, &mut [7; 1000], SendMode::Inject, 0);
+    }
+    sent_datagrams(p) - before
+}
+
+#[test]
+fn short_sends_in_a_burst_share_system_calls_until_some_have_waited_long() {
+    if about_packets("In shared memory each message is a record of its own") {
+        return;
+    }
+    // (What the machine lets happen late proves nothing.)
+    let start = Instant::now();
+    loop {
+        let p = pair_with(EngineConfig { coalesce_ns: 1_000_000, ..config() });
+        let mut byte = [7; 8];
+        post(&p.b, Some(p.to_a), 5, 0, &mut [0; 8], 0);
+        send_mode(&p.a, p.to_b, 5, &mut byte, SendMode::Transmit, 0);
+        wait(&p.b, &p.a, Queue::Recv);
+        wait(&p.a, &p.b, Queue::Send);
+        std::thread::sleep(Duration::from_millis(5));
+        let together = six_in_a_row(&p);
+        // Who does not poll has them sent by the watchdog.
+        std::thread::sleep(Duration::from_millis(50));
+        let apart = six_in_a_row(&p);
+        if together == 1 && apart > 2 {
+            break;
+        }
+        assert!(start.elapsed() < LIMIT, "{together}, {apart} datagrams");
+    }
+}
+
 /// What is announced is as small as a small message, however long it is itself.
 #[test]
 fn announcements_in_a_burst_share_packets() {

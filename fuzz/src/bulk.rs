@@ -160,8 +160,9 @@ struct End {
     bulk: u32,
     /// Where the next head stands among all bytes that come.
     head_at: u64,
-    /// A record is to be written whose head is so long; a part of one was written.
-    head_due: Option<usize>,
+    /// Records are to be written whose heads stand there, and are so long; a part of one was
+    /// written.
+    heads_due: Vec<(usize, usize)>,
     writes: bool,
 }
 
@@ -636,8 +637,8 @@ impl Surroundings for Lent<'_> {
         if most == 0 {
             return Ok(0);
         }
-        if let Some(head_len) = e.head_due.take() {
-            row.note_record(head_len);
+        for (behind, head_len) in e.heads_due.drain(..) {
+            row.note_record(behind, head_len);
         }
         let of_head = most.min(head.len());
         row.push(&head[..of_head]);
@@ -647,6 +648,14 @@ impl Surroundings for Lent<'_> {
         self.books.turn.1 -= most;
         self.books.moved = true;
         Ok(most)
+    }
+
+    fn payload(&mut self, record: &BulkRecord, bytes: &mut Vec<u8>) -> Result<(), Broken> {
+        if !self.upper.is_open(record.token) {
+            return Err(Broken);
+        }
+        bytes.extend((record.offset..).take(record.len as usize).map(|i| byte_of(record.token, i)));
+        Ok(())
     }
 
     fn read(
@@ -720,9 +729,11 @@ impl Surroundings for Lent<'_> {
     }
 
     fn next_record(&mut self, now: Time, peer: PeerId, bulk: u32, head: &mut Vec<u8>) -> Option<BulkRecord> {
+        let behind = head.len();
         let record = self.upper.ep.bulk_next(now, peer, bulk, head)?;
+        let head = &head[behind..];
         assert!((1..=RECORD_MAX).contains(&record.len) && head.len() >= RECORD_HEAD_LEN);
-        self.books.bulk(self.side, bulk).ends[self.side].head_due = Some(head.len());
+        self.books.bulk(self.side, bulk).ends[self.side].heads_due.push((behind, head.len()));
         Past::keep(&mut self.books.past[1 - self.side], head, &record);
         Some(record)
     }

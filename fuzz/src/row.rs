@@ -50,15 +50,15 @@ impl Row {
         self.bytes.extend(bytes);
     }
 
-    /// A head of so many bytes is to follow.
-    pub(crate) fn note_record(&mut self, head_len: usize) {
-        let at = self.taken + self.bytes.len() as u64;
+    /// A head of so many bytes is to follow, behind so many others.
+    pub(crate) fn note_record(&mut self, behind: usize, head_len: usize) {
+        let at = self.taken + (self.bytes.len() + behind) as u64;
         self.heads.push_back(Head { at, len: head_len as u64, altered: false });
     }
 
     /// A record, or a greeting, in one piece.
     pub(crate) fn push_record(&mut self, bytes: &[u8], head_len: usize) {
-        self.note_record(head_len);
+        self.note_record(0, head_len);
         self.push(bytes);
     }
 
@@ -115,7 +115,7 @@ impl Past {
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let BulkRecord { token, offset, len } = self.record;
+        let BulkRecord { token, offset, len, .. } = self.record;
         self.head.iter().copied().chain((0..u64::from(len)).map(|i| byte_of(token, offset + i))).collect()
     }
 }

@@ -19,6 +19,9 @@ pub const STAGE_BYTES: usize = SHORT_PAYLOAD as usize + HEAD_ROOM;
 /// is known from the head on. (Short ones of up to 4 KiB come whole even so.)
 const STAGE_BYTES_LONG: usize = 4096 + HEAD_ROOM;
 
+/// So many bytes of short records go together.
+const TOGETHER_BYTES: usize = 64 << 10;
+
 /// Where a connection stands.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
@@ -251,9 +254,7 @@ impl<S> Conn<S> {
             let (record, done) = match self.out {
                 Some(out) => out,
                 None => {
-                    self.head.clear();
-                    self.head_done = 0;
-                    let Some(record) = on.next_record(now, self.peer, self.bulk, &mut self.head) else { break };
+                    let Some(record) = self.next(on, now)? else { break };
                     (record, 0)
                 }
             };
@@ -272,6 +273,23 @@ impl<S> Conn<S> {
             self.out = (done < record.len).then_some((record, done));
         }
         Ok(turn)
+    }
+
+    /// The next record, and in front of its head, all of it, the short ones that stand before it in
+    /// line: one call to the system takes them.
+    fn next<E: Surroundings<Stream = S>>(&mut self, on: &mut E, now: Time) -> Step<Option<BulkRecord>, E> {
+        self.head.clear();
+        self.head_done = 0;
+        loop {
+            let Some(record) = on.next_record(now, self.peer, self.bulk, &mut self.head) else {
+                return if self.head.is_empty() { Ok(None) } else { Err(Over::Failed) };
+            };
+            let end = self.head.len() + record.len as usize;
+            if record.last || record.len > SHORT_PAYLOAD || end > TOGETHER_BYTES {
+                return Ok(Some(record));
+            }
+            on.payload(&record, &mut self.head)?;
+        }
     }
 
     /// Looks now and then whether the bulk connection is worth having.

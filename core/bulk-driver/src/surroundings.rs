@@ -121,6 +121,12 @@ pub trait Surroundings {
         payload: Option<(&BulkRecord, u32)>,
     ) -> Result<usize, Broken>;
 
+    /// Appends the payload of a record to `bytes`.
+    ///
+    /// # Errors
+    /// It is not there any more, for its send was given up.
+    fn payload(&mut self, record: &BulkRecord, bytes: &mut alloc::vec::Vec<u8>) -> Result<(), Broken>;
+
     /// Reads what is there: the rest of a peer's record, from its byte `done` on, into its place,
     /// and what is behind it into the stage. A part of the payload that nobody wants is thrown
     /// away.

@@ -76,6 +76,10 @@ impl Surroundings for World {
         if self.no_room { Ok(0) } else { Err(Broken) }
     }
 
+    fn payload(&mut self, _: &BulkRecord, _: &mut Vec<u8>) -> Result<(), Broken> {
+        Err(Broken)
+    }
+
     fn read(&mut self, io: &mut u32, _: Option<(PeerId, &RecordIn, u32)>, stage: &mut [u8]) -> Result<Read, Broken> {
         self.read_first.push(*io);
         let bytes = core::mem::take(self.open.get_mut(io).ok_or(Broken)?);
@@ -211,7 +215,7 @@ fn who_is_closed_makes_and_takes_no_more() {
 fn in_a_record(io: u32) -> Conn<u32> {
     let mut c = Conn::new(io, round(0), None, Some(HERE));
     (c.stage, c.peer, c.bulk) = (Stage::Up, PeerId(0), io);
-    c.out = Some((BulkRecord { token: u64::MAX, offset: 0, len: 10 }, 5));
+    c.out = Some((BulkRecord { token: u64::MAX, offset: 0, len: 10, last: true }, 5));
     c
 }
 

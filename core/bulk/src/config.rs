@@ -13,8 +13,9 @@ pub struct Config {
     pub on: bool,
     /// Shorter messages do not go by a bulk connection: up to about here a datagram is quicker.
     pub min_bytes: u32,
-    /// But one of so many bytes does where messages of several packets go by turns: nothing is
-    /// there that it could share a system call with.
+    /// But one of so many bytes does where messages of several packets go by turns, or follow each
+    /// other unanswered: nothing is there that it could share a packet's system call with, or
+    /// enough that several share one of TCP's.
     pub lone_bytes: u32,
     /// A bulk connection is wanted only on paths whose least round trip is at most this, ...
     pub rtt_max: Duration,

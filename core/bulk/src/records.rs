@@ -19,6 +19,8 @@ pub struct BulkRecord {
     pub offset: u64,
     /// Number of bytes.
     pub len: u32,
+    /// Nothing stands in line behind it.
+    pub last: bool,
 }
 
 /// A record whose payload is being read.
@@ -96,7 +98,7 @@ impl BulkConnection {
         );
         self.handed += (head.len() - start) as u64 + u64::from(len);
         self.records.push(self.handed, n.fragment);
-        Some(BulkRecord { token: n.token, offset: n.from, len })
+        Some(BulkRecord { token: n.token, offset: n.from, len, last: n.last })
     }
 
     /// The peer has read so many of the bytes that were handed out.

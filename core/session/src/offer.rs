@@ -110,6 +110,8 @@ impl Fragment {
 /// After so many messages in a row that were answered one by one the next is taken for another of
 /// the kind.
 const TURNS_LEARNT: u8 = 4;
+/// So it is after so many of which none was answered.
+const RUN_LEARNT: u8 = 2;
 
 /// What waits for the bulk connection.
 #[derive(Debug, Default)]
@@ -119,12 +121,17 @@ pub(crate) struct Bulk {
     had: bool,
     /// Shorter flows do not go by it (0: none goes), ...
     len_min: u64,
-    /// ... but one of so many bytes does where the two take turns.
+    /// ... but one of so many bytes does where the two take turns, or this side sends one after the
+    /// other.
     lone_min: u64,
-    /// How many times in a row they have, up to [`TURNS_LEARNT`], and how many messages had come
-    /// when the last one of several pieces was let out.
+    /// How many times in a row they have, up to [`TURNS_LEARNT`], and it has, up to
+    /// [`RUN_LEARNT`].
     turns: u8,
+    run: u8,
+    /// How many messages had come when the last one of several pieces was let out, and whether any
+    /// had since the one before.
     heard: u64,
+    was_answered: bool,
     wanted: bool,
     flows: VecDeque<Flow>,
 }
@@ -248,7 +255,7 @@ impl Session {
         self.flows.iter().take(most).map(open).sum()
     }
 
-    /// `lone`: it is one of those for which [`Session::takes_turn`].
+    /// `lone`: it is one of those that are [of a kind](Session::is_of_a_kind).
     pub(crate) fn enqueue(&mut self, flow: Flow, len: u64, lone: bool) {
         if self.bulk.len_min > 0 && (len >= self.bulk.len_min || (lone && len >= self.bulk.lone_min)) {
             if self.bulk.up {
@@ -260,17 +267,25 @@ impl Session {
         self.flows.push_back(flow);
     }
 
-    /// A message of several pieces is let out. Whether it and the last ones were each sent alone,
-    /// to this peer only, and answered: else packets could share system calls, and what goes by
-    /// TCP would be read after what goes behind it in packets.
-    pub(crate) fn takes_turn(&mut self, common: &mut Common) -> bool {
+    /// A message of several pieces is let out. Whether it and the last ones, all to this peer only,
+    /// were each sent alone and answered, or none was answered: else packets could share system
+    /// calls, and what goes by TCP would be read after what goes behind it in packets.
+    pub(crate) fn is_of_a_kind(&mut self, common: &mut Common) -> bool {
         // (The last one may have been answered and not acknowledged: a record acknowledges no
         // packet.)
         let alone = self.messages_open() <= 2 && self.rndvs_out.open() == 0;
-        let answered = core::mem::replace(&mut self.bulk.heard, self.inn.announced()) != self.inn.announced();
         let same = common.last_flow.replace(self.peer) == Some(self.peer);
-        self.bulk.turns = if alone && answered && same { (self.bulk.turns + 1).min(TURNS_LEARNT) } else { 0 };
-        self.bulk.turns == TURNS_LEARNT
+        let bulk = &mut self.bulk;
+        let answered = core::mem::replace(&mut bulk.heard, self.inn.announced()) != self.inn.announced();
+        let was_answered = core::mem::replace(&mut bulk.was_answered, answered);
+        bulk.turns = if alone && answered && same { (bulk.turns + 1).min(TURNS_LEARNT) } else { 0 };
+        bulk.run = match (same, answered) {
+            (true, false) => (bulk.run + 1).min(RUN_LEARNT),
+            // Who is told now and then that all has come goes on.
+            (true, true) if bulk.run == RUN_LEARNT && !was_answered => RUN_LEARNT,
+            _ => 0,
+        };
+        bulk.turns == TURNS_LEARNT || bulk.run == RUN_LEARNT
     }
 
     /// It may send: it stands in line.
@@ -496,6 +511,13 @@ impl Session {
     /// `lone_min` where messages go by turns.
     pub fn allow_bulk(&mut self, len_min: u64, lone_min: u64) {
         (self.bulk.len_min, self.bulk.lone_min) = (len_min, lone_min);
+    }
+
+    /// Flows wait for the bulk connection.
+    #[must_use]
+    #[inline]
+    pub fn waits_for_bulk(&self) -> bool {
+        !self.bulk.flows.is_empty()
     }
 
     /// Something that would go by a bulk connection was queued, and there is none. Says so once.
@@ -741,6 +763,44 @@ pub(crate) mod tests {
         hears(&mut all);
         send(&mut all, &[message(2000, 102)]);
         with(&mut all, |s, _| assert_eq!(s.next_flow(Line::Bulk), None));
+    }
+
+    // spec: L-6.10
+    #[test]
+    fn short_flows_that_follow_each_other_go_by_the_bulk_connection() {
+        let mut all = up(Config::default());
+        with(&mut all, |s, common| {
+            s.allow_bulk(5000, 2000);
+            s.bulk_begins(common);
+        });
+        let mut out = 0;
+        let mut sent = |all: &mut Sessions, len: u32| {
+            send(all, &[message(len, out)]);
+            out += 1;
+            with(all, |s, _| {
+                let line = if s.waits_for_bulk() { Line::Bulk } else { Line::Main };
+                assert!(s.took_flow(line, len.into()));
+                line
+            })
+        };
+        let mut come = 0;
+        let mut hears = |all: &mut Sessions| {
+            let f = FragmentIn { stream: 0, mseq: come, sseq: come as u32, total_len: 8, offset: 0 };
+            come += 1;
+            with(all, |s, common| s.on_message(common, &f, &(0..0), &(0..8), &mut alloc::vec::Vec::new()))
+                .expect("good");
+        };
+        let (main, bulk) = (Line::Main, Line::Bulk);
+        assert_eq!([2000; 4].map(|len| sent(&mut all, len)), [main, main, bulk, bulk], "the first has none before it");
+        assert_eq!(sent(&mut all, 1999), main);
+        hears(&mut all);
+        assert_eq!([2000; 2].map(|len| sent(&mut all, len)), [bulk; 2], "told of all of them");
+        hears(&mut all);
+        assert_eq!(sent(&mut all, 2000), bulk);
+        hears(&mut all);
+        assert_eq!([2000; 3].map(|len| sent(&mut all, len)), [main, main, bulk], "twice in a row: an exchange");
+        with(&mut all, |_, common| common.last_flow = Some(PeerId(7)));
+        assert_eq!([2000; 3].map(|len| sent(&mut all, len)), [main, main, bulk], "another's in between");
     }
 
     #[test]

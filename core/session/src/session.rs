@@ -289,7 +289,7 @@ impl Session {
             if len as usize + envelope <= self.piece_max {
                 self.small.push_back(mseq);
             } else {
-                let lone = self.takes_turn(common);
+                let lone = self.is_of_a_kind(common);
                 self.enqueue(Flow::Message(mseq), u64::from(len), lone);
             }
         }

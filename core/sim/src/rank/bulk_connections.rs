@@ -174,6 +174,15 @@ impl Surroundings for Lent<'_, '_> {
         self.host.tcp_write(*io, bytes)
     }
 
+    fn payload(&mut self, record: &BulkRecord, bytes: &mut Vec<u8>) -> Result<(), Broken> {
+        // If the send was given up, its memory is the caller's again.
+        let source = self.core.messages.payload(record.token).ok_or(Broken)?;
+        let at = bytes.len();
+        bytes.resize(at + record.len as usize, 0);
+        source.read(record.offset, &mut bytes[at..]);
+        Ok(())
+    }
+
     fn read(
         &mut self,
         io: &mut Socket,
