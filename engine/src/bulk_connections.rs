@@ -241,10 +241,11 @@ impl<C: Tcp> Surroundings for Lent<'_, C> {
     fn payload(&mut self, record: &BulkRecord, bytes: &mut Vec<u8>) -> Result<(), Broken> {
         // If the send was given up, its memory is the caller's again.
         let source = self.st.messages.payload(record.token).ok_or(Broken)?;
-        let at = bytes.len();
-        bytes.resize(at + record.len as usize, 0);
-        source.read(record.offset, &mut bytes[at..]);
-        Ok(())
+        let mut slices: SmallVec<[IoSlice<'_>; 4]> = SmallVec::new();
+        slices_of(source, record.offset, record.len as usize, &mut slices);
+        let before = bytes.len();
+        slices.iter().for_each(|s| bytes.extend_from_slice(s));
+        if bytes.len() - before == record.len as usize { Ok(()) } else { Err(Broken) }
     }
 
     #[inline]

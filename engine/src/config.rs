@@ -172,8 +172,8 @@ pub struct EngineConfig {
     /// 0: a poll never sleeps. That is the default of the engine: a face whose callers poll in a
     /// loop and have nothing else to do sets more, as [`EngineConfig::from_vars`] does (200).
     pub poll_sleep_us: u32,
-    /// A burst of small messages, or announcements of long ones, to one peer is bundled when they
-    /// follow each other within this time (`WEIR_COALESCE_NS`; 0: every send leaves at once).
+    /// Short messages, and announcements of long ones, to one peer that follow each other within
+    /// this time share packets and system calls (`WEIR_COALESCE_NS`; 0: every send leaves at once).
     pub coalesce_ns: u32,
     /// Unexpected data a peer may have sent ahead, bytes (`WEIR_CREDIT_BYTES`).
     pub credit_bytes: u64,

@@ -40,9 +40,11 @@ const FIRST_FLUSH_PACKETS: usize = 24;
 /// moment (memory) comes back sooner.
 const READ_FAILURES_MAX: u32 = 1000;
 
-/// Where short messages have waited so long for others, the next so many sends go at once.
-const TOGETHER_LONG_NS: u64 = 50_000;
-const APART: u8 = 64;
+/// Where short messages have waited so long for others, which takes 16 of them less, the next so
+/// many sends go at once: twice as many each time, until some have left soon.
+const TOGETHER_LONG_NS: u64 = 20_000;
+const APART: u16 = 64;
+const APART_MAX: u16 = 4096;
 
 /// While peers of this host send, the sockets are looked at so often, if nothing is awaited there:
 /// a look costs as much as two short messages through memory, and what it may find is a first
@@ -100,12 +102,11 @@ pub struct Core {
     pub held_bytes: usize,
     /// In so many messages.
     pub held_messages: usize,
-    /// So many messages in a row were of a burst.
-    pub in_row: usize,
-    /// Since when more than a packet's worth waits, and how many sends are not to, for some have
-    /// waited long.
+    /// Since when more than a packet's worth waits; and how many sends are not to, for some have
+    /// waited long, of how many.
     together_since: Option<Time>,
-    apart: u8,
+    apart: u16,
+    apart_of: u16,
     /// When sends to several peers were last expected, or the last of these was made.
     pub batch_at: Time,
     /// Something was sent since the watchdog's last pass.
@@ -142,9 +143,9 @@ impl Core {
             out: PacketBuf::default(),
             held_bytes: 0,
             held_messages: 0,
-            in_row: 0,
             together_since: None,
             apart: 0,
+            apart_of: 0,
             batch_at: Time::ZERO,
             sent: false,
             read_failures: 0,
@@ -234,7 +235,7 @@ impl Core {
             }
             read = shm.progress(&mut self.st, now);
             let left = shm.has_left();
-            if shm.is_used() && !self.is_socket_due(now, read > 0, left) {
+            if shm.is_used() && self.held_bytes == 0 && !self.is_socket_due(now, read > 0, left) {
                 self.transmit_here(now);
                 return read;
             }
@@ -440,10 +441,11 @@ impl Core {
     }
 
     /// Reads what the sockets and connections have, runs timers, writes. Returns what was read.
-    fn progress_packets(&mut self, now: Time, slept: bool) -> usize {
+    fn progress_packets(&mut self, mut now: Time, slept: bool) -> usize {
         if self.held_bytes > 0 {
             // Its receiver waits for it meanwhile.
             self.transmit(now);
+            now = clock::now();
         }
         let is_spared = self.tcp_came && !slept && now.since_ns(self.st.last_look) < TCP_CAME_GAP_NS;
         let (mut read, mut now) = if is_spared { (0, now) } else { self.read_datagrams(now) };
@@ -531,10 +533,10 @@ impl Core {
             return self.st.messages.carry_own(now);
         }
         (self.held_bytes, self.held_messages) = (0, 0);
-        if let Some(since) = self.together_since.take()
-            && now.since_ns(since) >= TOGETHER_LONG_NS
-        {
-            self.apart = APART;
+        if let Some(since) = self.together_since.take() {
+            let was_long = now.since_ns(since) >= TOGETHER_LONG_NS;
+            self.apart_of = if was_long { (2 * self.apart_of).clamp(APART, APART_MAX) } else { 0 };
+            self.apart = self.apart_of;
         }
         self.st.messages.begin_transmit();
         self.transmit_here(now);

@@ -287,6 +287,9 @@ impl Endpoint {
 
     /// Somebody has armed: sees to it that somebody makes progress meanwhile.
     fn armed(&self, mut core: broken::Entered<'_>) -> bool {
+        if core.held_bytes > 0 {
+            core.transmit(now());
+        }
         if self.shared.sleeps_here.load(Ordering::Relaxed) {
             // It finds what comes for both, and may just have been told of something that was
             // cleared here.

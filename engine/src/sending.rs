@@ -44,7 +44,8 @@ impl Endpoint {
             self.shared.sent();
             core.sent = true;
             let done = crate::clock::now();
-            core.st.peer(peer).last_send = done;
+            let p = core.st.peer(peer);
+            (p.last_send, p.in_row) = (done, 0);
             if late {
                 // Those that follow this one may wait for each other again.
                 core.batch_at = done;
@@ -95,7 +96,7 @@ impl Endpoint {
         // row that is less than what the calls cost.
         const SHORT_BYTES: usize = 4 << 10;
         const SHORT_BYTES_IN_ROW: usize = 16 << 10;
-        const ROW: usize = 4;
+        const ROW: u32 = 4;
         self.shared.sent();
         core.sent = true;
         if core.transmit_unless_packets(at, peer) {
@@ -103,19 +104,22 @@ impl Endpoint {
         }
         let burst = self.is_burst(core, at, peer);
         let batch = burst && at.since_ns(core.batch_at) < self.shared.coalesce_ns;
-        core.st.peer(peer).last_send = at;
+        let p = core.st.peer(peer);
+        p.last_send = at;
+        p.in_row = if burst { p.in_row.saturating_add(1) } else { 0 };
+        let in_row = p.in_row >= ROW && !batch;
         core.held_bytes += bytes + FRAME_BYTES;
         core.held_messages += 1;
-        core.in_row = if burst { core.in_row + 1 } else { 0 };
         if batch {
             core.batch_at = at;
         }
-        let most = if core.waits_for_tcp(peer) { TCP_BYTES } else { BATCH_BYTES };
-        let short = bytes <= if core.in_row < ROW { SHORT_BYTES } else { SHORT_BYTES_IN_ROW };
-        let waits = burst
-            && short
-            && (core.held_bytes < PACKET_BYTES
-                || core.held_bytes < most && (batch || core.held_messages < MESSAGES && core.waits_for_others(at)));
+        let most = if !batch && core.waits_for_tcp(peer) { TCP_BYTES } else { BATCH_BYTES };
+        let short = bytes <= if in_row { SHORT_BYTES_IN_ROW } else { SHORT_BYTES };
+        // (Who sleeps until something comes does not flush.)
+        let may_wait = |core: &mut Core| {
+            batch || core.held_messages < MESSAGES && !self.shared.armed.any() && core.waits_for_others(at)
+        };
+        let waits = burst && short && (core.held_bytes < PACKET_BYTES || core.held_bytes < most && may_wait(core));
         if !waits {
             core.transmit(at);
             if bytes <= SHORT_BYTES_IN_ROW {

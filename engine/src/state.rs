@@ -25,6 +25,8 @@ pub struct State {
 pub struct PeerState {
     /// When something was last sent to it.
     pub last_send: Time,
+    /// So many of a burst went to it in a row, the first not counted.
+    pub in_row: u32,
     /// The endpoint of which the next two tell: a place may be given to another.
     pub endpoint: u64,
     /// Where it does not answer TCP, as of the last time that it was tried; and whether that was

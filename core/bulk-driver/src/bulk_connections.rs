@@ -1,5 +1,6 @@
 //! All connections of an endpoint: dialled, taken, each in its turn, and dropped.
 
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use slotmap::{Key, KeyData, SlotMap};
@@ -50,6 +51,8 @@ pub struct BulkConnections<S> {
     reads: usize,
     /// Which connection, by its place, is the first to write in the next pass.
     first_writer: usize,
+    /// Where a connection puts together what it writes.
+    room: Vec<u8>,
     /// A turn of writing was used up, and something may be left.
     more: bool,
 }
@@ -67,6 +70,7 @@ impl<S> BulkConnections<S> {
             polls: 0,
             reads: 0,
             first_writer: 0,
+            room: Vec::new(),
             more: false,
         }
     }
@@ -267,7 +271,7 @@ impl<S> BulkConnections<S> {
                 |(i, (_, c)): &(usize, (ConnKey, &mut Conn<S>))| (*i < first) == wrapped && c.stage == Stage::Up;
             for (i, (k, c)) in self.conns.iter_mut().enumerate().filter(its_turn) {
                 let was_blocked = c.blocked;
-                let written = if self.more { Ok(0) } else { c.write(on, now, left) };
+                let written = if self.more { Ok(0) } else { c.write(on, now, left, &mut self.room) };
                 match written.and_then(|n| c.watch(on, now).map(|()| n)) {
                     Ok(n) => {
                         left = left.saturating_sub(n);

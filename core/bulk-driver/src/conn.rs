@@ -68,7 +68,8 @@ pub(crate) struct Conn<S> {
     reach: usize,
     /// The record whose payload is being read, and how much of it is there.
     record: Option<(RecordIn, u32)>,
-    /// The head of the record being written and how much of that went out; then its payload.
+    /// The head of the record being written, behind records that go before it, and how much of that
+    /// went out; then its payload.
     head: Vec<u8>,
     head_done: usize,
     pub out: Option<(BulkRecord, u32)>,
@@ -170,7 +171,7 @@ impl<S> Conn<S> {
 
     /// One call to the system: into the place of the record's payload and, behind it, the stage.
     /// Returns how much came, bytes, and whether another call may find more.
-    fn read_some<E: Surroundings<Stream = S>>(&mut self, on: &mut E) -> Step<(usize, bool), E> {
+    pub fn read_some<E: Surroundings<Stream = S>>(&mut self, on: &mut E) -> Step<(usize, bool), E> {
         let payload = self.record.as_ref().map(|(record, done)| (self.peer, record, *done));
         let reach = self.reach.max(self.have + HEAD_ROOM).min(STAGE_BYTES);
         let stage = &mut self.staged[self.have..reach];
@@ -185,7 +186,7 @@ impl<S> Conn<S> {
     }
 
     /// Takes greetings, heads and payload out of the stage, and ends the record that is complete.
-    fn take_staged<E: Surroundings<Stream = S>>(&mut self, on: &mut E, now: Time) -> Step<(), E> {
+    pub fn take_staged<E: Surroundings<Stream = S>>(&mut self, on: &mut E, now: Time) -> Step<(), E> {
         on.takes(true);
         let result = self.take_records(on, now);
         on.takes(false);
@@ -236,6 +237,7 @@ impl<S> Conn<S> {
                     return Err(Over::Failed);
                 }
                 at += end;
+                self.reach = STAGE_BYTES;
                 continue;
             }
             self.record = Some((on.record_begins(now, peer, bulk, head).ok_or(Over::Failed)?, 0));
@@ -246,8 +248,25 @@ impl<S> Conn<S> {
     }
 
     /// Writes records until there is no more, or no room, or some `most` bytes are written. Returns
-    /// how many were.
-    pub fn write<E: Surroundings<Stream = S>>(&mut self, on: &mut E, now: Time, most: u64) -> Step<u64, E> {
+    /// how many were. `room`: of all connections, where they put records together.
+    pub fn write<E: Surroundings<Stream = S>>(
+        &mut self,
+        on: &mut E,
+        now: Time,
+        most: u64,
+        room: &mut Vec<u8>,
+    ) -> Step<u64, E> {
+        if self.out.is_none() {
+            self.head = core::mem::take(room);
+        }
+        let turn = self.write_records(on, now, most);
+        if self.out.is_none() {
+            *room = core::mem::take(&mut self.head);
+        }
+        turn
+    }
+
+    fn write_records<E: Surroundings<Stream = S>>(&mut self, on: &mut E, now: Time, most: u64) -> Step<u64, E> {
         let mut turn = 0;
         self.blocked = false;
         while turn < most {
@@ -282,6 +301,7 @@ impl<S> Conn<S> {
         self.head_done = 0;
         loop {
             let Some(record) = on.next_record(now, self.peer, self.bulk, &mut self.head) else {
+                // (Behind one that is not the last there is another.)
                 return if self.head.is_empty() { Ok(None) } else { Err(Over::Failed) };
             };
             let end = self.head.len() + record.len as usize;

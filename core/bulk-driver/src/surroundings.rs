@@ -167,7 +167,8 @@ pub trait Surroundings {
     /// All of it is in its place.
     fn record_ends(&mut self, now: Time, peer: PeerId, bulk: u32, record: &RecordIn);
 
-    /// What goes next by this bulk connection, its head put into `head`, which is empty.
+    /// What goes next by this bulk connection, its head appended to `head`, in which the records
+    /// that go before it may stand.
     fn next_record(
         &mut self,
         now: Time,

@@ -7,12 +7,16 @@ use core::net::SocketAddr;
 
 use proptest::prelude::*;
 use slotmap::Key;
-use weir_link::{BULK_GREETING_NS, BulkNews, BulkRecord, Config, Endpoint, GREETING_LEN, PeerId, RecordIn, Time};
+use weir_link::{
+    BULK_GREETING_NS, BulkNews, BulkRecord, Config, Endpoint, GREETING_LEN, PeerId, RECORD_HEAD_LEN, RecordIn, Time,
+};
 
 use crate::conn::{Conn, Stage};
 use crate::*;
 
 const LIMITS: Limits = Limits { conns: 70, turn_bytes: 4 << 20 };
+/// The token of a send whose payload is not there any more.
+const GIVEN_UP: u64 = 99;
 const HERE: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(core::net::Ipv4Addr::LOCALHOST), 7);
 
 /// Connections by number; each has bytes to be read.
@@ -25,6 +29,14 @@ struct World {
     no_room: bool,
     /// Another read may find more.
     more: bool,
+    /// Records to be written, made of the number that is their token; how much a write takes, and
+    /// what those wrote that took something.
+    due: VecDeque<BulkRecord>,
+    takes: VecDeque<usize>,
+    written: Vec<Vec<u8>>,
+    /// Records that come are good; how much each read had room for.
+    good: bool,
+    stages: Vec<usize>,
 }
 
 impl World {
@@ -37,6 +49,11 @@ impl World {
             over: Vec::new(),
             no_room: true,
             more: true,
+            due: VecDeque::new(),
+            takes: VecDeque::new(),
+            written: Vec::new(),
+            good: false,
+            stages: Vec::new(),
         }
     }
 }
@@ -72,16 +89,35 @@ impl Surroundings for World {
         Ok(0)
     }
 
-    fn write(&mut self, _: &mut u32, _: &[u8], _: Option<(&BulkRecord, u32)>) -> Result<usize, Broken> {
-        if self.no_room { Ok(0) } else { Err(Broken) }
+    fn write(&mut self, _: &mut u32, head: &[u8], payload: Option<(&BulkRecord, u32)>) -> Result<usize, Broken> {
+        let Some(takes) = self.takes.pop_front() else { return if self.no_room { Ok(0) } else { Err(Broken) } };
+        let mut bytes = head.to_vec();
+        if let Some((record, done)) = payload {
+            bytes.resize(head.len() + (record.len - done) as usize, record.token as u8);
+        }
+        bytes.truncate(takes);
+        let n = bytes.len();
+        self.written.push(bytes);
+        Ok(n)
     }
 
-    fn payload(&mut self, _: &BulkRecord, _: &mut Vec<u8>) -> Result<(), Broken> {
-        Err(Broken)
+    fn payload(&mut self, record: &BulkRecord, bytes: &mut Vec<u8>) -> Result<(), Broken> {
+        if record.token == GIVEN_UP {
+            return Err(Broken);
+        }
+        bytes.resize(bytes.len() + record.len as usize, record.token as u8);
+        Ok(())
+    }
+
+    fn next_record(&mut self, _: Time, _: PeerId, _: u32, head: &mut Vec<u8>) -> Option<BulkRecord> {
+        let record = self.due.pop_front()?;
+        head.extend([0xff, record.token as u8]);
+        Some(record)
     }
 
     fn read(&mut self, io: &mut u32, _: Option<(PeerId, &RecordIn, u32)>, stage: &mut [u8]) -> Result<Read, Broken> {
         self.read_first.push(*io);
+        self.stages.push(stage.len());
         let bytes = core::mem::take(self.open.get_mut(io).ok_or(Broken)?);
         stage[..bytes.len()].copy_from_slice(&bytes);
         Ok(Read::Bytes { payload: 0, staged: bytes.len(), more: self.more && !bytes.is_empty() })
@@ -96,7 +132,7 @@ impl Surroundings for World {
     }
 
     fn record_tells(&mut self, _: Time, _: PeerId, _: u32, _: &[u8]) -> Head {
-        Head::Wrong
+        if self.good { Head::Good } else { Head::Wrong }
     }
 
     fn record_begins(&mut self, _: Time, _: PeerId, _: u32, _: &[u8]) -> Option<RecordIn> {
@@ -104,7 +140,7 @@ impl Surroundings for World {
     }
 
     fn record_whole(&mut self, _: Time, _: PeerId, _: u32, _: &[u8], _: usize) -> bool {
-        false
+        self.good
     }
 
     fn put(&mut self, _: PeerId, _: &RecordIn, _: u32, _: &[u8]) {}
@@ -209,6 +245,93 @@ fn who_is_closed_makes_and_takes_no_more() {
     bulk_connections.connect(&mut world, at, &BulkNews { peer: PeerId(0), remote: HERE, local: None });
     assert!(bulk_connections.is_empty() && !world.open.contains_key(&1000));
     assert_eq!(bulk_connections.next_timeout(&world.endpoint, at), None);
+}
+
+// spec: L-6.12
+#[test]
+fn behind_a_short_record_a_whole_one_is_read() {
+    // A message of so many bytes: all that the driver itself looks at.
+    let record = |len: u32| {
+        let mut record = alloc::vec![0; RECORD_HEAD_LEN + len as usize];
+        record[0] = 1;
+        record[24..32].copy_from_slice(&u64::from(len).to_le_bytes());
+        record[32..36].copy_from_slice(&len.to_le_bytes());
+        record
+    };
+    let mut world = World { good: true, ..World::new() };
+    let mut c = in_a_record(3);
+    for len in [4000, 16 << 10] {
+        world.open.insert(3, record(len));
+        c.read_some(&mut world).ok().expect("there");
+        c.take_staged(&mut world, round(0)).ok().expect("good");
+    }
+    assert!(world.stages[0] < 5000 && world.stages[1] > 16 << 10, "{:?}", world.stages);
+}
+
+/// Records of so many bytes, made of 1, 2, 3 and so on.
+fn records(lens: &[u32]) -> VecDeque<BulkRecord> {
+    let record =
+        |(i, len): (usize, &u32)| BulkRecord { token: i as u64 + 1, offset: 0, len: *len, last: i + 1 == lens.len() };
+    lens.iter().enumerate().map(record).collect()
+}
+
+/// What is to be written of them.
+fn bytes_of(records: &VecDeque<BulkRecord>) -> Vec<u8> {
+    let bytes = |r: &BulkRecord| [&[0xff, r.token as u8][..], &alloc::vec![r.token as u8; r.len as usize]].concat();
+    records.iter().flat_map(bytes).collect()
+}
+
+// spec: L-6.11
+#[test]
+fn short_records_in_line_are_written_by_one_call() {
+    for (lens, calls) in [
+        (&[2000, 3000, 16_384][..], &[21_390][..]),
+        (&[16_385, 100], &[16_387, 102]),
+        // The fifth is not copied any more, the sixth does not go with them.
+        (&[16_000; 6], &[80_010, 16_002]),
+        (&[100, 1 << 20, 100], &[102 + (1 << 20) + 2, 102]),
+    ] {
+        let mut world = World { due: records(lens), takes: [usize::MAX; 9].into(), ..World::new() };
+        let (all, mut room) = (bytes_of(&world.due), Vec::new());
+        let mut c = in_a_record(3);
+        c.out = None;
+        assert_eq!(c.write(&mut world, round(0), 4 << 20, &mut room).ok(), Some(all.len() as u64));
+        assert_eq!(world.written.iter().map(Vec::len).collect::<Vec<_>>(), calls);
+        assert_eq!(world.written.concat(), all);
+        assert!(c.out.is_none() && !c.blocked);
+    }
+}
+
+proptest! {
+    /// Wherever the system cuts them.
+    #[test]
+    fn records_that_go_together_arrive_whole(
+        lens in prop::collection::vec(prop_oneof![1u32..50, 16_000u32..17_000], 1..9),
+        takes in prop::collection::vec(prop_oneof![Just(0), 1usize..60, 1000usize..40_000], 0..40),
+    ) {
+        let mut world = World { due: records(&lens), takes: takes.into(), ..World::new() };
+        let (all, mut room) = (bytes_of(&world.due), Vec::new());
+        let mut c = in_a_record(3);
+        c.out = None;
+        while !world.takes.is_empty() && (c.out.is_some() || !world.due.is_empty()) {
+            prop_assert!(c.write(&mut world, round(0), 4 << 20, &mut room).is_ok());
+        }
+        world.takes = [usize::MAX; 99].into();
+        prop_assert!(c.write(&mut world, round(0), 4 << 20, &mut room).is_ok());
+        prop_assert_eq!(world.written.concat(), all);
+    }
+}
+
+#[test]
+fn a_send_given_up_among_those_that_go_together_is_the_end_of_the_connection() {
+    let mut due = records(&[100, 100, 100]);
+    due[1].token = GIVEN_UP;
+    let (mut world, mut bulk_connections) = (World { due, ..World::new() }, BulkConnections::new(LIMITS));
+    world.open.insert(3, Vec::new());
+    let k = bulk_connections.conns.insert(in_a_record(3));
+    bulk_connections.conns[k].out = None;
+    bulk_connections.transmit(&mut world, round(0));
+    assert_eq!((bulk_connections.len(), &world.over[..], world.written.len()), (0, &[3][..], 0));
 }
 
 /// A connection that carries records, in the middle of one.

@@ -72,7 +72,7 @@ struct Next {
 
 impl BulkConnection {
     /// The next record, pulled from the session: its head is appended to `head`, its payload is to
-    /// follow. Call when the last one was written.
+    /// follow. Records are written in the order in which they were pulled.
     pub fn next_record(
         &mut self,
         cx: &mut Cx<'_>,
@@ -145,8 +145,9 @@ impl BulkConnection {
         Ok(())
     }
 
-    /// A message has come in one record; `bytes` are the head, which [`BulkConnection::record_tells`]
-    /// has taken, and the payload. Events have both: nothing is to be put in its place.
+    /// A message has come in one record; `bytes` are the head, which
+    /// [`BulkConnection::record_tells`] has taken, and the payload. Events have both: nothing is to
+    /// be put in its place.
     ///
     /// # Errors
     /// The rule that the peer broke.
@@ -158,10 +159,13 @@ impl BulkConnection {
         events: &mut Vec<Event>,
     ) -> Result<(), Wrong> {
         let head = RecordHead::read_again(bytes).map_err(wrong)?;
-        let RecordKind::Message { stream, sseq, mseq, total_len } = head.kind else {
+        let len = bytes.len().checked_sub(head_len).and_then(|n| u32::try_from(n).ok());
+        let RecordHead { kind: RecordKind::Message { stream, sseq, mseq, .. }, len: total_len, .. } = head else {
             return Err(wrong(RecordError::Malformed));
         };
-        let total_len = u32::try_from(total_len).map_err(|_| TOO_LONG)?;
+        if RecordHead::whole_message(bytes) != len {
+            return Err(wrong(RecordError::Malformed));
+        }
         self.has_read(cx, bytes.len() as u64, head.len, head.tell);
         let fragment = FragmentIn { stream, mseq, sseq, total_len, offset: 0 };
         Ok(cx.s.on_message(cx.common, &fragment, &(RECORD_HEAD_LEN..head_len), &(head_len..bytes.len()), events)?)

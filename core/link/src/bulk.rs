@@ -165,7 +165,7 @@ impl Endpoint {
     }
 
     /// The next record for the peer's bulk connection: its head is appended to `head`, its payload
-    /// is to follow. Call when the last one was written.
+    /// is to follow. Records are written in the order in which they were pulled.
     pub fn bulk_next(&mut self, now: Time, peer: PeerId, bulk: u32, head: &mut Vec<u8>) -> Option<BulkRecord> {
         let (a, cx) = with_association!(self, peer, now)?;
         let keys = &a.crypt.as_ref()?.keys;
@@ -208,9 +208,9 @@ impl Endpoint {
     }
 
     /// The record begins whose head [`Endpoint::record_tells`] has taken. `None`: the peer broke a
-    /// rule and is down. Otherwise the driver reads the
-    /// payload into its place, as the events told it or tell it now, or nowhere if it knows of
-    /// none, then calls [`Endpoint::record_ends`]. Ranges of events index `bytes`.
+    /// rule and is down. Otherwise the driver reads the payload into its place, as the events told
+    /// it or tell it now, or nowhere if it knows of none, then calls [`Endpoint::record_ends`].
+    /// Ranges of events index `bytes`.
     pub fn record_begins(
         &mut self,
         now: Time,

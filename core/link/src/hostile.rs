@@ -383,6 +383,45 @@ fn records_beyond_credit_or_grant_end_the_association() {
     }
 }
 
+/// Of a message that comes whole the same rules hold.
+// spec: L-3.1, L-3.4, P-5.2, P-2.43
+#[test]
+fn a_message_in_one_record_is_taken_once_and_within_the_rules() {
+    let come = |t: &mut Two, bulk: u32, head: &RecordHead, payload: usize| {
+        let mut bytes = Vec::new();
+        let keys = &t.ends[0].assocs[0].crypt.as_ref().expect("up").keys;
+        head.write(b"abc", |a, b| keys.send.record_crc(a, b), &mut bytes);
+        let head_len = bytes.len();
+        bytes.resize(head_len + payload, 7);
+        let (end, mut events) = (&mut t.ends[1], Vec::new());
+        assert!(end.record_tells(t.now, P, bulk, &bytes[..head_len], &mut events) && events.is_empty());
+        (end.record_whole(t.now, P, (&bytes, head_len), &mut events), events)
+    };
+    let (mut t, bulk) = with_bulk(&Config::default());
+    let next = t.ends[1].sessions.get(PeerId(0)).expect("peer").announced();
+    let before = t.ends[1].counters().bulk.records_received;
+    for is_first in [true, false] {
+        let (good, events) = come(&mut t, bulk, &part_of_message(next, 10, 10), 10);
+        assert!(good);
+        let whole = |e: &Event| matches!(e, Event::Message { first: true, complete: true, envelope, payload, .. } if (envelope.len(), payload.len()) == (3, 10));
+        assert_eq!((events.len(), events.iter().all(whole)), (usize::from(is_first), true));
+    }
+    let c = t.ends[1].counters();
+    assert_eq!((c.bulk.records_received, c.violations), (before + 2, 0));
+    let too_high = RecordKind::Message { stream: 64, sseq: 1 + next as u32, mseq: next, total_len: 10 };
+    for (head, payload, why) in [
+        (part_of_message(1 << 40, 10, 10), 10, "message beyond the credit"),
+        (RecordHead { kind: too_high, ..part_of_message(next, 10, 10) }, 10, "stream number too high"),
+        (part_of_message(next, 10, 10), 9, "malformed record on a bulk connection"),
+        (part_of_message(next, 11, 10), 10, "malformed record on a bulk connection"),
+    ] {
+        let (mut t, bulk) = with_bulk(&Config::default());
+        let (good, events) = come(&mut t, bulk, &head, payload);
+        assert!(!good && !events.iter().any(|e| matches!(e, Event::Message { .. })), "{why}");
+        assert_eq!(t.ends[1].counters().last_violation, why);
+    }
+}
+
 /// A send is over when the peer has read all of it, not when it has begun to.
 // spec: L-3.1, L-4.1
 #[test]

@@ -462,12 +462,13 @@ mod tests {
 
     #[test]
     fn what_is_lent_until_it_was_sent_is_the_callers_after_that() {
-        for lost in [true, false] {
+        let modes = [(SendMode::Transmit, 20_000), (SendMode::Inject, INJECT_BYTES)];
+        for (lost, (mode, len)) in modes.into_iter().flat_map(|m| [(true, m), (false, m)]) {
             let mut pair = pair(&weir_link::Config::default());
-            let (len, zero) = (20_000, alloc::vec![0; 20_000]);
+            let zero = alloc::vec![0; len];
             let (from, to) = (Bytes::new(&alloc::vec![7; len]), Bytes::new(&zero));
             pair.sides[1].recv(pair.now, recv_op(1, to.clone())).expect("posted");
-            pair.sides[0].send_lent(pair.now, send_op(1, from.clone(), SendMode::Transmit)).expect("accepted");
+            pair.sides[0].send_lent(pair.now, send_op(1, from.clone(), mode)).expect("accepted");
             assert_eq!(pair.ended(0).len(), 1, "complete at once");
             pair.transmit();
             assert!(pair.flying[1].len() > 10, "it goes before it is copied");

@@ -288,6 +288,12 @@ impl Session {
         bulk.turns == TURNS_LEARNT || bulk.run == RUN_LEARNT
     }
 
+    /// A message of one piece is let out: what follows it by TCP would be read before it.
+    #[inline]
+    pub(crate) fn ends_run(&mut self) {
+        self.bulk.run = 0;
+    }
+
     /// It may send: it stands in line.
     pub(crate) fn queue_rndv(&mut self, slot: u32) {
         if let Some(b) = self.rndvs_out.get_mut(slot)
@@ -508,7 +514,7 @@ impl Session {
     // The bulk connection.
 
     /// Flows of `len_min` bytes and more may go by a bulk connection (0: none may), and those of
-    /// `lone_min` where messages go by turns.
+    /// `lone_min` where messages go by turns or follow each other.
     pub fn allow_bulk(&mut self, len_min: u64, lone_min: u64) {
         (self.bulk.len_min, self.bulk.lone_min) = (len_min, lone_min);
     }

@@ -288,6 +288,7 @@ impl Session {
             let envelope = self.out.matched.get(mseq).map_or(0, |m| m.envelope().len());
             if len as usize + envelope <= self.piece_max {
                 self.small.push_back(mseq);
+                self.ends_run();
             } else {
                 let lone = self.is_of_a_kind(common);
                 self.enqueue(Flow::Message(mseq), u64::from(len), lone);

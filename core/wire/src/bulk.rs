@@ -294,20 +294,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heads_come_back(kind in 0..2u8, words in prop::array::uniform4(any::<u32>()), len in 1..=RECORD_MAX, envelope in prop::collection::vec(any::<u8>(), 0..=48)) {
-            let offset = u64::from(words[0]);
-            let kind = if kind == 0 {
+        fn heads_come_back(kind in 0..3u8, words in prop::array::uniform4(any::<u32>()), len in 1..=RECORD_MAX, envelope in prop::collection::vec(any::<u8>(), 0..=48)) {
+            let offset = if kind == 2 { 0 } else { u64::from(words[0]) };
+            let kind = if kind == 2 {
+                RecordKind::Message { stream: words[1] as u16, sseq: words[2], mseq: u64::from(words[3]), total_len: len.into() }
+            } else if kind == 0 {
                 RecordKind::Message { stream: words[1] as u16, sseq: words[2], mseq: u64::from(words[3]) << 7, total_len: offset + u64::from(len) + u64::from(words[1]) }
             } else {
                 RecordKind::Rndv(u64::from(words[3]))
             };
             let envelope = if matches!(kind, RecordKind::Rndv(_)) { &[][..] } else { &envelope[..] };
             let head = RecordHead { kind, offset, len, credit: Credit { msgs_limit: words[2], bytes_limit: u64::from(words[1]) << 9 }, read: u64::from(words[3]), tell: words[0] % 2 == 1 };
-            prop_assert_eq!(RecordHead::read(&written(&head, envelope), crc), Ok(head));
+            let bytes = written(&head, envelope);
+            prop_assert_eq!(RecordHead::read(&bytes, crc), Ok(head));
+            prop_assert_eq!(RecordHead::read_again(&bytes), Ok(head));
+            let is_whole = matches!(kind, RecordKind::Message { total_len, .. } if offset == 0 && total_len == u64::from(len));
+            prop_assert_eq!(RecordHead::whole_message(&bytes), is_whole.then_some(len));
         }
 
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            let _ = (RecordHead::read_again(&bytes), RecordHead::whole_message(&bytes));
             let _ = RecordHead::read(&bytes, |_, _| bytes.get(60..64).map_or(0, |b| u32::from_le_bytes(b.try_into().unwrap())));
         }
     }

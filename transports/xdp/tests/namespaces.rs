@@ -228,7 +228,10 @@ fn what_is_lost_is_lost_for_the_ring_too() {
     }
     let by_ring = by_xdp(&a).1 - before;
     let lost = loss.dropped();
-    assert_eq!((got, by_ring), (SENT - lost, SENT - lost), "all that was not lost came by the ring");
+    assert_eq!(got, by_ring, "by the ring alone");
+    // (Hosts ask for each other now and then, and such a packet may be lost, too.)
+    let others = lost.checked_sub(SENT - got).expect("all that was not lost came");
+    assert!(others < 10, "{others} that were lost were not ours");
     assert!((SENT / 25..SENT / 16).contains(&lost), "{lost} of {SENT} were lost, a twentieth was asked for");
     drop(loss);
     for part in [0.0, 1.0] {
