@@ -59,6 +59,9 @@ pub(crate) fn check_copied(what: &'static str, len: usize, must_copy: bool) -> R
 /// Shorter payload is copied before it is sent: that takes no time.
 const LENT_BYTES: usize = 4 << 10;
 
+/// So many bytes copied for a peer and not acknowledged yet are a stream.
+const STREAM_COPIED_BYTES: u64 = 128 << 10;
+
 /// What must be free of the window before a message longer than it leaves unasked over a long path:
 /// a batch of segmentation offload.
 const LONG_TRIP_FREE: u64 = 64 << 10;
@@ -166,8 +169,10 @@ impl<M: Memory, S: Sink> Messages<M, S> {
         let room = self.sessions.credit_bytes(op.peer) >= len as u64 || early;
         let eager = room && self.goes_unasked(op.peer, len as u64);
         let must_copy = op.must_copy();
+        // (In a stream of long ones each copy would go through memory that no cache has.)
+        let streams = len > INJECT_BYTES && self.peers[op.peer].copied_bytes >= STREAM_COPIED_BYTES;
         let may_copy = op.mode == SendMode::Transmit
-            && (len <= self.cfg.copy_bytes || eager && self.copies_all(op.peer))
+            && (len <= self.cfg.copy_bytes && !streams || eager && self.copies_all(op.peer))
             && (len as u64) < self.sessions.lent_from(op.peer);
         let cost = copy_cost(len, !eager || crowded);
         let copy = (must_copy || may_copy) && self.take_copy_room(op.peer, cost, must_copy);
@@ -481,6 +486,19 @@ mod tests {
             assert_eq!((pair.ended(1).len(), to.to_vec()), (1, alloc::vec![7; len]), "lost: {lost}");
             assert_eq!(pair.sides[0].held(), [0; 4]);
         }
+    }
+
+    #[test]
+    fn of_a_stream_of_long_messages_the_first_are_copied() {
+        let mut pair = pair(&weir_link::Config::default());
+        let long = Bytes::new(&[7; 40_000]);
+        let ended = |pair: &mut Pair, memory: &Bytes, mode| {
+            pair.sides[0].send(pair.now, send_op(1, memory.clone(), mode)).expect("accepted");
+            pair.ended(0).len()
+        };
+        // (What a copy takes is a power of two.)
+        assert_eq!([(); 4].map(|()| ended(&mut pair, &long, SendMode::Transmit)), [1, 1, 0, 0]);
+        assert_eq!(ended(&mut pair, &Bytes::new(&[7; INJECT_BYTES]), SendMode::Transmit), 1, "a short one");
     }
 
     #[test]
