@@ -272,13 +272,14 @@ fn copies_for_a_peer_that_does_not_receive_stay_within_their_budget() {
     progress_for(&p, Duration::from_millis(100));
     let mut done = Vec::new();
     p.a.poll(Queue::Send, &mut done, COUNT);
-    // 2 MiB of copies, and what the receiver's credit of 1 MiB lets through.
+    // 128 KiB of copies (2 MiB where they are of short messages), and what the receiver's credit of
+    // 1 MiB lets through.
     assert!(done.len() <= 32 + 16, "{} of {COUNT} sends ended although nobody receives", done.len());
     assert!(counter(&p.a, "copied_bytes_peak") <= 2 << 20);
     // What must be copied has the rest, and is then refused.
     let mut injected = vec![7u8; 16 << 10];
     let more = (0..COUNT).take_while(|_| send(&p.a, p.to_b, 2, &mut injected, SendMode::Inject).is_ok()).count();
-    assert!((100..200).contains(&more), "{more} injected");
+    assert!((200..256).contains(&more), "{more} injected");
     assert!(counter(&p.a, "copied_bytes_peak") <= 4 << 20);
     let mut bufs = vec![vec![0u8; LEN]; COUNT];
     for buf in &mut bufs {
