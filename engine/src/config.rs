@@ -113,8 +113,8 @@ pub struct EngineConfig {
     /// unexpected message of this size costs about what the extra round trip of 12 us would.
     pub eager_bytes: u32,
     /// Sends up to this size are copied and complete at once when the face asks only for reusable
-    /// memory (`WEIR_COPY_BYTES`); to peers a millisecond and more away all that go unasked, unless
-    /// it is 0.
+    /// memory (`WEIR_COPY_BYTES`), of long ones in a row the first; to peers a millisecond and more
+    /// away all that go unasked, unless it is 0.
     pub copy_bytes: usize,
     /// Streams per peer, 1 to 64 (`WEIR_STREAMS`; the seed's default is 10).
     pub streams: u16,

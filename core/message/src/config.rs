@@ -13,7 +13,8 @@ pub struct Config {
     /// receiver have room (`spec/protocol.md` 5, "Unasked").
     pub eager_bytes: u32,
     /// Sends up to this size are copied and complete at once when the caller asks only for reusable
-    /// memory; to peers a millisecond and more away all that go unasked, unless it is 0.
+    /// memory, of long ones in a row the first; to peers a millisecond and more away all that go
+    /// unasked, unless it is 0.
     pub copy_bytes: usize,
     /// Whether the caller is told of peers ([`Messages::take_news`](crate::Messages::take_news)),
     /// and how many may be known at a time that it never inserted. With none, nothing is told, and

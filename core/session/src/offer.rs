@@ -716,14 +716,28 @@ pub(crate) mod tests {
         });
     }
 
-    // spec: L-6.3
-    #[test]
-    fn short_flows_that_are_answered_one_by_one_go_by_the_bulk_connection() {
+    /// With a bulk connection that takes flows of 5000 bytes, of a kind those of 2000; and what has
+    /// a message of the peer's come.
+    fn with_bulk() -> (Sessions, impl FnMut(&mut Sessions)) {
         let mut all = up(Config::default());
         with(&mut all, |s, common| {
             s.allow_bulk(5000, 2000);
             s.bulk_begins(common);
         });
+        let mut come = 0;
+        let hears = move |all: &mut Sessions| {
+            let f = FragmentIn { stream: 0, mseq: come, sseq: come as u32, total_len: 8, offset: 0 };
+            come += 1;
+            with(all, |s, common| s.on_message(common, &f, &(0..0), &(0..8), &mut alloc::vec::Vec::new()))
+                .expect("good");
+        };
+        (all, hears)
+    }
+
+    // spec: L-6.3
+    #[test]
+    fn short_flows_that_are_answered_one_by_one_go_by_the_bulk_connection() {
+        let (mut all, mut hears) = with_bulk();
         // Sends one, which arrives. By what it went.
         let mut out = 0;
         let mut sent = |all: &mut Sessions, len: u32| {
@@ -735,13 +749,6 @@ pub(crate) mod tests {
                 s.arrived(common, &fragment(out - 1, 0, len));
                 line
             })
-        };
-        let mut come = 0;
-        let mut hears = |all: &mut Sessions| {
-            let f = FragmentIn { stream: 0, mseq: come, sseq: come as u32, total_len: 8, offset: 0 };
-            come += 1;
-            with(all, |s, common| s.on_message(common, &f, &(0..0), &(0..8), &mut alloc::vec::Vec::new()))
-                .expect("good");
         };
         for round in 0..3 {
             for turn in 0..6 {
@@ -774,11 +781,7 @@ pub(crate) mod tests {
     // spec: L-6.10
     #[test]
     fn short_flows_that_follow_each_other_go_by_the_bulk_connection() {
-        let mut all = up(Config::default());
-        with(&mut all, |s, common| {
-            s.allow_bulk(5000, 2000);
-            s.bulk_begins(common);
-        });
+        let (mut all, mut hears) = with_bulk();
         let mut out = 0;
         let mut sent = |all: &mut Sessions, len: u32| {
             send(all, &[message(len, out)]);
@@ -788,13 +791,6 @@ pub(crate) mod tests {
                 assert!(s.took_flow(line, len.into()));
                 line
             })
-        };
-        let mut come = 0;
-        let mut hears = |all: &mut Sessions| {
-            let f = FragmentIn { stream: 0, mseq: come, sseq: come as u32, total_len: 8, offset: 0 };
-            come += 1;
-            with(all, |s, common| s.on_message(common, &f, &(0..0), &(0..8), &mut alloc::vec::Vec::new()))
-                .expect("good");
         };
         let (main, bulk) = (Line::Main, Line::Bulk);
         assert_eq!([2000; 4].map(|len| sent(&mut all, len)), [main, main, bulk, bulk], "the first has none before it");
