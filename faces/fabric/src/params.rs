@@ -64,7 +64,7 @@ pub const PARAMS: &[Param] = &[
     ),
     param(
         "copy_bytes",
-        "Sends up to this size are copied and complete at once where only reusable memory was asked for; to hosts a millisecond and more away all that are sent without asking, unless this is 0 (default: 65536)",
+        "Sends up to this size are copied and complete at once where only reusable memory was asked for, but for those of more than 16 KiB to a peer that has not acknowledged 128 KiB of copies; to hosts a millisecond and more away all that are sent without asking, unless this is 0 (default: 65536)",
     ),
     param(
         "streams",
